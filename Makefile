@@ -1,0 +1,51 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# All paths are relative, so the clone may live anywhere, also under a path with spaces.
+PYTHON ?= $(firstword $(foreach v,python3.13 python3.12 python3.11 python3,$(if $(shell command -v $(v) 2>/dev/null),$(v))))
+PY := .venv/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
+
+.PHONY: help demo install test check bench clean
+help:
+	@echo "make demo     train, evaluate and save a model on the embedded data (installs the core only)"
+	@echo "make test     everything that CI checks: lint, types, layers, tests"
+	@echo "make install  .venv with everything the tests and benchmarks need"
+	@echo "make check    lint, types, layers"
+	@echo "make bench    speed against other libraries, as ratios in one run"
+	@echo "make clean    remove .venv and caches"
+
+$(PY):
+	@test -n "$(PYTHON)" || { echo "discreet needs Python 3.11, 3.12 or 3.13 and found none: install it, or say make PYTHON=/path/to/python3"; exit 2; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
+	  echo "discreet needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $$("$(PYTHON)" --version): say make PYTHON=/path/to/python3"; exit 2; }
+	@echo "Creating .venv with $$("$(PYTHON)" --version)"
+	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; echo "python -m venv failed: on Debian and Ubuntu, apt-get install python3-venv"; exit 2; }
+
+.venv/.core: $(PY) pyproject.toml constraints.txt
+	@echo "Installing discreet (core)"
+	@$(PIP) -e .
+	@touch $@
+
+.venv/.dev: .venv/.core
+	@echo "Installing what tests and benchmarks need"
+	@$(PIP) -e ".[dev]"
+	@touch $@
+
+install: .venv/.dev
+
+demo: .venv/.core
+	@$(PY) -m discreet demo
+
+check: .venv/.dev
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+	@PYTHONPATH=src $(PY) -c "from importlinter.cli import lint_imports_command as c; c()"
+
+test: check
+	@$(PY) -m discreet demo --out .venv/demo
+	$(PY) -m pytest -n 2 --dist loadfile
+
+bench: .venv/.dev
+	$(PY) -m discreet bench
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

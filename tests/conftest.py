@@ -1,0 +1,19 @@
+"""What every test may use."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Folder of the real data sets, which may not be part of the project: ``../shared/data`` or ``DISCREET_DATA``."""
+    default = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("DISCREET_DATA", default))
+    if (folder / "ml-100k").is_dir():
+        return folder
+    message = f"real data not found at {folder}: set DISCREET_DATA to the folder that holds ml-100k/ and ml-1m/"
+    if os.environ.get("CI") == "true":
+        pytest.fail(message)
+    pytest.skip(message)
