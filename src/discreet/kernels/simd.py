@@ -1,0 +1,321 @@
+"""Vector micro-kernels: the few inner loops that decide the speed of least squares, written as LLVM vector code.
+
+numba compiles them on the user's machine, so no C compiler is needed. Each is an ``@intrinsic``: a Python function that
+emits the instructions of one inner loop. Its first argument, `like`, is any array of the element type to work on (float32
+or float64); the others are byte addresses and sizes. What they compute (W = lanes of a vector register):
+
+``tile_3``, ``tile_2``, ``tile_1``, ``row_8``, ``row_4``, ``row_1``
+    ``C += Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The heart of a Gram matrix.
+``transpose``
+    W x W elements, to turn W matrices side by side into one matrix of W-vectors ("interleaved").
+``chol_diagonal``, ``chol_panel``
+    steps of a Cholesky factorisation UᵀU of W interleaved matrices at once; reciprocals are kept on the diagonal.
+``forward_row``, ``backward_row``
+    one step of the triangular solves with that factor.
+``prefetch``
+    asks for a cache line ahead of its use.
+
+`discreet.kernels.normal` holds the readable numpy twins of what is built from these.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+I64, I32 = ir.IntType(64), ir.IntType(32)
+ADDRESS = types.intp
+
+
+def _vector_bytes() -> int:
+    """Width of a vector register that these kernels know how to use, 0 on other processors."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return 0
+    has = llvm.get_host_cpu_features()
+    if has.get("avx512f"):
+        return 64
+    return 32 if has.get("avx2") and has.get("fma") else 0
+
+
+VECTOR_BYTES = _vector_bytes()
+
+
+def enabled() -> bool:
+    """Whether to use vector code: where the processor has it and ``DISCREET_KERNELS=plain`` does not forbid it."""
+    return VECTOR_BYTES > 0 and os.environ.get("DISCREET_KERNELS") != "plain"
+
+
+# Rows of a register tile: 4 x 3 accumulators + 4 operands fill AVX2's sixteen registers, 8 x 3 suit AVX-512's thirty-two.
+TILE_ROWS = 8 if VECTOR_BYTES == 64 else 4
+PANEL_COLUMNS = 4 if VECTOR_BYTES == 64 else 2
+_WIDTH = VECTOR_BYTES or 32
+
+
+class _Emit:
+    """Writes vector instructions for one element type at the end of a basic block."""
+
+    def __init__(self, builder: ir.IRBuilder, like: types.Array) -> None:
+        self.b = builder
+        single = like.dtype == types.float32
+        self.size = 4 if single else 8
+        self.lanes = _WIDTH // self.size
+        self.element = ir.FloatType() if single else ir.DoubleType()
+        self.vector = ir.VectorType(self.element, self.lanes)
+        self.tag = f"v{self.lanes}f{8 * self.size}"
+        self.width = _WIDTH
+
+    def at(self, address: Any, offset: int) -> Any:
+        return self.b.add(address, I64(offset)) if offset else address
+
+    def load(self, address: Any, offset: int = 0) -> Any:
+        pointer = self.b.inttoptr(self.at(address, offset), self.vector.as_pointer())
+        return self.b.load(pointer, align=self.size, typ=self.vector)
+
+    def store(self, value: Any, address: Any, offset: int = 0) -> None:
+        pointer = self.b.inttoptr(self.at(address, offset), self.vector.as_pointer())
+        self.b.store(value, pointer, align=self.size)
+
+    def constant(self, value: float) -> Any:
+        return ir.Constant(self.vector, [value] * self.lanes)
+
+    def splat(self, address: Any, offset: int = 0) -> Any:
+        """A vector with the one element at `address` in every lane."""
+        pointer = self.b.inttoptr(self.at(address, offset), self.element.as_pointer())
+        scalar = self.b.load(pointer, align=self.size, typ=self.element)
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        first = self.b.insert_element(undefined, scalar, I32(0))
+        return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes))
+
+    def call(self, name: str, *args: Any) -> Any:
+        full = f"llvm.{name}.{self.tag}"
+        kind = ir.FunctionType(self.vector, [self.vector] * len(args))
+        function = self.b.module.globals.get(full) or ir.Function(self.b.module, kind, full)
+        return self.b.call(function, args)
+
+    def fma(self, x: Any, y: Any, z: Any) -> Any:
+        return self.call("fmuladd", x, y, z)
+
+    def loop(self, count: Any, carried: Sequence[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        """``for _ in range(count): carried = body(carried)``, everything carried in registers."""
+        before, function = self.b.block, self.b.function
+        head, inside, after = (function.append_basic_block(name) for name in ("head", "inside", "after"))
+        self.b.branch(head)
+        self.b.position_at_end(head)
+        k = self.b.phi(I64)
+        k.add_incoming(I64(0), before)
+        registers = [self.b.phi(x.type) for x in carried]
+        for register, x in zip(registers, carried, strict=True):
+            register.add_incoming(x, before)
+        self.b.cbranch(self.b.icmp_signed("<", k, count), inside, after)
+        self.b.position_at_end(inside)
+        new = body(list(registers))
+        end = self.b.block
+        k.add_incoming(self.b.add(k, I64(1)), end)
+        for register, x in zip(registers, new, strict=True):
+            register.add_incoming(x, end)
+        self.b.branch(head)
+        self.b.position_at_end(after)
+        return registers
+
+
+def _void(n_addresses: int, like: Any, emit: Callable[..., None]) -> Any:
+    """Signature and code generator of an intrinsic that returns nothing."""
+    signature = types.void(like, *[ADDRESS] * n_addresses)
+
+    def generate(context: Any, builder: ir.IRBuilder, _signature: Any, args: Sequence[Any]) -> Any:
+        emit(_Emit(builder, like), *args[1:])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@intrinsic
+def lanes(typingctx: Any, like: Any) -> Any:
+    """Elements in a vector register, as a constant."""
+    n = _WIDTH // (4 if like.dtype == types.float32 else 8)
+    return types.intp(like), lambda context, builder, signature, args: context.get_constant(types.intp, n)
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [pointer, I32, I32, I32])
+        name = "llvm.prefetch.p0"
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        builder.call(function, [builder.inttoptr(args[0], pointer), I32(0), I32(2), I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(ADDRESS), generate
+
+
+def _emit_tile(e: _Emit, rows: int, vectors: int, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, C: Any, ldc: Any) -> None:
+    """``C[a, v] += Σ_k P[k, a] · Q[k, v]`` for `rows` scalars a and `vectors` vectors v; ld* are strides in bytes."""
+    row = [C]
+    for _ in range(rows - 1):
+        row.append(e.b.add(row[-1], ldc))
+    start = [e.load(row[a], e.width * v) for a in range(rows) for v in range(vectors)]
+
+    def body(carried: list[Any]) -> list[Any]:
+        p, q, *sums = carried
+        right = [e.load(q, e.width * v) for v in range(vectors)]
+        new = []
+        for a in range(rows):
+            left = e.splat(p, e.size * a)
+            new += [e.fma(left, right[v], sums[a * vectors + v]) for v in range(vectors)]
+        return [e.b.add(p, ldp), e.b.add(q, ldq), *new]
+
+    sums = e.loop(K, [P, Q, *start], body)[2:]
+    for a in range(rows):
+        for v in range(vectors):
+            e.store(sums[a * vectors + v], row[a], e.width * v)
+
+
+def _tile(rows: int | None, vectors: int) -> Any:
+    @intrinsic
+    def tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, C: Any, ldc: Any) -> Any:
+        def emit(e: _Emit, *args: Any) -> None:
+            _emit_tile(e, rows or e.lanes, vectors, *args)
+
+        return _void(7, like, emit)
+
+    return tile
+
+
+tile_3, tile_2, tile_1 = _tile(TILE_ROWS, 3), _tile(TILE_ROWS, 2), _tile(None, 1)
+row_8, row_4, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 1)
+
+
+@intrinsic
+def transpose(typingctx: Any, like: Any, source: Any, lds: Any, target: Any, ldt: Any) -> Any:
+    """W x W transpose by log2(W) rounds of shuffles."""
+
+    def emit(e: _Emit, source: Any, lds: Any, target: Any, ldt: Any) -> None:
+        rows, address, W = [], source, e.lanes
+        for _ in range(W):
+            rows.append(e.load(address))
+            address = e.b.add(address, lds)
+        mask = ir.VectorType(I32, W)
+        stride = 1
+        while stride < W:
+            new = list(rows)
+            for i in (i for i in range(W) if not i & stride):
+                low = [lane if not lane & stride else W + lane - stride for lane in range(W)]
+                high = [lane + stride if not lane & stride else W + lane for lane in range(W)]
+                new[i] = e.b.shuffle_vector(rows[i], rows[i + stride], ir.Constant(mask, low))
+                new[i + stride] = e.b.shuffle_vector(rows[i], rows[i + stride], ir.Constant(mask, high))
+            rows, stride = new, 2 * stride
+        address = target
+        for x in rows:
+            e.store(x, address)
+            address = e.b.add(address, ldt)
+
+    return _void(4, like, emit)
+
+
+def _emit_cholesky(e: _Emit, columns: int, diagonal: bool, T: Any, stride: Any, i: Any, j: Any) -> None:
+    """Rows i..i+3, columns j..j+columns-1 of the factor: subtract what rows < i explain, then solve with the 4 x 4 corner.
+
+    T holds [row][column][lane]; `stride` is the distance of two rows in bytes. Where a pivot is not positive its
+    reciprocal becomes 0: that coordinate drops out of the solution, and the caller can see the zero.
+    """
+    E = e.width
+    top_i, top_j = e.b.add(T, e.b.mul(i, I64(E))), e.b.add(T, e.b.mul(j, I64(E)))
+    row = [e.b.add(top_j, e.b.mul(i, stride))]
+    for _ in range(3):
+        row.append(e.b.add(row[-1], stride))
+    cells = [(a, c) for a in range(4) for c in range(columns) if not diagonal or c >= a]
+    start = [e.load(row[a], E * c) for a, c in cells]
+
+    def body(carried: list[Any]) -> list[Any]:
+        p, q, *sums = carried
+        right = [e.load(q, E * c) for c in range(columns)]
+        left = [e.b.fneg(right[a] if diagonal else e.load(p, E * a)) for a in range(4)]
+        new = [e.fma(left[a], right[c], sums[n]) for n, (a, c) in enumerate(cells)]
+        return [e.b.add(p, stride), e.b.add(q, stride), *new]
+
+    x = dict(zip(cells, e.loop(i, [top_i, top_j, *start], body)[2:], strict=True))
+    corner = e.b.add(top_i, e.b.mul(i, stride))
+    for k in range(4):
+        if diagonal:
+            positive = e.b.fcmp_ordered(">", x[k, k], e.constant(1e-30))
+            inverse = e.b.fdiv(e.constant(1.0), e.call("sqrt", x[k, k]))
+            x[k, k] = inverse = e.b.select(positive, inverse, e.constant(0.0))
+        else:
+            inverse = e.load(corner, E * k)
+        for c in range(k + 1 if diagonal else 0, columns):
+            x[k, c] = e.b.fmul(x[k, c], inverse)
+        for a in range(k + 1, 4):
+            minus = e.b.fneg(x[k, a] if diagonal else e.load(corner, E * a))
+            for c in range(a if diagonal else 0, columns):
+                x[a, c] = e.fma(minus, x[k, c], x[a, c])
+        corner = e.b.add(corner, stride)
+    for a, c in cells:
+        e.store(x[a, c], row[a], E * c)
+
+
+@intrinsic
+def chol_diagonal(typingctx: Any, like: Any, T: Any, stride: Any, i: Any) -> Any:
+    return _void(3, like, lambda e, T, stride, i: _emit_cholesky(e, 4, True, T, stride, i, i))
+
+
+@intrinsic
+def chol_panel(typingctx: Any, like: Any, T: Any, stride: Any, i: Any, j: Any) -> Any:
+    return _void(4, like, lambda e, *args: _emit_cholesky(e, PANEL_COLUMNS, False, *args))
+
+
+@intrinsic
+def forward_row(typingctx: Any, like: Any, T: Any, B: Any, k: Any, R: Any) -> Any:
+    """``z = B[k] · T[k, k]; B[k] = z; B[j] -= z · T[k, j]`` for j > k, with T the address of row k."""
+
+    def emit(e: _Emit, T: Any, B: Any, k: Any, R: Any) -> None:
+        at = e.b.mul(k, I64(e.width))
+        b, t = e.b.add(B, at), e.b.add(T, at)
+        z = e.b.fmul(e.load(b), e.load(t))
+        e.store(z, b)
+        minus = e.b.fneg(z)
+
+        def body(carried: list[Any]) -> list[Any]:
+            b, t = (e.at(x, e.width) for x in carried)
+            e.store(e.fma(minus, e.load(t), e.load(b)), b)
+            return [b, t]
+
+        e.loop(e.b.sub(e.b.sub(R, k), I64(1)), [b, t], body)
+
+    return _void(4, like, emit)
+
+
+@intrinsic
+def backward_row(typingctx: Any, like: Any, T: Any, B: Any, k: Any, R: Any) -> Any:
+    """``B[k] = (B[k] - Σ_{j > k} T[k, j] · B[j]) · T[k, k]``, with T the address of row k; four sums hide the latency."""
+
+    def emit(e: _Emit, T: Any, B: Any, k: Any, R: Any) -> None:
+        at = e.b.mul(k, I64(e.width))
+        b, t = e.b.add(B, at), e.b.add(T, at)
+        n = e.b.sub(e.b.sub(R, k), I64(1))
+
+        def steps(count: int) -> Callable[[list[Any]], list[Any]]:
+            def body(carried: list[Any]) -> list[Any]:
+                x, y, *sums = carried
+                new = [
+                    e.fma(e.b.fneg(e.load(y, e.width * (q + 1))), e.load(x, e.width * (q + 1)), sums[q])
+                    for q in range(count)
+                ]
+                return [e.at(x, count * e.width), e.at(y, count * e.width), *new]
+
+            return body
+
+        zero = e.constant(0.0)
+        x, y, *sums = e.loop(e.b.sdiv(n, I64(4)), [b, t, e.load(b), zero, zero, zero], steps(4))
+        first = e.loop(e.b.srem(n, I64(4)), [x, y, sums[0]], steps(1))[2]
+        total = e.b.fadd(e.b.fadd(first, sums[1]), e.b.fadd(sums[2], sums[3]))
+        e.store(e.b.fmul(total, e.load(t)), b)
+
+    return _void(4, like, emit)

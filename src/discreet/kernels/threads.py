@@ -1,0 +1,93 @@
+"""The one place that decides how many threads work, and the one loop that uses them.
+
+Compiled kernels here are single-threaded functions over a range of rows that let go of the interpreter lock; `run` hands
+ranges to a few threads, so work is balanced as it goes, an interrupt is heard between two ranges, and BLAS never starts
+threads of its own underneath.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from discreet.errors import ConfigError
+
+_limit: int | None = None
+
+
+def available_cores() -> int:
+    """Cores this process may use (its affinity mask, not the machine's size)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def thread_count() -> int:
+    """Threads that kernels use: `set_threads`, else ``DISCREET_THREADS``, else every core available."""
+    if _limit is not None:
+        return _limit
+    setting = os.environ.get("DISCREET_THREADS", "").strip()
+    if not setting:
+        return available_cores()
+    if not setting.isdigit() or int(setting) < 1:
+        raise ConfigError(f"DISCREET_THREADS is {setting!r}, but must be a whole number of at least 1")
+    return int(setting)
+
+
+def set_threads(n: int | None) -> None:
+    """Use `n` threads from now on; ``None`` returns to the default."""
+    global _limit
+    if n is not None and n < 1:
+        raise ConfigError(f"threads is {n}, but must be at least 1")
+    _limit = n
+
+
+def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) -> None:
+    """Call ``work(start, stop)`` for each pair of neighbours in `cuts`, on all threads.
+
+    The first exception stops what has not begun and is raised here; so does an interrupt.
+    """
+    jobs = [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if b > a]
+    threads = min(thread_count(), len(jobs))
+    with threadpool_limits(1, user_api="blas"):
+        if threads <= 1:
+            for start, stop in jobs:
+                work(start, stop)
+            return
+        pool = ThreadPoolExecutor(threads)
+        try:
+            futures = [pool.submit(work, start, stop) for start, stop in jobs]
+            wait(futures, return_when=FIRST_EXCEPTION)
+            for future in futures:
+                if future.done():
+                    future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def even_cuts(n: int, step: int = 1, pieces: int = 0) -> np.ndarray:
+    """Cut ``range(n)`` into about `pieces` ranges whose borders are multiples of `step`."""
+    pieces = pieces or 8 * thread_count()
+    width = max(step, ((n + pieces - 1) // pieces + step - 1) // step * step)
+    return np.append(np.arange(0, n, width), n)
+
+
+def cost_cuts(cost: np.ndarray, step: int = 1, pieces: int = 0) -> np.ndarray:
+    """Cut ``range(len(cost))`` into ranges of about equal summed cost whose borders are multiples of `step`."""
+    n = len(cost)
+    pieces = pieces or 16 * thread_count()
+    total = np.concatenate([[0.0], np.cumsum(cost, dtype=np.float64)])
+    inner = np.searchsorted(total, total[-1] * np.arange(1, pieces) / pieces) // step * step
+    return np.unique(np.concatenate([[0], inner, [n]]).clip(0, n))
+
+
+@contextmanager
+def blas_threads() -> Iterator[None]:
+    """Let BLAS use as many threads as the kernels may."""
+    with threadpool_limits(thread_count(), user_api="blas"):
+        yield
