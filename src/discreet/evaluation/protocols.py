@@ -1,0 +1,336 @@
+"""How it is measured: `evaluate` scores a fitted model on the held-out part of a split.
+
+1. Rating metrics: predict every held-out rating from the same user's known ones; errors are pooled over all rows.
+2. Ranking metrics: rank the whole catalogue without the user's known items; relevant are the held-out items (with
+   explicit feedback: those rated at least ``relevant``); one value per user, averaged over users with a relevant item.
+3. Slices: the items are split into five groups by popularity in training. Rating metrics take the rows whose item is in
+   the group; ranking metrics keep the lists and call only the group's items relevant.
+
+Why the groups have a fifth of the *ratings* each, not of the items: with a long tail the least popular fifth of the
+items has next to none of the ratings (ML-1M: 0.6 %), so its scores would be noise, and the top fifth would hide two
+thirds of all there is. With equal shares every group has about as many held-out ratings, hence comparable standard
+errors, and stands for the same share of what people do. ``slices="items"`` gives the other reading.
+
+Memory: users are ranked in blocks, so it never grows with users × items.
+
+Privacy: nothing here is noised. A score on people's held-out ratings is a look at their data that no model's ε pays
+for; standard errors and slices are more looks, and per-user values are statements about persons. Choosing a model or
+its parameters by such scores leaks some of the held-out data into the choice. Publish them where the data may be
+looked at (a public benchmark, with consent), or release them through a priced mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from discreet.errors import ConfigError, DataError, NotFittedError
+from discreet.evaluation.metrics import (
+    N_QUINTILES,
+    Array,
+    Metric,
+    find_covered,
+    find_hits,
+    mean_over_rows,
+    mean_over_users,
+    parse,
+    popularity_quintiles,
+    root,
+)
+from discreet.evaluation.results import Evaluation, Slice
+
+if TYPE_CHECKING:
+    from discreet.data.ratings import Ratings
+    from discreet.data.splits import Holdout, Split
+
+DEFAULTS = {"explicit": ("rmse", "mae"), "implicit": ("recall@20", "recall@50", "ndcg@100", "coverage@20")}
+RELEVANT_SHARE = 0.75
+BLOCK = 2048
+"""Users ranked in one call: enough to keep all cores busy, few enough for a model that holds all their scores."""
+
+Progress = Callable[[int, int, str], None]
+
+
+class Model(Protocol):
+    """What a model needs for being evaluated."""
+
+    feedback: str
+
+    @property
+    def item_ids_(self) -> Any: ...
+    def predict(self, ratings: Ratings, pairs: Ratings) -> Any: ...
+    def recommend_indices(self, ratings: Ratings, n: int) -> tuple[Any, Any]: ...
+
+
+def evaluate(
+    model: Model,
+    split: Split,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    part: Literal["test", "valid"] = "test",
+    relevant: float | None = None,
+    slices: Literal["ratings", "items"] | None = "ratings",
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Score a fitted model on the held-out part of a split.
+
+    Parameters
+    ----------
+    model : Recommender
+        Fitted on ``split.train``.
+    split : Split
+    metrics : names, optional
+        Of ``rmse``, ``mae``, ``recall@k``, ``recall_all@k``, ``ndcg@k``, ``precision@k``, ``map@k``, ``mrr``,
+        ``mrr@k``, ``coverage@k``. By default ``rmse, mae`` for explicit and
+        ``recall@20, recall@50, ndcg@100, coverage@20`` for implicit feedback.
+    part : {"test", "valid"}
+    relevant : float, optional
+        For ranking metrics a held-out item counts as relevant if rated at least this. By default every one does with
+        implicit feedback, and with explicit feedback those in the top quarter of the scale, low + ¾ (high − low) of
+        the training ratings: 4 stars on 1–5, and the same idea on any scale. The number used is in ``conditions``.
+    slices : {"ratings", "items", None}
+        What each popularity quintile has a fifth of; None leaves slices out.
+    progress : callable(done, total, text), optional
+        Told about users ranked.
+
+    Returns
+    -------
+    Evaluation
+        Standard errors are over users: for ranking metrics of the mean over users; for ``mae`` and ``rmse`` clustered
+        by user (see `metrics.mean_over_rows`), with the delta method for the root.
+
+    Notes
+    -----
+    Privacy: these are exact statistics of held-out people, not covered by the model's ε; see the top of this module.
+    """
+    wanted = _parse_all(metrics, model.feedback)
+    holdout = _part(split, part)
+    if getattr(model, "item_ids_", None) is None:
+        raise NotFittedError(f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it")
+    target = holdout.target
+    counts = np.bincount(split.train.indices, minlength=target.n_items)
+    groups = _Groups(popularity_quintiles(counts, slices), N_QUINTILES) if slices else _Groups.none(target.n_items)
+    threshold = _threshold(relevant, model.feedback, split.train)
+    keep = np.ones(target.n_ratings, np.bool_) if threshold is None else target.values >= np.float32(threshold)
+
+    rating = [m for m in wanted if m.kind == "rating"]
+    ranking = [m for m in wanted if m.kind != "rating"]
+    found = _rate(model, holdout, rating, groups) if rating else {}
+    n_ranked: list[int] | None = None
+    if ranking:
+        ranked, n_ranked = _rank(model, holdout, keep, ranking, groups, progress)
+        found |= ranked
+
+    n_users = _users_by_group(target, groups)
+    return Evaluation(
+        values={m.name: found[m.name].scores[0][0] for m in wanted},
+        stderr={m.name: found[m.name].scores[0][1] for m in wanted},
+        slices=tuple(_slice(g, groups, counts, target, n_users, n_ranked, found) for g in range(groups.n)),
+        n_users=n_users[0],
+        n_ranked=n_ranked[0] if n_ranked else None,
+        n_targets=int(target.n_ratings),
+        conditions={
+            "model": type(model).__name__,
+            "feedback": model.feedback,
+            "split": split.name,
+            "seed": split.seed,
+            "part": part,
+            "relevant": threshold if ranking else None,
+            "slices": slices,
+        },
+        notes=_notes(model, rating, target.n_users, n_users[0], n_ranked, threshold),
+        user_ids=target.user_ids,
+        per_user={m.name: values for m in wanted if (values := found[m.name].per_user) is not None},
+    )
+
+
+# --- The two protocols ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Popularity group of each item, and how many groups there are; without slices all items are in group 0 of none."""
+
+    of_item: Array
+    n: int
+
+    @staticmethod
+    def none(n_items: int) -> _Groups:
+        return _Groups(np.zeros(n_items, np.int8), 0)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """(value, standard error) of the whole and then of each group; values by user, or None where there are none."""
+
+    scores: list[tuple[float, float]]
+    per_user: Array | None
+
+
+def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups) -> dict[str, _Found]:
+    """Rating metrics: sums by (group, user), from which everything follows."""
+    target = holdout.target
+    predicted = np.asarray(model.predict(holdout.known, target), np.float64)
+    if predicted.shape != target.values.shape:
+        raise DataError(f"predict gave {predicted.shape} scores for {target.n_ratings:,} held-out ratings")
+    error = np.abs(predicted - target.values)
+    cell = groups.of_item[target.indices].astype(np.int64) * target.n_users + _row_users(target)
+    shape = (max(groups.n, 1), target.n_users)
+    counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+    found = {}
+    for metric in metrics:
+        squared = metric.base == "rmse"
+        weights = error**2 if squared else error
+        sums = np.bincount(cell, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
+        pairs = [(sums.sum(axis=0), counts.sum(axis=0)), *((sums[g], counts[g]) for g in range(groups.n))]
+        scores = [mean_over_rows(s, c) for s, c in pairs]
+        with np.errstate(invalid="ignore"):  # 0 / 0 for users without rows is the NaN they should get
+            per_user = pairs[0][0] / pairs[0][1]
+        found[metric.name] = _Found(
+            [root(*score) for score in scores] if squared else scores, np.sqrt(per_user) if squared else per_user
+        )
+    return found
+
+
+def _rank(
+    model: Model, holdout: Holdout, keep: Array, metrics: list[Metric], groups: _Groups, progress: Progress | None
+) -> tuple[dict[str, _Found], list[int]]:
+    """Ranking metrics and coverage, block by block; also the number of users counted, as a whole and in each group."""
+    target = holdout.target
+    indices = target.indices[keep]
+    n_relevant = np.diff(np.concatenate([[0], np.cumsum(keep)])[target.indptr])
+    users = np.flatnonzero(n_relevant)
+    indptr = np.concatenate([[0], np.cumsum(n_relevant[users])])
+    relabel = _relabel(model, target)
+    depth = min(max(m.k for m in metrics), len(model.item_ids_))
+    values = {m.name: np.full((1 + groups.n, target.n_users), np.nan) for m in metrics if m.kind == "ranking"}
+    covered = {m.name: np.zeros(target.n_items, np.bool_) for m in metrics if m.kind == "coverage"}
+    n_ranked = np.zeros(1 + groups.n, np.int64)
+
+    for start in range(0, len(users), BLOCK):
+        stop = min(start + BLOCK, len(users))
+        known = holdout.known.select_users(users[start:stop], by="index")
+        lists = np.asarray(model.recommend_indices(known, n=depth)[0])
+        if relabel is not None:
+            lists = np.where(lists >= 0, relabel[lists], -1)
+        own = slice(indptr[start], indptr[stop])
+        hits = find_hits(lists, indptr[start : stop + 1] - indptr[start], indices[own])
+        row = np.repeat(np.arange(stop - start), n_relevant[users[start:stop]])
+        item_group, list_group = groups.of_item[indices[own]], groups.of_item[lists]
+        for g in range(-1, groups.n):
+            of_group = hits if g < 0 else hits & (list_group == g)
+            size = np.bincount(row if g < 0 else row[item_group == g], minlength=stop - start)
+            n_ranked[1 + g] += np.count_nonzero(size)
+            for metric in metrics:
+                if metric.kind == "ranking":
+                    values[metric.name][1 + g, users[start:stop]] = metric.per_user(of_group, size)
+        for metric in metrics:
+            if metric.kind == "coverage":
+                covered[metric.name] |= find_covered(lists, target.n_items, metric.k)
+        if progress is not None:
+            progress(stop, len(users), "ranking")
+
+    found = {name: _Found([mean_over_users(row) for row in v], v[0]) for name, v in values.items()}
+    for name, items in covered.items():
+        parts = [items, *(items[groups.of_item == g] for g in range(groups.n))]
+        found[name] = _Found([(float(p.mean()) if p.size else math.nan, math.nan) for p in parts], None)
+    return found, n_ranked.tolist()
+
+
+def _slice(
+    g: int,
+    groups: _Groups,
+    counts: Array,
+    target: Ratings,
+    n_users: list[int],
+    n_ranked: list[int] | None,
+    found: dict[str, _Found],
+) -> Slice:
+    mine = groups.of_item == g
+    return Slice(
+        quintile=g + 1,
+        n_items=int(np.count_nonzero(mine)),
+        train_share=float(counts[mine].sum() / counts.sum()) if counts.any() else math.nan,
+        n_targets=int(np.count_nonzero(mine[target.indices])),
+        n_users=n_users[1 + g],
+        n_ranked=n_ranked[1 + g] if n_ranked else None,
+        values={name: f.scores[1 + g][0] for name, f in found.items()},
+        stderr={name: f.scores[1 + g][1] for name, f in found.items()},
+    )
+
+
+# --- Helpers ----------------------------------------------------------------------------------------------------------
+
+
+def _parse_all(metrics: str | Iterable[str] | None, feedback: str) -> list[Metric]:
+    if metrics is None:
+        if feedback not in DEFAULTS:
+            raise ConfigError(f"feedback of the model is {feedback!r}, not 'explicit' or 'implicit': name the metrics")
+        metrics = DEFAULTS[feedback]
+    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    if not names:
+        raise ConfigError("metrics is empty: name at least one, such as 'ndcg@100', or leave it out for the usual ones")
+    return [parse(name) for name in dict.fromkeys(names)]
+
+
+def _part(split: Split, part: str) -> Holdout:
+    if part not in ("test", "valid"):
+        raise ConfigError(f"part is 'test' or 'valid', not {part!r}")
+    holdout = split.test if part == "test" else split.valid
+    if holdout is None:
+        raise ConfigError(f"the split {split.name!r} has no validation part: use part='test' or split with one")
+    if holdout.target.n_ratings == 0:
+        raise DataError(f"the {part} part of the split {split.name!r} has no ratings: hold out a larger fraction")
+    return holdout
+
+
+def _threshold(relevant: float | None, feedback: str, train: Ratings) -> float | None:
+    if relevant is not None:
+        if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
+            raise ConfigError(f"relevant is the lowest rating that counts as relevant, a number, not {relevant!r}")
+        return float(relevant)
+    if feedback == "implicit" or train.n_ratings == 0:
+        return None
+    low, high = float(train.values.min()), float(train.values.max())
+    return low + RELEVANT_SHARE * (high - low)
+
+
+def _relabel(model: Model, target: Ratings) -> Array | None:
+    """Model's item index to the split's (−1 for an item the split does not have), or None where they are the same."""
+    ids = np.asarray(model.item_ids_)
+    if len(ids) == target.n_items and np.array_equal(ids, target.item_ids):
+        return None
+    return np.asarray(target.item_index(ids))
+
+
+def _row_users(ratings: Ratings) -> Array:
+    return np.repeat(np.arange(ratings.n_users, dtype=np.int64), np.diff(ratings.indptr))
+
+
+def _users_by_group(target: Ratings, groups: _Groups) -> list[int]:
+    """Users with a held-out rating: of any item, then of an item of each group."""
+    user, group = _row_users(target), groups.of_item[target.indices]
+    chosen = [user if g < 0 else user[group == g] for g in range(-1, groups.n)]
+    return [int(np.count_nonzero(np.bincount(u, minlength=1))) for u in chosen]
+
+
+def _notes(
+    model: Model, rating: list[Metric], total: int, n_users: int, n_ranked: list[int] | None, threshold: float | None
+) -> tuple[str, ...]:
+    notes = []
+    if n_users < total:
+        notes.append(f"{total - n_users:,} of {total:,} users have no held-out rating and are left out")
+    if n_ranked is not None:
+        what = "all held-out items" if threshold is None else f"held-out items rated {threshold:g} or more"
+        out = total - n_ranked[0]
+        left = f"; {out:,} of {total:,} users have none and are left out of the ranking metrics" if out else ""
+        notes.append(f"relevant: {what}{left}")
+    if rating and model.feedback == "implicit":
+        names = " and ".join(m.name for m in rating)
+        notes.append(f"{names}: this model was trained on implicit feedback, its scores are not predicted ratings")
+    return tuple(notes)

@@ -1,0 +1,148 @@
+"""What an evaluation found, as values: frozen, printable as a table, writable as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from discreet.evaluation.metrics import Array
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The metrics of one popularity quintile.
+
+    Attributes
+    ----------
+    quintile : int
+        1 (the most popular items) to 5 (the tail).
+    n_items, train_share
+        How many items it has, and their share of the training ratings (NaN for an empty training set).
+    n_targets, n_users, n_ranked
+        Held-out ratings of its items, users who have one, and users who have a relevant one (as in `Evaluation`).
+    values, stderr : dict
+        As in `Evaluation`; NaN where there was nothing to measure.
+    """
+
+    quintile: int
+    n_items: int
+    train_share: float
+    n_targets: int
+    n_users: int
+    n_ranked: int | None
+    values: Mapping[str, float]
+    stderr: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same, for JSON: None stands for NaN and for infinity."""
+        return {
+            "quintile": self.quintile,
+            "n_items": self.n_items,
+            "train_share": _number(self.train_share),
+            "n_targets": self.n_targets,
+            "n_users": self.n_users,
+            "n_ranked": self.n_ranked,
+            "values": _numbers(self.values),
+            "stderr": _numbers(self.stderr),
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation:
+    """Scores of one model on one held-out part.
+
+    Attributes
+    ----------
+    values, stderr : dict
+        Metric name to score, and to the standard error over users (NaN for coverage, which belongs to no user).
+    slices : tuple of Slice
+        The same by popularity quintile, head first; empty when slices were not asked for.
+    n_users, n_ranked, n_targets : int
+        Users with a held-out rating, users with a *relevant* one (the ranking metrics are means over these; None when
+        no ranking metric was asked for), and held-out ratings.
+    conditions : dict
+        What the scores depend on: model class, feedback, split, seed, part, relevance threshold, kind of slices.
+    notes : tuple of str
+        What a reader should know before comparing, such as how many users were left out.
+    user_ids, per_user
+        Users of the part, and metric name to one value for each of them, NaN for who was left out. They say
+        something about named people: neither printed nor in `to_dict` unless asked for.
+    """
+
+    values: Mapping[str, float]
+    stderr: Mapping[str, float]
+    slices: tuple[Slice, ...]
+    n_users: int
+    n_ranked: int | None
+    n_targets: int
+    conditions: Mapping[str, Any]
+    notes: tuple[str, ...]
+    user_ids: Array = field(repr=False)
+    per_user: Mapping[str, Array] = field(repr=False)
+
+    def __getitem__(self, metric: str) -> float:
+        return self.values[metric]
+
+    def __repr__(self) -> str:
+        scores = ", ".join(f"{name}={value:.4f}" for name, value in self.values.items())
+        return f"<Evaluation of {self.conditions['model']} on {self.conditions['part']}: {scores}>"
+
+    def __str__(self) -> str:
+        c = self.conditions
+        head = (
+            f"{c['model']} on {c['split']} (seed {c['seed']}), {c['part']}: "
+            f"{_count(self.n_users, 'user')}, {_count(self.n_targets, 'held-out rating')}"
+        )
+        names = ["1 (head)", "2", "3", "4", "5 (tail)"] if self.slices else []
+        rows = [["metric", "value", "± s.e.", *names]]
+        for name, value in self.values.items():
+            rows.append([name, *map(_cell, [value, self.stderr[name], *(s.values[name] for s in self.slices)])])
+        lines = [head, "", *_table(rows)]
+        notes = list(self.notes)
+        if self.slices:
+            items = ", ".join(f"{s.n_items:,}" for s in self.slices)
+            fifth = f"a fifth of the {'training ratings' if c['slices'] == 'ratings' else 'items'} each"
+            notes.insert(0, f"1 to 5: items by popularity in training, {fifth} ({items} items)")
+        return "\n".join([*lines, *([""] if notes else []), *(f"- {note}" for note in notes)])
+
+    def to_dict(self, per_user: bool = False) -> dict[str, Any]:
+        """Everything that is about the crowd, for JSON; ``per_user=True`` adds ``user_ids`` and ``per_user``."""
+        out: dict[str, Any] = {
+            "values": _numbers(self.values),
+            "stderr": _numbers(self.stderr),
+            "slices": [s.to_dict() for s in self.slices],
+            "n_users": self.n_users,
+            "n_ranked": self.n_ranked,
+            "n_targets": self.n_targets,
+            "conditions": dict(self.conditions),
+            "notes": list(self.notes),
+        }
+        if per_user:
+            out["user_ids"] = self.user_ids.tolist()
+            out["per_user"] = {name: [_number(x) for x in v.tolist()] for name, v in self.per_user.items()}
+        return out
+
+
+def _table(rows: list[list[str]]) -> list[str]:
+    """Lines with the first column flush left and the others flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = [[cell.rjust(w) for cell, w in zip(row, widths, strict=True)] for row in rows]
+    return ["  ".join([row[0].ljust(widths[0]), *cells[1:]]) for row, cells in zip(rows, padded, strict=True)]
+
+
+def _cell(x: float) -> str:
+    return "–" if math.isnan(x) else f"{x:.4f}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def _number(x: float) -> float | None:
+    return float(x) if math.isfinite(x) else None
+
+
+def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: _number(x) for name, x in values.items()}
