@@ -291,7 +291,7 @@ def parse(name: str) -> Metric:
 
 
 def _meant(base: str, cut: str, bases: list[str]) -> str:
-    close = difflib.get_close_matches(base.strip().lower().replace("-", "_"), bases, n=2, cutoff=0.6)
+    close = difflib.get_close_matches(base.strip().lower().replace("-", "_"), bases, n=2, cutoff=0.5)
     if close:
         names = [b if b in RATING else b + (cut.strip() or "@20") for b in close]
         return f"did you mean {' or '.join(map(repr, names))}?"
