@@ -7,9 +7,9 @@
    the group; ranking metrics keep the lists and call only the group's items relevant.
 
 Why the groups have a fifth of the *ratings* each, not of the items: with a long tail the least popular fifth of the
-items has next to none of the ratings (ML-1M: 0.6 %), so its scores would be noise, and the top fifth would hide two
-thirds of all there is. With equal shares every group has about as many held-out ratings, hence comparable standard
-errors, and stands for the same share of what people do. ``slices="items"`` gives the other reading.
+items has next to none of the ratings (ML-1M: 0.6 %), so its scores would rest on few rows, and the top fifth would
+hide two thirds of all there is. With equal shares every group has about as many held-out ratings, hence comparable
+standard errors, and stands for the same share of what people do. ``slices="items"`` gives the other reading.
 
 Memory: users are ranked in blocks, so it never grows with users × items.
 
