@@ -148,8 +148,9 @@ def test_known_items_are_not_ranked_and_count_as_nothing():
     assert "coverage@1" not in found.per_user
 
 
-def test_coverage_by_slice(case):
+def test_coverage_by_slice_and_over_blocks(case, monkeypatch):
     split, _, model = case
+    monkeypatch.setattr(protocols, "BLOCK", 7)
     found = evaluate(model, split, ["coverage@2"], slices="items", relevant=1)
     known = split.test.known
     lists, _ = model.recommend_indices(known.select_users(np.diff(split.test.target.indptr) > 0), 2)
