@@ -1,33 +1,166 @@
-"""The public item catalogue: which items exist, and what they are called."""
+"""The public item catalogue: which items exist, and what they are called.
+
+A catalogue makes the list of items independent of who rated what. It may be a file (csv, tsv, ``::``- or
+``|``-separated as in MovieLens, parquet, feather; a plain list with one id per line), a data frame, a mapping
+``{id: title}`` or a list of ids. In files the columns are found by name (``item_id``, ``movieId``, ``id`` ...;
+``title``, ``name`` ...) or, without a header line, are the first two. The order given is kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from discreet.data.columns import CONVENTIONS, normalise
 from discreet.data.encode import as_ids, first_repeated, object_array
+from discreet.data.files import check_file, damage, kind_of, open_text, read_table
+from discreet.data.text import as_lines, guess_separator, id_type, split
 from discreet.errors import DataError
+
+ID_NAMES = (*CONVENTIONS["item"], "id", "catalogueid", "key")
+TITLE_NAMES = ("title", "itemtitle", "movietitle", "name", "itemname", "productname", "label", "titles")
 
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Item ids in the order given and, where known, their titles."""
+    """Item ids in the order given and, where known, their titles.
+
+    Attributes
+    ----------
+    ids : (n_items,) int64 or object
+    titles : (n_items,) object array of str, or None
+    """
 
     ids: NDArray[Any]
     titles: NDArray[Any] | None = None
 
+    def __post_init__(self) -> None:
+        repeated = first_repeated(self.ids)
+        if repeated is not None:
+            raise DataError(f"the catalogue lists the item {repeated!r} twice: every item may occur once")
+        if not len(self.ids):
+            raise DataError("the catalogue holds no items: it must list at least one")
+        if self.titles is not None and len(self.titles) != len(self.ids):
+            raise DataError(f"{len(self.titles):,} titles for {len(self.ids):,} items: one title per item is needed")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
     @classmethod
-    def of(cls, items: Any) -> Catalogue:
-        """Catalogue from a catalogue, a mapping ``{id: title}`` or a list of ids."""
+    def of(cls, items: Any, titles: Any = None) -> Catalogue:
+        """Catalogue from any of the forms that the module lists; ``titles`` in the order of the items."""
         if isinstance(items, Catalogue):
-            return items
-        if isinstance(items, Mapping):
-            titles = object_array((str(title) for title in items.values()), len(items))
-            return cls(as_ids(list(items), "item id"), titles)
-        ids = as_ids(items, "item id")
-        if first_repeated(ids) is not None:
-            raise DataError(f"the catalogue lists the item {first_repeated(ids)!r} twice: every item may occur once")
-        return cls(ids)
+            found = items
+        elif isinstance(items, (str, os.PathLike)):
+            found = read_catalogue(items)
+        elif isinstance(items, Mapping):
+            found = cls(as_ids(list(items), "item id"), as_titles(items.values()))
+        elif hasattr(items, "columns") and not hasattr(items, "dtype"):
+            found = _from_table(*_frame(items), "the catalogue")
+        else:
+            found = cls(as_ids(items, "item id"))
+        return found if titles is None else cls(found.ids, as_titles(titles))
+
+
+def as_titles(titles: Any) -> NDArray[Any]:
+    """Object array of text."""
+    values = [str(title) for title in titles]
+    return object_array(values, len(values))
+
+
+def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
+    """Catalogue from a file."""
+    file = check_file(path)
+    kind = kind_of(file)
+    try:
+        if kind == "text":
+            return _from_text(file)
+        table = read_table(file, kind)
+        return _from_table(table.column_names, table.column, str(file))
+    except (pa.ArrowInvalid, OSError) as error:
+        raise DataError(damage(file, error)) from error
+    except DataError as error:
+        text = str(error)
+        raise DataError(text if str(file) in text else f"{file}: {text}") from error
+
+
+def _from_table(names: Sequence[Any], column: Any, where: str) -> Catalogue:
+    at_id, at_title = _find(names, where)
+    ids = as_ids(column(names[at_id]), "item id")
+    if at_title is None:
+        return Catalogue(ids)
+    titles = column(names[at_title])
+    values = titles.to_pylist() if hasattr(titles, "to_pylist") else titles.to_list()
+    return Catalogue(ids, _titles_or_ids(values, ids))
+
+
+def _frame(frame: Any) -> tuple[list[Any], Any]:
+    import narwhals.stable.v2 as nw
+
+    try:
+        wrapped = nw.from_native(frame)
+    except TypeError:
+        raise DataError(
+            f"a catalogue is a file, a frame, a list of ids or a mapping from id to title, not a {type(frame).__name__}"
+        ) from None
+    eager: Any = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
+    return list(eager.columns), lambda name: eager[name].to_native()
+
+
+def _from_text(file: Path) -> Catalogue:
+    lines = [line for line in _lines(file) if line.strip()]
+    if not lines:
+        raise DataError(f"{file} is empty: a catalogue has one line per item, with its id and title")
+    separator = guess_separator(lines) or guess_separator(lines[:1])
+    rows = split(lines, separator) if separator else [(line,) for line in lines]
+    at_id, at_title = 0, 1 if len(rows[0]) > 1 else None
+    if any(normalise(name) in ID_NAMES for name in rows[0]):
+        at_id, at_title = _find(rows[0], str(file))
+        rows = rows[1:]
+    need = max(at_id, at_title or 0)
+    for number, row in enumerate(rows, start=1):
+        if len(row) <= need or not row[at_id].strip():
+            raise DataError(f"{file}: item {number:,} has no id or no title ({separator.join(row)[:60]!r}): correct it"
+                            if separator else f"{file}: item {number:,} has no id: correct it")  # fmt: skip
+    texts = [row[at_id] for row in rows]
+    # the same judgement as for ratings files, so that ids of both agree
+    kind = id_type(rows, at_id)
+    if pa.types.is_integer(kind):
+        ids = as_ids([int(text) for text in texts], "item id")
+    elif pa.types.is_floating(kind):
+        ids = as_ids([float(text) for text in texts], "item id")
+    else:
+        ids = as_ids(texts, "item id")
+    return Catalogue(ids, None if at_title is None else _titles_or_ids([row[at_title] for row in rows], ids))
+
+
+def _lines(file: Path) -> list[str]:
+    with open_text(file) as stream:
+        data = stream.read()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:  # the official MovieLens archives up to 2003
+        text = data.decode("latin-1")
+    return as_lines(text)
+
+
+def _find(names: Sequence[Any], where: str) -> tuple[int, int | None]:
+    plain = [normalise(name) for name in names]
+    at_id = next((plain.index(name) for name in ID_NAMES if name in plain), None)
+    if at_id is None:
+        shown = ", ".join(repr(name) for name in names[:12])
+        raise DataError(f"{where} has no column of item ids: its columns are {shown}; name one of them item_id")
+    at_title = next((plain.index(name) for name in TITLE_NAMES if name in plain and plain.index(name) != at_id), None)
+    return at_id, at_title
+
+
+def _titles_or_ids(titles: Sequence[Any], ids: NDArray[Any]) -> NDArray[Any]:
+    """Titles, with the id standing in for a missing one."""
+    pairs = zip(titles, ids.tolist(), strict=True)
+    return object_array((str(i) if t is None or t != t or t == "" else str(t) for t, i in pairs), len(ids))

@@ -220,8 +220,9 @@ def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
     indices = np.empty(n, np.int32)
     start = 0
     for chunk in chunks:
-        np.take(index_of, chunk.astype(np.int64, copy=False) - low, out=indices[start : start + len(chunk)], mode="clip")
-        start += len(chunk)
+        end = start + len(chunk)
+        np.take(index_of, chunk.astype(np.int64, copy=False) - low, out=indices[start:end], mode="clip")
+        start = end
     return distinct, indices
 
 

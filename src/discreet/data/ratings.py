@@ -1,12 +1,11 @@
 """Ratings: who rated what, how, and (where known) when.
 
-Inside: compressed sparse rows, one row per user, item indices ascending and distinct within a row. Outside: the ids that
-came in. Every operation returns a new object; nothing changes in place.
+Inside: compressed sparse rows, one row per user, item indices ascending and distinct within a row. Outside: the ids
+that came in. Every operation returns a new object; nothing changes in place.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import Any, Literal, NoReturn
 
@@ -14,26 +13,29 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from discreet.data.catalogue import Catalogue
-from discreet.data.csr import compress, row_of_entry, strictly_ordered
-from discreet.data.encode import IdIndex, as_ids, encode, first_repeated, object_array
+from discreet.data.assemble import align, examples, from_columns, from_matrix
+from discreet.data.catalogue import Catalogue, as_titles
+from discreet.data.columns import Column, Columns
+from discreet.data.csr import compress, core, row_of_entry
+from discreet.data.encode import IdIndex, as_ids, first_repeated
+from discreet.data.files import read_columns
+from discreet.data.frames import frame_columns, make_frame
+from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.errors import ConfigError, DataError
-
-logger = logging.getLogger("discreet")
 
 Duplicates = Literal["last", "mean", "error"]
 Unknown = Literal["error", "drop"]
+_FIELDS = ("indptr", "indices", "values", "user_ids", "item_ids", "timestamps", "titles", "catalogue", "merged")
 
 
 class Ratings:
-    """Immutable ratings of items by users.
-
-    Make one with :meth:`read`, :meth:`from_frame`, :meth:`from_csr` or :meth:`from_arrays`.
+    """Immutable ratings of items by users: make one with `read`, `from_frame`, `from_csr` or `from_arrays`.
 
     Attributes
     ----------
     user_ids, item_ids : ndarray
-        int64 where all ids are integers, else an object array of the values given.
+        int64 where all ids are integers, else an object array of the values given. Found in data, they are sorted (by
+        first appearance where they have no order); given by the caller, they keep the order given.
     indptr : (n_users + 1,) int64
     indices : (n_ratings,) int32
         Positions in ``item_ids``, ascending and distinct within each user's row.
@@ -43,153 +45,141 @@ class Ratings:
     titles : (n_items,) object or None
         What the items are called, for display.
     catalogue : bool
-        Whether the item ids came from a public catalogue given by the caller, and not from the ratings themselves.
+        Whether the items came from a public catalogue given by the caller, and not from the ratings themselves.
     merged : int
         How many rows were merged into others because they repeated a (user, item) pair.
     """
 
-    __slots__ = (
-        "_item_index", "_user_index", "catalogue", "indices", "indptr", "item_ids", "merged", "timestamps", "titles",
-        "user_ids", "values",
-    )  # fmt: skip
+    __slots__ = (*_FIELDS, "_item_index", "_user_index")
+    __hash__ = None  # type: ignore[assignment]
 
-    user_ids: NDArray[Any]
-    item_ids: NDArray[Any]
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
     values: NDArray[np.float32]
+    user_ids: NDArray[Any]
+    item_ids: NDArray[Any]
     timestamps: NDArray[np.int64] | None
     titles: NDArray[Any] | None
     catalogue: bool
     merged: int
     _user_index: IdIndex
     _item_index: IdIndex
-    __hash__ = None  # type: ignore[assignment]
 
-    # ---------------------------------------------------------------- making
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self) -> None:
         raise TypeError("make ratings with Ratings.read, .from_frame, .from_csr or .from_arrays")
+
+    # ---------------------------------------------------------------- in
+
+    @classmethod
+    def read(
+        cls, path: str | os.PathLike[str], *, user: Column = None, item: Column = None, rating: Column = None,
+        timestamp: Column = None, items: Any = None, duplicates: Duplicates = "last", separator: str | None = None,
+        header: bool | None = None, unknown_items: Unknown = "error",
+    ) -> Ratings:  # fmt: skip
+        """Ratings from a file: csv, tsv, ``::``-separated (each plain, gz or zst), parquet, feather or arrow.
+
+        Parameters
+        ----------
+        path : path of the file
+        user, item, rating, timestamp : str or int, optional
+            Names (or positions from 0) of the columns; found by convention where not given. Without a rating column
+            every rating is 1. ``rating=False`` and ``timestamp=False`` ignore a column that is there.
+        items : optional
+            Public item catalogue: a file, a frame, a list of ids or a mapping ``{id: title}``. Its items are the items
+            of the result, also those that nobody rated.
+        duplicates : {"last", "mean", "error"}
+            What to do with several ratings of an item by a user: keep the newest (the last row, where there are no
+            timestamps or equal ones), their mean (with the newest timestamp), or refuse.
+        separator, header : optional
+            Of text files; found out where not given. Without header the columns are user, item, rating, timestamp.
+        unknown_items : {"error", "drop"}
+            What to do with ratings of items that are not in the catalogue.
+        """
+        given = None if items is None else Catalogue.of(items)
+        chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+        columns = read_columns(path, chosen, separator, header)
+        return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items))
+
+    @classmethod
+    def from_frame(
+        cls, frame: Any, *, user: Column = None, item: Column = None, rating: Column = None, timestamp: Column = None,
+        items: Any = None, duplicates: Duplicates = "last", unknown_items: Unknown = "error",
+    ) -> Ratings:  # fmt: skip
+        """Ratings from a pandas, polars or pyarrow frame with one row per rating; parameters as in :meth:`read`."""
+        given = None if items is None else Catalogue.of(items)
+        columns = frame_columns(frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp})
+        if len(columns.users) == 0:
+            raise DataError(f"the {type(frame).__name__} holds no ratings: its columns are there and have no rows")
+        return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items))
+
+    @classmethod
+    def from_arrays(
+        cls, users: Any, items: Any, ratings: Any = None, timestamps: Any = None, *, item_ids: Any = None,
+        titles: Any = None, duplicates: Duplicates = "last", unknown_items: Unknown = "error",
+    ) -> Ratings:  # fmt: skip
+        """Ratings from one array or list per column, one entry per rating.
+
+        ``item_ids`` is the public catalogue (``items`` of :meth:`read`), ``titles`` are in its order.
+        """
+        given = None if item_ids is None else Catalogue.of(item_ids, titles)
+        if given is None and titles is not None:
+            raise ConfigError("titles need item_ids, in the same order")
+        values = None if ratings is None else as_ratings(ratings)
+        times = None if timestamps is None else as_timestamps(timestamps)
+        columns = Columns(users, items, values, times)
+        return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items))
+
+    @classmethod
+    def from_csr(
+        cls, matrix: Any, user_ids: Any = None, item_ids: Any = None, *, items: Any = None, titles: Any = None,
+        duplicates: Duplicates = "last", unknown_items: Unknown = "error",
+    ) -> Ratings:  # fmt: skip
+        """Ratings from a scipy sparse matrix or array of any format: one row per user, one column per item.
+
+        Stored entries are ratings, also where the stored value is 0 (but bsr and dia pad with zeros, which are not).
+        A canonical float32 CSR matrix is shared, not copied, and no matrix is ever changed. Without ``user_ids`` and
+        ``item_ids`` the ids are 0, 1, 2 ...; ``items`` is the public catalogue, which names the columns where
+        ``item_ids`` does not. Repeated entries follow ``duplicates`` and are never summed.
+        """
+        given = None if items is None else Catalogue.of(items)
+        made = cls.from_indices(**from_matrix(matrix, user_ids, item_ids, given, titles, duplicates))
+        return made if given is None or item_ids is None else made.with_items(given, unknown_items)
 
     @classmethod
     def from_indices(
-        cls,
-        indptr: ArrayLike,
-        indices: ArrayLike,
-        values: ArrayLike,
-        user_ids: Any,
-        item_ids: Any,
-        timestamps: ArrayLike | None = None,
-        titles: Any = None,
-        catalogue: bool = False,
-        merged: int = 0,
-    ) -> Ratings:
+        cls, indptr: ArrayLike, indices: ArrayLike, values: ArrayLike, user_ids: Any, item_ids: Any,
+        timestamps: ArrayLike | None = None, titles: Any = None, catalogue: bool = False, merged: int = 0,
+    ) -> Ratings:  # fmt: skip
         """Ratings over arrays that are already in the inner form; trusted, so only lengths are checked.
 
         Arrays of the right type are shared, not copied: do not write to them afterwards.
         """
-        fields = {
+        arrays: dict[str, NDArray[Any] | None] = {
             "indptr": np.asarray(indptr, np.int64),
             "indices": np.asarray(indices, np.int32),
             "values": np.asarray(values, np.float32),
             "timestamps": None if timestamps is None else np.asarray(timestamps, np.int64),
-            "user_ids": _trusted_ids(user_ids, "user id"),
-            "item_ids": _trusted_ids(item_ids, "item id"),
-            "titles": None if titles is None else _as_titles(titles),
+            "user_ids": _trusted(user_ids, "user id"),
+            "item_ids": _trusted(item_ids, "item id"),
+            "titles": titles if titles is None or isinstance(titles, np.ndarray) else as_titles(titles),
         }
-        n = len(fields["indices"])
-        assert len(fields["indptr"]) == len(fields["user_ids"]) + 1, "indptr must have one entry more than user_ids"
-        assert int(fields["indptr"][-1]) == n == len(fields["values"]), "indptr, indices and values disagree"
-        assert fields["timestamps"] is None or len(fields["timestamps"]) == n, "one timestamp per rating"
-        assert fields["titles"] is None or len(fields["titles"]) == len(fields["item_ids"]), "one title per item"
         self = object.__new__(cls)
-        for name, array in fields.items():
+        for name, array in arrays.items():
             if array is not None:
                 array = array.view()  # the caller's own array stays writeable
                 array.flags.writeable = False
             object.__setattr__(self, name, array)
-        object.__setattr__(self, "catalogue", bool(catalogue))
-        object.__setattr__(self, "merged", int(merged))
+        assert len(self.indptr) == self.n_users + 1, "indptr must have one entry more than user_ids"
+        assert int(self.indptr[-1]) == len(self.indices) == len(self.values), "indptr, indices and values disagree"
+        assert self.timestamps is None or len(self.timestamps) == self.n_ratings, "one timestamp per rating is needed"
+        assert self.titles is None or len(self.titles) == self.n_items, "one title per item is needed"
+        for name, value in (("catalogue", bool(catalogue)), ("merged", int(merged))):
+            object.__setattr__(self, name, value)
         object.__setattr__(self, "_user_index", IdIndex(self.user_ids))
         object.__setattr__(self, "_item_index", IdIndex(self.item_ids))
         return self
 
-    @classmethod
-    def from_arrays(
-        cls,
-        users: Any,
-        items: Any,
-        ratings: Any = None,
-        timestamps: Any = None,
-        *,
-        item_ids: Any = None,
-        titles: Any = None,
-        duplicates: Duplicates = "last",
-        unknown_items: Unknown = "error",
-    ) -> Ratings:
-        """Ratings from one array (or list) per column, one row per rating.
-
-        Parameters
-        ----------
-        users, items : array-like of hashable ids
-        ratings : array-like of numbers, optional
-            All 1 where not given.
-        timestamps : array-like, optional
-            Integers, dates or ISO text.
-        item_ids : catalogue, optional
-            The public catalogue: a file, a list of ids or a mapping ``{id: title}``.
-        titles : array-like of str, optional
-            Titles in the order of ``item_ids``.
-        duplicates, unknown_items
-            As in :meth:`read`.
-        """
-        user_ids, user_of = encode(users, "user id")
-        own_items, item_of = encode(items, "item id")
-        n = len(user_of)
-        values = np.ones(n, np.float32) if ratings is None else np.asarray(ratings, np.float32)
-        times = None if timestamps is None else np.asarray(timestamps, np.int64)
-        for name, column in (("items", item_of), ("ratings", values), ("timestamps", times)):
-            if column is not None and len(column) != n:
-                raise DataError(f"{len(column):,} {name} for {n:,} users: the columns must have the same length")
-        parts = compress(user_of, item_of, len(user_ids), len(own_items), values, times, duplicates)
-        if parts.merged:
-            logger.warning("merged %d repeated (user, item) rows (duplicates=%r)", parts.merged, duplicates)
-        made = cls.from_indices(
-            parts.indptr, parts.indices, parts.values, user_ids, own_items, parts.timestamps, merged=parts.merged
-        )
-        if item_ids is None:
-            return made
-        given = Catalogue.of(item_ids)
-        return made.with_items(given if titles is None else Catalogue(given.ids, _as_titles(titles)), unknown_items)
-
-    @classmethod
-    def from_csr(
-        cls,
-        matrix: Any,
-        user_ids: Any = None,
-        item_ids: Any = None,
-        *,
-        items: Any = None,
-        titles: Any = None,
-        duplicates: Duplicates = "last",
-        unknown_items: Unknown = "error",
-    ) -> Ratings:
-        """Ratings from a sparse matrix with one row per user and one column per item.
-
-        Stored entries are ratings, also where the stored value is 0.
-        """
-        matrix = sparse.csr_array(matrix)
-        n_users, n_items = matrix.shape
-        users = np.arange(n_users) if user_ids is None else as_ids(user_ids, "user id")
-        own = np.arange(n_items) if item_ids is None else as_ids(item_ids, "item id")
-        parts = compress(
-            row_of_entry(matrix.indptr), matrix.indices.astype(np.int32, copy=False), n_users, n_items,
-            matrix.data.astype(np.float32, copy=False), None, duplicates,
-        )  # fmt: skip
-        made = cls.from_indices(parts.indptr, parts.indices, parts.values, users, own, None, titles, False, parts.merged)
-        return made if items is None else made.with_items(Catalogue.of(items), unknown_items)
-
-    # ---------------------------------------------------------------- facts
+    # ---------------------------------------------------------------- out
 
     @property
     def n_users(self) -> int:
@@ -212,8 +202,22 @@ class Ratings:
         return self._item_index.positions(ids, "item id")
 
     def to_csr(self) -> sparse.csr_array:
-        """Sparse matrix (users × items) of float32 that shares memory with the ratings; copy it before writing to it."""
-        return sparse.csr_array((self.values, self.indices, self.indptr), shape=(self.n_users, self.n_items))
+        """Matrix (users × items) of float32 that shares memory with the ratings: copy it before writing to it."""
+        # scipy wants one type for both index arrays and would widen the long one
+        narrow = self.n_ratings <= np.iinfo(np.int32).max
+        indptr = self.indptr.astype(np.int32) if narrow else self.indptr
+        return sparse.csr_array((self.values, self.indices, indptr), shape=(self.n_users, self.n_items))
+
+    def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
+        """Frame with the columns user_id, item_id, rating and, where known, timestamp; one row per rating."""
+        columns: dict[str, NDArray[Any]] = {
+            "user_id": np.repeat(self.user_ids, np.diff(self.indptr)),
+            "item_id": self.item_ids[self.indices],
+            "rating": self.values.copy(),
+        }
+        if self.timestamps is not None:
+            columns["timestamp"] = self.timestamps.copy()
+        return make_frame(columns, backend)
 
     # ---------------------------------------------------------------- choosing
 
@@ -225,11 +229,8 @@ class Ratings:
                 f"keep needs one boolean for each of the {self.n_ratings:,} ratings, "
                 f"and an array of {mask.dtype} with shape {mask.shape} was given"
             )
-        kept_before = np.concatenate(([0], np.cumsum(mask)))
-        return Ratings.from_indices(
-            kept_before[self.indptr], self.indices[mask], self.values[mask], self.user_ids, self.item_ids,
-            None if self.timestamps is None else self.timestamps[mask], self.titles, self.catalogue,
-        )  # fmt: skip
+        kept_before = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
+        return self._replace(indptr=kept_before[self.indptr], **self._entries(mask))
 
     def select_users(self, users: Any, *, by: Literal["id", "index"] | None = None) -> Ratings:
         """Only these users, in the order given.
@@ -238,60 +239,90 @@ class Ratings:
         ----------
         users
             A numpy array of booleans is a mask over the users, a numpy array of integers holds row indices, and
-            anything else (a list, say) holds user ids. ``by`` overrides the last two.
+            anything else (a list, say) holds user ids.
+        by : {"id", "index"}, optional
+            Says which of the last two is meant.
         """
+        rows = self._rows(users, by)
+        if first_repeated(rows) is not None:
+            raise DataError(f"the user {self.user_ids[first_repeated(rows)]!r} is selected twice: once is allowed")
+        counts = np.diff(self.indptr)[rows]
+        indptr = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
+        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
+        return self._replace(indptr=indptr, user_ids=self.user_ids[rows], **self._entries(entries))
+
+    def with_items(self, item_ids: Any, unknown: Unknown = "error") -> Ratings:
+        """The same users over other items: a :class:`Catalogue`, file, frame or mapping, or just a list of ids.
+
+        Ratings of items that are not among them are refused or, with ``unknown="drop"``, left out.
+        """
+        given = Catalogue.of(item_ids)
+        # a bare list may just as well come from a model or another part of the data, so it does not make a catalogue
+        public = self.catalogue or not isinstance(item_ids, (np.ndarray, list, tuple))
+        columns, known = align(self.indices, self.item_ids, given, unknown)
+        entries = self._entries(slice(None) if known is None else known)
+        rows = row_of_entry(self.indptr) if known is None else row_of_entry(self.indptr)[known]
+        columns = columns if known is None else columns[known]
+        parts = compress(rows, columns, self.n_users, len(given), entries["values"], entries["timestamps"])
+        titles = given.titles
+        if titles is None and self.titles is not None:
+            at = self.item_index(given.ids)
+            titles = as_titles(self.titles[a] if a >= 0 else i for a, i in zip(at, given.ids.tolist(), strict=True))
+        return self._replace(**parts._replace(merged=self.merged)._asdict(), item_ids=given.ids, titles=titles,
+                             catalogue=public)  # fmt: skip
+
+    def filter(self, *, min_user_ratings: int = 0, min_item_ratings: int = 0, items: Any = None) -> Ratings:
+        """Only the users and items with enough ratings among each other, and only the ``items`` listed.
+
+        The minima hold in the result: users and items are dropped in turn until nobody has too few. With both at 0
+        nobody is dropped for want of ratings. Items dropped for that reason make the remaining list depend on the
+        data, so that it is no public catalogue any more.
+        """
+        keep_items = np.ones(self.n_items, dtype=bool)
+        if items is not None:
+            at = self.item_index(items)
+            if bool((at < 0).any()):
+                missing = [value for value, where in zip(as_ids(items).tolist(), at, strict=True) if where < 0]
+                raise DataError(f"{len(missing):,} of the items to keep are not there, such as {examples(missing)}")
+            keep_items = np.isin(np.arange(self.n_items), at)
+        entries, users, kept = core(
+            row_of_entry(self.indptr), self.indices, np.ones(self.n_users, bool), keep_items,
+            min_user_ratings, min_item_ratings,
+        )  # fmt: skip
+        smaller = self.keep(entries).select_users(users)
+        return smaller._replace(
+            indices=(np.cumsum(kept, dtype=np.int32) - np.int32(1))[smaller.indices],
+            item_ids=self.item_ids[kept],
+            titles=None if self.titles is None else self.titles[kept],
+            catalogue=self.catalogue and min_item_ratings <= 0,
+        )
+
+    def binarize(self, threshold: float) -> Ratings:
+        """Only the ratings of at least ``threshold``, each as 1; users and items stay, also those left without any."""
+        kept = self.keep(self.values >= threshold)
+        return kept._replace(values=np.ones(kept.n_ratings, np.float32))
+
+    def _rows(self, users: Any, by: str | None) -> NDArray[np.int64]:
         if isinstance(users, np.ndarray) and users.dtype == bool:
             if users.shape != (self.n_users,):
                 raise DataError(f"a mask of shape {users.shape} cannot choose among {self.n_users:,} users")
-            rows = np.flatnonzero(users)
-        elif by == "index" or (by is None and isinstance(users, np.ndarray) and users.dtype.kind in "iu"):
+            return np.flatnonzero(users)
+        if by == "index" or (by is None and isinstance(users, np.ndarray) and users.dtype.kind in "iu"):
             rows = np.asarray(users, np.int64).reshape(-1)
-            if len(rows) and not (0 <= rows.min() and rows.max() < self.n_users):
-                raise DataError(f"user indices must lie in 0 … {self.n_users - 1:,}")
-        else:
-            rows = self.user_index(users)
-            if bool((rows < 0).any()):
-                raise DataError(f"{int((rows < 0).sum()):,} of {len(rows):,} user ids are not in the ratings")
-        if first_repeated(rows) is not None:
-            raise DataError("each user may be selected once")
-        counts = np.diff(self.indptr)[rows]
-        indptr = np.concatenate(([0], np.cumsum(counts)))
-        entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
-        return Ratings.from_indices(
-            indptr, self.indices[entries], self.values[entries], self.user_ids[rows], self.item_ids,
-            None if self.timestamps is None else self.timestamps[entries], self.titles, self.catalogue,
-        )  # fmt: skip
+            if len(rows) and not (rows.min() >= 0 and rows.max() < self.n_users):
+                raise DataError(f"user indices must lie in 0 … {self.n_users - 1:,}; for ids, say by=id")
+            return rows
+        rows = self.user_index(users)
+        if bool((rows < 0).any()):
+            raise DataError(f"{int((rows < 0).sum()):,} of {len(rows):,} user ids are not in the ratings")
+        return rows
 
-    def with_items(self, item_ids: Any, unknown: Unknown = "error") -> Ratings:
-        """The same users over another item index space; ratings of items outside it are refused or dropped."""
-        given = item_ids if isinstance(item_ids, Catalogue) else Catalogue.of(item_ids)
-        if unknown not in ("error", "drop"):
-            raise ConfigError(f'unknown items: "error" or "drop" is allowed, and {unknown!r} was given')
-        column = IdIndex(given.ids).positions(self.item_ids, "item id").astype(np.int32)
-        columns = column[self.indices]
-        if unknown == "error" and len(columns) and int(columns.min()) < 0:
-            missing = self.item_ids[np.unique(self.indices[columns < 0])].tolist()
-            raise DataError(
-                f"{len(missing):,} rated items are not in the catalogue (such as {_examples(missing)}): add them to it, "
-                'or leave their ratings out with unknown_items="drop"'
-            )
-        known = columns >= 0
-        times = None if self.timestamps is None else self.timestamps[known]
-        parts = compress(
-            row_of_entry(self.indptr)[known], columns[known], self.n_users, len(given.ids), self.values[known], times
-        )
-        return Ratings.from_indices(
-            parts.indptr, parts.indices, parts.values, self.user_ids, given.ids, parts.timestamps, given.titles,
-            True, self.merged,
-        )  # fmt: skip
+    def _entries(self, which: Any) -> dict[str, Any]:
+        times = None if self.timestamps is None else self.timestamps[which]
+        return {"indices": self.indices[which], "values": self.values[which], "timestamps": times}
 
-    def binarize(self, threshold: float) -> Ratings:
-        """Only the ratings of at least ``threshold``, each as 1."""
-        kept = self.keep(self.values >= threshold)
-        return Ratings.from_indices(
-            kept.indptr, kept.indices, np.ones(kept.n_ratings, np.float32), kept.user_ids, kept.item_ids,
-            kept.timestamps, kept.titles, kept.catalogue,
-        )  # fmt: skip
+    def _replace(self, **changes: Any) -> Ratings:
+        return Ratings.from_indices(**({name: getattr(self, name) for name in _FIELDS} | changes))
 
     # ---------------------------------------------------------------- being a value
 
@@ -300,37 +331,23 @@ class Ratings:
         return f"Ratings({self.n_users:,} users × {self.n_items:,} items, {self.n_ratings:,} ratings{when})"
 
     def __eq__(self, other: object) -> bool:
+        """Same ids in the same order, same ratings, same timestamps."""
         if not isinstance(other, Ratings):
             return NotImplemented
-        names = ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids")
-        return all(_same(getattr(self, name), getattr(other, name)) for name in names)
+        return all(_same(getattr(self, name), getattr(other, name)) for name in _FIELDS[:6])
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
-        raise AttributeError(f"ratings are immutable: cannot set {name!r}")
+        raise AttributeError(f"ratings are immutable: {name!r} cannot be set")
+
+    __delattr__ = __setattr__  # type: ignore[assignment]
 
     def __reduce__(self) -> Any:
-        arguments = (
-            self.indptr, self.indices, self.values, self.user_ids, self.item_ids, self.timestamps, self.titles,
-            self.catalogue, self.merged,
-        )  # fmt: skip
-        return Ratings.from_indices, arguments
+        return Ratings.from_indices, tuple(getattr(self, name) for name in _FIELDS)
 
 
-def _trusted_ids(ids: Any, what: str) -> NDArray[Any]:
+def _trusted(ids: Any, what: str) -> NDArray[Any]:
     return ids if isinstance(ids, np.ndarray) and ids.dtype in (np.int64, object) else as_ids(ids, what)
 
 
-def _as_titles(titles: Any) -> NDArray[Any]:
-    if isinstance(titles, np.ndarray) and titles.dtype == object:
-        return titles
-    return object_array((str(title) for title in titles), len(titles))
-
-
-def _examples(values: list[Any], n: int = 3) -> str:
-    return ", ".join(repr(value) for value in values[:n])
-
-
 def _same(a: Any, b: Any) -> bool:
-    if a is None or b is None:
-        return a is b
-    return a.shape == b.shape and bool(np.all(a == b))
+    return a is b if a is None or b is None else bool(np.array_equal(a, b))

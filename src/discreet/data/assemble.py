@@ -1,0 +1,111 @@
+"""From columns or a matrix to the arrays of :class:`discreet.Ratings`: encode ids, align with a catalogue, compress."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.catalogue import Catalogue
+from discreet.data.columns import Columns
+from discreet.data.csr import check_duplicates_rule, compress, matrix_entries
+from discreet.data.encode import IdIndex, as_ids, encode, first_repeated
+from discreet.errors import ConfigError, DataError
+
+logger = logging.getLogger("discreet")
+
+
+def from_columns(columns: Columns, given: Catalogue | None, duplicates: str, unknown: str) -> dict[str, Any]:
+    """Fields of the ratings in the columns, which are taken one by one so that their memory is freed early."""
+    check_duplicates_rule(duplicates)
+    user_ids, users = encode(columns.take("users"), "user id")
+    item_ids, items = encode(columns.take("items"), "item id")
+    values, times = columns.take("ratings"), columns.take("timestamps")
+    values = np.ones(len(users), np.float32) if values is None else values
+    for name, column in (("items", items), ("ratings", values), ("timestamps", times)):
+        if column is not None and len(column) != len(users):
+            raise DataError(f"{len(column):,} {name} for {len(users):,} users: the columns must be equally long")
+    titles = None
+    if given is not None:
+        items, known = align(items, item_ids, given, unknown)
+        item_ids, titles = given.ids, given.titles
+        if known is not None:
+            users, items, values = users[known], items[known], values[known]
+            times = None if times is None else times[known]
+    parts = compress(users, items, len(user_ids), len(item_ids), values, times, duplicates)
+    _report(parts.merged, duplicates)
+    return parts._asdict() | {
+        "user_ids": user_ids, "item_ids": item_ids, "titles": titles, "catalogue": given is not None,
+    }  # fmt: skip
+
+
+def from_matrix(
+    matrix: Any, user_ids: Any, item_ids: Any, given: Catalogue | None, titles: Any, duplicates: str
+) -> dict[str, Any]:
+    """Fields of the ratings in a sparse matrix; a catalogue names its columns where ``item_ids`` does not."""
+    check_duplicates_rule(duplicates)
+    parts = matrix_entries(matrix, duplicates)
+    ids = []
+    for axis, what, lines, wanted in ((0, "user", "rows", user_ids), (1, "item", "columns", item_ids)):
+        size, other = matrix.shape[axis], matrix.shape[1 - axis]
+        if wanted is None and what == "item" and given is not None:
+            wanted = given.ids
+        own = np.arange(size, dtype=np.int64) if wanted is None else as_ids(wanted, f"{what} id")
+        if len(own) != size:
+            hint = "did you transpose?" if len(own) == other else f"one id for each of the {lines} is needed"
+            raise DataError(f"{size:,} {lines} for {len(own):,} {what}s: {hint}")
+        if wanted is not None and (twice := first_repeated(own)) is not None:
+            raise DataError(f"the {what} id {twice!r} is given twice: ids must be distinct")
+        ids.append(own)
+    names_columns = given is not None and item_ids is None
+    if titles is None and given is not None and names_columns:
+        titles = given.titles
+    if titles is not None and len(titles) != matrix.shape[1]:
+        raise DataError(f"{len(titles):,} titles for {matrix.shape[1]:,} columns: one title for each is needed")
+    _report(parts.merged, duplicates)
+    return parts._asdict() | {"user_ids": ids[0], "item_ids": ids[1], "titles": titles, "catalogue": names_columns}
+
+
+def align(
+    items: NDArray[np.int32], item_ids: NDArray[Any], given: Catalogue, unknown: str
+) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
+    """Positions in the catalogue for positions in ``item_ids``, and a mask of the known ones (None: all are)."""
+    if unknown not in ("error", "drop"):
+        raise ConfigError(f'unknown_items must be "error" or "drop", and {unknown!r} was given')
+    position = IdIndex(given.ids).positions(item_ids, "item id").astype(np.int32)
+    aligned = position[items]
+    known = aligned >= 0
+    if bool(known.all()):
+        return aligned, None
+    if unknown == "error":
+        missing = item_ids[np.unique(items[~known])]
+        raise DataError(
+            f"{len(missing):,} rated items are not in the catalogue of {len(given):,}, such as {examples(missing)}"
+            f"{_kinds(item_ids, given.ids)}: add them, or leave their ratings out with unknown_items=\"drop\""
+        )
+    return aligned, known
+
+
+def examples(values: Any, most: int = 3) -> str:
+    """The first few values, for a message."""
+    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    return ", ".join(repr(value) for value in values[:most])
+
+
+def _kinds(rated: NDArray[Any], listed: NDArray[Any]) -> str:
+    """The usual reason why nothing matches: numbers on one side, text on the other."""
+    integers = rated.dtype == np.int64, listed.dtype == np.int64
+    text = type(rated[0]) is str, type(listed[0]) is str
+    if integers == (True, False) and text[1]:
+        return " (ids are integers in the ratings and text in the catalogue)"
+    if integers == (False, True) and text[0]:
+        return " (ids are text in the ratings and integers in the catalogue)"
+    return ""
+
+
+def _report(merged: int, duplicates: str) -> None:
+    if merged:
+        text = "%s rows repeated a (user, item) pair and were merged (duplicates=%r)"
+        logger.warning(text, f"{merged:,}", duplicates)

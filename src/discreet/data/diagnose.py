@@ -1,0 +1,82 @@
+"""Which line of a text file is wrong, and how: a slow second look, taken only after the fast reader has failed."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+
+from discreet.data.encode import RowError
+from discreet.data.numbers import seconds
+from discreet.data.text import MISSING, Layout
+
+
+def first_problem(stream: BinaryIO, layout: Layout, integer_ids: bool) -> tuple[int, str] | None:
+    """Line number (from 1) and description of the first line that cannot be used, or None where all can.
+
+    Parameters
+    ----------
+    integer_ids : bool
+        Whether ids were read as numbers, so that ``NA`` is a missing id and not the text "NA".
+    """
+    expected = len(layout.names)
+    for line, fields in _rows(stream, layout):
+        if len(fields) != expected:
+            return line, (
+                f"{len(fields)} fields where the first line has {expected}: correct the line, "
+                "or pass separator= if the file is cut at the wrong character"
+            )
+        for role, position in layout.columns.items():
+            problem = _problem(role, fields[position], integer_ids)
+            if problem:
+                return line, problem
+    return None
+
+
+def _problem(role: str, text: str, integer_ids: bool) -> str | None:
+    plain = text.strip()
+    if any("\udc80" <= letter <= "\udcff" for letter in text):
+        shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        return f"the {role} {shown!r} is not UTF-8 text: save the file as UTF-8"
+    if role in ("user", "item"):
+        if text == "" or (integer_ids and plain in MISSING):
+            return f"the {role} id is missing: fill it in or drop the line"
+        return None
+    if plain in MISSING:
+        return f"the {role} is missing: fill it in, drop the line, or ignore the column with {role}=False"
+    if role == "timestamp":
+        try:
+            seconds(plain)
+        except RowError as error:
+            return error.problem
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(np.float32(float(plain)))
+    except ValueError:
+        comma = " (decimal commas must be points)" if _is_number(plain.replace(",", ".")) else ""
+        return f"the rating {plain[:40]!r} is not a number{comma}: correct it or drop the line"
+    return None if finite else f"the rating {plain[:40]!r} is not a finite number: correct it or drop the line"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _rows(stream: BinaryIO, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=None)
+    for line, row in enumerate(text, start=1):
+        row = row.rstrip("\n")
+        if line <= layout.skip or not row:
+            continue
+        if layout.quoted:
+            yield line, next(csv.reader([row], delimiter=layout.separator))
+        else:
+            yield line, row.split(layout.separator)

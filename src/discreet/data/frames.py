@@ -1,0 +1,108 @@
+"""Ratings from and to data frames of pandas, polars and pyarrow, none of which is imported to read one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from discreet.data.columns import Column, Columns, find_columns
+from discreet.data.numbers import as_ratings, as_timestamps
+from discreet.errors import ConfigError, DataError
+
+BACKENDS = ("pandas", "polars", "pyarrow")
+
+
+def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
+    """Columns of any eager or lazy frame that narwhals understands, or that offers the arrow stream interface."""
+    import narwhals.stable.v2 as nw
+
+    what = f"the {type(frame).__module__.split('.')[0]} {type(frame).__name__}"
+    native = _native(frame, what)
+    names = list(native.columns)
+    positions = find_columns(names, chosen, what + _index_hint(frame))
+    if len(set(map(str, names))) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{what} has two columns named {twice!r}: rename one of them")
+    series = {role: native[names[at]] for role, at in positions.items()}
+    return Columns(
+        _ids(series["user"], nw),
+        _ids(series["item"], nw),
+        as_ratings(_numbers(series["rating"], nw)) if "rating" in series else None,
+        as_timestamps(_numbers(series["timestamp"], nw)) if "timestamp" in series else None,
+    )
+
+
+def make_frame(columns: Mapping[str, NDArray[Any]], backend: str) -> Any:
+    """Frame of the library named ``backend`` with these columns."""
+    if backend not in BACKENDS:
+        raise ConfigError(f'backend must be "pandas", "polars" or "pyarrow", and {backend!r} was given')
+    if backend == "pyarrow":
+        return pa.table({name: _arrow(name, column) for name, column in columns.items()})
+    try:
+        library = __import__(backend)
+    except ImportError:
+        raise ConfigError(
+            f'{backend} is not installed: pip install "discreet[frames]", or use backend="pyarrow"'
+        ) from None
+    if backend == "polars":
+        return library.DataFrame({name: _polars(library, name, column) for name, column in columns.items()})
+    return library.DataFrame(dict(columns))
+
+
+def _native(frame: Any, what: str) -> Any:
+    """Eager narwhals frame over whatever was given."""
+    import narwhals.stable.v2 as nw
+
+    if isinstance(frame, pa.RecordBatch):
+        frame = pa.Table.from_batches([frame])
+    try:
+        wrapped = nw.from_native(frame)
+    except TypeError:
+        if not hasattr(frame, "__arrow_c_stream__"):
+            raise DataError(
+                f"{what} is not a data frame: give one of pandas, polars or pyarrow, "
+                "or use Ratings.from_arrays or Ratings.from_csr"
+            ) from None
+        wrapped = nw.from_native(pa.table(frame))
+    return wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
+
+
+def _index_hint(frame: Any) -> str:
+    """pandas keeps some columns as the index, where they cannot be found by name."""
+    named = [name for name in getattr(getattr(frame, "index", None), "names", None) or [] if name is not None]
+    return f" (with index {', '.join(map(repr, named))}: reset_index() makes it a column)" if named else ""
+
+
+def _ids(series: Any, nw: Any) -> Any:
+    kind = series.dtype
+    if kind.is_integer() or kind in (nw.String, nw.Categorical, nw.Enum):
+        return series.to_arrow()
+    if kind.is_float():
+        return series.to_numpy() if not series.null_count() else series.to_list()
+    return series.to_list()
+
+
+def _numbers(series: Any, nw: Any) -> Any:
+    kind = series.dtype
+    if kind.is_numeric() or kind.is_temporal() or kind in (nw.String, nw.Boolean):
+        return series.to_arrow()
+    return np.fromiter(series.to_list(), dtype=object, count=len(series))
+
+
+def _arrow(name: str, column: NDArray[Any]) -> pa.Array:
+    try:
+        return pa.array(column)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        raise DataError(
+            f'arrow cannot hold the values of {name} (such as {column[0]!r}): use to_frame("pandas")'
+        ) from None
+
+
+def _polars(library: Any, name: str, column: NDArray[Any]) -> Any:
+    if column.dtype != object or all(type(value) is str for value in column):
+        return library.Series(name, column if column.dtype != object else column.tolist())
+    return library.Series(name, column.tolist(), dtype=library.Object)
