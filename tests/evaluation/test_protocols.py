@@ -6,6 +6,7 @@ import types
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
@@ -44,7 +45,7 @@ def random_case(seed=0, n_users=60, n_items=25, density=0.4, held_out=0.3):
     """A split over ratings of 1–5, some users without a target, popularity falling with the item's index."""
     rng = np.random.default_rng(seed)
     there = rng.random((n_users, n_items)) < density * np.linspace(2, 0.2, n_items)
-    full = Ratings.from_csr(np.where(there, rng.integers(1, 6, there.shape), 0))
+    full = Ratings.from_csr(csr_array(np.where(there, rng.integers(1, 6, there.shape), 0)))
     out = rng.random(full.n_ratings) < held_out
     assert np.diff(full.indptr).min() > 0
     out[full.indptr[:-1]] = True  # every user has a target …
@@ -139,8 +140,8 @@ def test_rankings_agree_with_a_loop(case, monkeypatch, block, threshold):
 
 def test_known_items_are_not_ranked_and_count_as_nothing():
     """The best-scored item is known: the target, second best, is then first."""
-    train = Ratings.from_csr(np.array([[1, 0, 0], [0, 1, 0]]))
-    target = Ratings.from_csr(np.array([[0, 1, 0], [0, 0, 1]]))
+    train = Ratings.from_csr(csr_array(np.array([[1, 0, 0], [0, 1, 0]])))
+    target = Ratings.from_csr(csr_array(np.array([[0, 1, 0], [0, 0, 1]])))
     model = Table(np.array([[9.0, 8, 7], [7, 9, 8]]), train.item_ids, "implicit")
     found = evaluate(model, split_of(train, train, target), ["recall@1", "mrr", "coverage@1", "coverage@9"])
     assert found.values == {"recall@1": 1, "mrr": 1, "coverage@1": 2 / 3, "coverage@9": 1}
