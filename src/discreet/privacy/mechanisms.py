@@ -1,0 +1,346 @@
+r"""Noise and price in one value: Gaussian, Laplace and Huber.
+
+A mechanism adds independent noise of one shape to every coordinate of a statistic. It can draw that noise, and it knows
+what the noise buys for a statistic that one user moves by at most Δ₁ (L1) and Δ₂ (L2):
+
+=========  ====================  ========  ===================================  =============
+mechanism  density of noise t    variance  pure ε                               μ of GDP
+=========  ====================  ========  ===================================  =============
+Gaussian   ∝ exp(−t²/2s²)        s²        none                                 Δ₂/s (exact)
+Laplace    ∝ exp(−|t|/s)         2s²       Δ₁/s                                 from ε, below
+Huber      ∝ exp(−ρ_α(t/s))      s²·v(α)   α·Δ₁/s (Theorem 2.1 of the paper)    Δ₂/s
+=========  ====================  ========  ===================================  =============
+
+with ρ_α(t) = t²/2 for |t| ≤ α and α(|t| − α/2) beyond (eq. 3), κ_α its normalising constant (eq. 2) and
+
+1. 1/κ_α = (2/α) e^{−α²/2} + √(2π) (2Φ(α) − 1)
+2. v(α) = κ_α [ √(2π)(2Φ(α) − 1) + e^{−α²/2} (4/α + 4/α³) ],   falling from ∞ to 1
+
+Why Huber noise is Δ₂-GDP at unit scale. Let f be its density, F its distribution and J = f∘F⁻¹. Then J'' = −ρ''/J,
+which is at least −1/J because ρ'' ≤ 1, while the Gaussian has J_γ'' = −1/J_γ, and both vanish at 0 and 1. Were J > J_γ
+somewhere, then at the largest gap J'' ≤ J_γ'' = −1/J_γ < −1/J ≤ J'', a contradiction. So J ≤ J_γ: the increasing map T
+that carries the Gaussian to the Huber distribution has T' = J_γ/J ≥ 1, hence F(F⁻¹(p) − Δ) ≥ Φ(Φ⁻¹(p) − Δ), which says
+that a shift by Δ is hidden at least as well as by the Gaussian. Coordinates compose: μ² = ΣΔ_i² = Δ₂².
+
+Why one coordinate is the worst case for Laplace and Huber. Both are log-concave, so the trade-off functions of a shift
+satisfy T_{Δ+Δ'} = T_{Δ'}(1 − T_Δ). Moving one coordinate after the other, the group property of f-DP gives for a shift
+(Δ, Δ') of two coordinates a trade-off of at least T_{Δ'}(1 − T_Δ): shifts of total length Δ₁ are never easier to see
+than Δ₁ on one coordinate. So the one-dimensional ``hockey_stick``, ``rdp`` and ``pld`` hold for whole matrices.
+
+Why pure ε gives GDP: an ε-DP release is no better than randomised response, whose trade-off function is two chords that
+meet on the diagonal at p = 1/(1 + e^ε); the convex Gaussian curve through that point, μ = 2Φ⁻¹(1 − p), lies below them.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri, ndtri_exp
+
+from discreet.errors import ConfigError
+from discreet.privacy import gdp
+from discreet.privacy.budget import Norm, require_number
+
+if TYPE_CHECKING:
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
+
+Floats = NDArray[np.float64]
+Shape = int | tuple[int, ...]
+_SQRT_2PI = math.sqrt(2 * math.pi)
+
+
+class Mechanism(ABC):
+    """Additive noise of one shape. ``norm`` is the norm of the sensitivity it is priced by."""
+
+    kind: ClassVar[str]
+    norm: ClassVar[Norm]
+    scale: float
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of one draw."""
+
+    @property
+    def standard_deviation(self) -> float:
+        """Standard deviation of one draw."""
+        return math.sqrt(self.variance)
+
+    @abstractmethod
+    def sample(self, shape: Shape, rng: np.random.Generator | int | None = None) -> Floats:
+        """Draw independent float64 noise: for research. Private releases draw theirs through a Session."""
+
+    @abstractmethod
+    def density(self, x: ArrayLike) -> Floats:
+        """Probability density."""
+
+    @abstractmethod
+    def cdf(self, x: ArrayLike) -> Floats:
+        """Distribution function."""
+
+    @abstractmethod
+    def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
+        """ε of one release of a statistic with this sensitivity (in ``norm``); δ = 0 asks for pure ε."""
+
+    @abstractmethod
+    def mu(self, sensitivity: float) -> float:
+        """μ of Gaussian differential privacy; for Gaussian and Huber from the L2 sensitivity, for Laplace from L1."""
+
+    @abstractmethod
+    def rdp(self, order: float, sensitivity: float) -> float:
+        """Rényi divergence of the given order (> 1), an upper bound; sensitivity in ``norm``."""
+
+    @abstractmethod
+    def hockey_stick(self, epsilon: float, sensitivity: float) -> float:
+        """δ(ε) of a shift of one coordinate by the sensitivity, for any real ε."""
+
+    def pld(self, sensitivity: float, interval: float = 1e-4) -> PrivacyLossDistribution:
+        """Privacy loss distribution, discretised so that it never understates the loss (needs discreet[accounting])."""
+        from discreet.privacy import pld
+
+        return pld.of(self, sensitivity, interval)
+
+    def __post_init__(self) -> None:
+        _positive("scale", self.scale)
+
+
+@dataclass(frozen=True)
+class Gaussian(Mechanism):
+    """Normal noise with standard deviation ``scale``."""
+
+    scale: float = 1.0
+    kind: ClassVar[str] = "gaussian"
+    norm: ClassVar[Norm] = "l2"
+
+    @property
+    def variance(self) -> float:
+        return self.scale**2
+
+    def sample(self, shape: Shape, rng: np.random.Generator | int | None = None) -> Floats:
+        return self.scale * np.random.default_rng(rng).standard_normal(shape)
+
+    def density(self, x: ArrayLike) -> Floats:
+        t = np.asarray(x, float) / self.scale
+        return np.exp(-t * t / 2) / (self.scale * _SQRT_2PI)
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        return ndtr(np.asarray(x, float) / self.scale)
+
+    def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
+        return gdp.epsilon(self.mu(sensitivity), delta)
+
+    def mu(self, sensitivity: float) -> float:
+        return _nonnegative(sensitivity) / self.scale
+
+    def rdp(self, order: float, sensitivity: float) -> float:
+        return _order(order) * self.mu(sensitivity) ** 2 / 2
+
+    def hockey_stick(self, epsilon: float, sensitivity: float) -> float:
+        if epsilon >= 0:
+            return gdp.delta(epsilon, self.mu(sensitivity))
+        return 1 - math.exp(epsilon) * (1 - gdp.delta(-epsilon, self.mu(sensitivity)))  # the pair is symmetric
+
+
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """Two-sided exponential noise, density exp(−|t|/scale)/(2·scale); its variance is 2·scale²."""
+
+    scale: float = 1.0
+    kind: ClassVar[str] = "laplace"
+    norm: ClassVar[Norm] = "l1"
+
+    @property
+    def variance(self) -> float:
+        return 2 * self.scale**2
+
+    def sample(self, shape: Shape, rng: np.random.Generator | int | None = None) -> Floats:
+        return np.random.default_rng(rng).laplace(0.0, self.scale, shape)
+
+    def density(self, x: ArrayLike) -> Floats:
+        return np.exp(-np.abs(np.asarray(x, float)) / self.scale) / (2 * self.scale)
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        t = np.asarray(x, float) / self.scale
+        tail = np.exp(-np.abs(t)) / 2
+        return np.where(t < 0, tail, 1 - tail)
+
+    def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
+        pure = _nonnegative(sensitivity) / self.scale
+        return pure if delta <= 0 else max(0.0, pure + 2 * math.log1p(-min(delta, 1 - 1e-16)) + 1e-14 * pure)
+
+    def mu(self, sensitivity: float) -> float:
+        return mu_of_pure(self.epsilon(sensitivity))
+
+    def rdp(self, order: float, sensitivity: float) -> float:
+        a, e = _order(order), self.epsilon(sensitivity)
+        up, down = math.log(a / (2 * a - 1)) + (a - 1) * e, math.log((a - 1) / (2 * a - 1)) - a * e
+        return min(e, float(np.logaddexp(up, down)) / (a - 1))
+
+    def hockey_stick(self, epsilon: float, sensitivity: float) -> float:
+        pure = self.epsilon(sensitivity)
+        if epsilon <= -pure:
+            return -math.expm1(epsilon)
+        return -math.expm1(min(epsilon - pure, 0.0) / 2)
+
+
+@dataclass(frozen=True)
+class Huber(Mechanism):
+    """Huber noise: a Gaussian of standard deviation ``scale`` within ``±alpha·scale``, exponential tails beyond.
+
+    Parameters
+    ----------
+    alpha : float
+        Where the tails begin, in units of ``scale``. Small α approaches Laplace noise, large α Gaussian noise.
+    scale : float, default 1.0
+        Width of the Gaussian centre; the papers use 1.
+    """
+
+    alpha: float
+    scale: float = 1.0
+    kind: ClassVar[str] = "huber"
+    norm: ClassVar[Norm] = "l1"
+
+    def __post_init__(self) -> None:
+        _positive("alpha", self.alpha)
+        super().__post_init__()
+
+    @classmethod
+    def with_variance(cls, variance: float, scale: float = 1.0) -> Huber:
+        """The α with which Huber noise of this scale has the wanted variance, which must exceed ``scale²``."""
+        wanted = variance / scale**2
+        if not 1.0 < wanted < math.inf:
+            raise ConfigError(f"variance={variance!r}: Huber noise of scale {scale!r} has more than {scale**2!r}")
+        root = brentq(lambda t: math.log(_unit_variance(math.exp(t)) / wanted), math.log(1.0 / wanted), math.log(40.0))
+        return cls(math.exp(float(root)), scale)
+
+    @property
+    def normalizer(self) -> float:
+        """κ_α of equation 2, at unit scale."""
+        return 1.0 / (2 / self.alpha * math.exp(-(self.alpha**2) / 2) + _SQRT_2PI * math.erf(self.alpha / math.sqrt(2)))
+
+    @property
+    def core(self) -> float:
+        """Probability of the Gaussian centre |t| ≤ α·scale."""
+        return self.normalizer * _SQRT_2PI * math.erf(self.alpha / math.sqrt(2))
+
+    @property
+    def variance(self) -> float:
+        return self.scale**2 * _unit_variance(self.alpha)
+
+    def sample(self, shape: Shape, rng: np.random.Generator | int | None = None) -> Floats:
+        """A mixture: the truncated Gaussian centre by inversion with probability ``core``, else an exponential tail."""
+        rng = np.random.default_rng(rng)
+        low = float(ndtr(-self.alpha))
+        centre = ndtri(low + (1 - 2 * low) * rng.random(shape))
+        tail = (self.alpha + rng.standard_exponential(shape) / self.alpha) * rng.choice([-1.0, 1.0], shape)
+        return self.scale * np.where(rng.random(shape) < self.core, centre, tail)
+
+    def density(self, x: ArrayLike) -> Floats:
+        return self.normalizer / self.scale * np.exp(-_huber_loss(np.asarray(x, float) / self.scale, self.alpha))
+
+    def cdf(self, x: ArrayLike) -> Floats:
+        t = np.asarray(x, float) / self.scale
+        a, low = self.alpha, -np.abs(t)  # by symmetry, only the left half is evaluated: it keeps its relative accuracy
+        tail = self.normalizer / a * np.exp(np.minimum(a * low + a * a / 2, -a * a / 2))
+        left = tail + self.normalizer * _SQRT_2PI * (ndtr(np.maximum(low, -a)) - ndtr(-a))
+        return np.where(t > 0, 1 - left, left)
+
+    def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
+        """Pure ε = α·Δ₁/scale; with δ > 0 the smaller ε at which ``hockey_stick`` falls to δ."""
+        pure = self.alpha * _nonnegative(sensitivity) / self.scale
+        if delta <= 0 or pure == 0:
+            return pure
+        if self.hockey_stick(0.0, sensitivity) <= delta:
+            return 0.0
+        root = float(brentq(lambda e: self.hockey_stick(e, sensitivity) - delta, 0.0, pure, xtol=1e-13))
+        return min(pure, root + 1e-12)
+
+    def mu(self, sensitivity: float) -> float:
+        return _nonnegative(sensitivity) / self.scale
+
+    def rdp(self, order: float, sensitivity: float) -> float:
+        r"""``log ∫ exp(−aρ(t) + (a−1)ρ(t−Δ)) dt + log κ`` over ``a − 1``, by quadrature between the kinks.
+
+        Convex in Δ for every order (an integral of log-convex functions), so one coordinate is the worst again.
+        """
+        a, d, w = _order(order), _nonnegative(sensitivity) / self.scale, self.alpha
+        ends = np.unique([-w, w, d - w, d + w])
+        # panels short against the steepest change of the integrand: 12 nodes are then exact to rounding
+        panels = [np.linspace(p, q, 2 + int((q - p) * (a * w + 1))) for p, q in pairwise(ends)]
+        edges = np.unique(np.concatenate(panels))
+        nodes, weights = np.polynomial.legendre.leggauss(12)
+        half = np.diff(edges)[:, None] / 2
+        t = (edges[:-1, None] + half) + half * nodes
+        terms = (-a * _huber_loss(t, w) + (a - 1) * _huber_loss(t - d, w) + np.log(half * weights)).ravel()
+        outer = [-a * _huber_loss(e, w) + (a - 1) * _huber_loss(e - d, w) - math.log(w) for e in (edges[0], edges[-1])]
+        log_integral = float(np.logaddexp.reduce(np.append(terms, outer))) + math.log(self.normalizer)
+        return min(self.epsilon(sensitivity), a * d * d / 2, log_integral / (a - 1) * (1 + 1e-9) + 1e-13)
+
+    def hockey_stick(self, epsilon: float, sensitivity: float) -> float:
+        """The loss ρ(x−Δ) − ρ(x) falls with x, so the worst event is a half-line; its end has a closed form."""
+        h, w = _nonnegative(sensitivity) / (2 * self.scale), self.alpha
+        if epsilon >= 2 * w * h:
+            return 0.0
+        if epsilon <= -2 * w * h:
+            return -math.expm1(epsilon)
+        c, small = abs(epsilon), min(h, w)
+        t = c / (2 * small) if c <= 2 * small * abs(w - h) else h + w - math.sqrt(2 * (2 * w * h - c))
+        end = h - math.copysign(t, epsilon)
+        below = self.cdf([self.scale * end, self.scale * (end - 2 * h)])
+        return max(0.0, float(below[0]) - math.exp(epsilon) * float(below[1]))
+
+
+def of(kind: str, standard_deviation: float, alpha: float | None = None) -> Mechanism:
+    """The mechanism of that name with that standard deviation: how plans and ledgers describe noise."""
+    if kind == "gaussian":
+        return Gaussian(standard_deviation)
+    if kind == "laplace":
+        return Laplace(standard_deviation / math.sqrt(2))
+    if kind == "huber":
+        if alpha is None:
+            raise ConfigError("mechanism 'huber' needs alpha, the place where its tails begin")
+        return Huber(alpha, standard_deviation / math.sqrt(_unit_variance(alpha)))
+    raise ConfigError(f"mechanism={kind!r}: choose one of 'gaussian', 'laplace', 'huber'")
+
+
+def mu_of_pure(epsilon: float) -> float:
+    """The μ of GDP that every ε-DP release satisfies: 2Φ⁻¹(1/(1 + e^−ε)), in logarithms so that no ε overflows."""
+    if math.isinf(epsilon):
+        return math.inf
+    return max(0.0, -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon)))) if epsilon > 1e-8 else epsilon * _SQRT_2PI / 2
+
+
+def _huber_loss(t: Any, alpha: float) -> Any:
+    size = np.abs(t)
+    return np.where(size <= alpha, size * size / 2, alpha * (size - alpha / 2))
+
+
+def _unit_variance(alpha: float) -> float:
+    core = _SQRT_2PI * math.erf(alpha / math.sqrt(2))
+    edge = math.exp(-(alpha**2) / 2)
+    return (core + edge * (4 / alpha + 4 / alpha**3)) / (core + edge * 2 / alpha)
+
+
+def _positive(name: str, value: Any) -> None:
+    require_number(name, value)
+    if not 0.0 < value < math.inf:
+        raise ConfigError(f"{name}={value!r}: it must be positive and finite")
+
+
+def _nonnegative(sensitivity: float) -> float:
+    if not sensitivity >= 0:
+        raise ConfigError(f"sensitivity={sensitivity!r}: a norm is a number and never negative")
+    return float(sensitivity)
+
+
+def _order(order: float) -> float:
+    if not 1.0 < order < math.inf:
+        raise ConfigError(f"order={order!r}: Rényi orders above 1 are supported")
+    return float(order)
