@@ -10,15 +10,7 @@ import numpy as np
 from numba import njit
 
 from discreet.kernels import simd
-from discreet.kernels.simd import (
-    PANEL_COLUMNS,
-    backward_row,
-    chol_diagonal,
-    chol_panel,
-    forward_row,
-    lanes,
-    transpose,
-)
+from discreet.kernels.simd import backward_panel, chol_diagonal, chol_panel, forward_panel, lanes, transpose
 from discreet.kernels.threads import even_cuts, run
 
 
@@ -48,10 +40,8 @@ def solve_spd(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     assert A.dtype == b.dtype
     x, definite = np.empty_like(b), np.empty(n, bool)
     if simd.enabled():
-        W = simd.VECTOR_BYTES // A.itemsize
-        R = padded(r, A.itemsize)
-        work = lambda start, stop: _solve_many(A, b, x, definite, R, start, stop)
-        run(work, even_cuts(n, W))
+        W, R = simd.VECTOR_BYTES // A.itemsize, padded(r, A.itemsize)
+        run(lambda start, stop: _solve_many(A, b, x, definite, R, start, stop), even_cuts(n, W))
     else:
         run(lambda start, stop: _solve_many_plain(A, b, x, definite, start, stop), even_cuts(n))
     return x, definite
@@ -73,61 +63,71 @@ def aligned(like: np.ndarray, n: int) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) -> None:
-    """Solve the W systems at address A ([W][R][R]) with right-hand sides at b ([W][R], overwritten by the solutions).
+def matrix_gap(like: np.ndarray, R: int) -> int:
+    """Elements from one matrix of a group to the next: two cache lines to spare, else all would share cache sets."""
+    return R * R + 128 // like.itemsize
 
-    T ([R][R][W]) and B ([R][W]) are workspace; afterwards T holds the factors, with reciprocals on the diagonal.
+
+@njit(nogil=True, cache=True)
+def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) -> None:
+    """Solve the W systems at address A ([W] of [R][R], `matrix_gap` apart) with the right-hand sides at b ([W][R]).
+
+    The solutions overwrite b; T and B ([R][W]) are workspace. T holds panels of four columns, [R / 4][R][4][W]: a panel
+    of the factor is contiguous and fits the first-level cache. Afterwards T holds the factors, with reciprocals on the
+    diagonal.
     """
     W, s = lanes(like), like.itemsize
-    line, row, matrix = R * s, R * W * s, R * R * s
+    E, line, matrix = W * s, R * s, matrix_gap(like, R) * s
+    panel = R * 4 * E
     for i in range(R):
         for j in range(i // W * W, R, W):
-            transpose(like, A + (i * R + j) * s, matrix, T + (i * R + j) * W * s, W * s)
+            transpose(like, A + (i * R + j) * s, matrix, 4 * matrix, T + j // 4 * panel + i * 4 * E, E, panel)
     for j in range(0, R, W):
-        transpose(like, b + j * s, line, B + j * W * s, W * s)
+        transpose(like, b + j * s, line, 4 * line, B + j * E, E, 4 * E)
     for i in range(0, R, 4):
-        chol_diagonal(like, T, row, i)
-        for j in range(i + 4, R, PANEL_COLUMNS):
-            chol_panel(like, T, row, i, j)
-    for k in range(R):
-        forward_row(like, T + k * row, B, k, R)
-    for k in range(R - 1, -1, -1):
-        backward_row(like, T + k * row, B, k, R)
+        Ti = T + i // 4 * panel
+        chol_diagonal(like, Ti, i)
+        for j in range(i + 4, R, 4):
+            chol_panel(like, Ti, T + j // 4 * panel, i)
+    for i in range(0, R, 4):
+        forward_panel(like, T + i // 4 * panel, B, i)
+    for i in range(R - 4, -1, -4):
+        backward_panel(like, T + i // 4 * panel, B, i)
     for j in range(0, R, W):
-        transpose(like, B + j * W * s, W * s, b + j * s, line)
+        transpose(like, B + j * E, E, 4 * E, b + j * s, line, 4 * line)
 
 
 @njit(nogil=True, cache=True)
 def _solve_many(
     A: np.ndarray, b: np.ndarray, x: np.ndarray, definite: np.ndarray, R: int, start: int, stop: int
 ) -> None:
-    like, r, W = b, b.shape[1], lanes(b)
-    Ap, Tp, bp, Bp = aligned(like, W * R * R), aligned(like, R * R * W), aligned(like, W * R), aligned(like, R * W)
-    A_, T_, b_ = Ap.reshape((W, R, R)), Tp.reshape((R, R, W)), bp.reshape((W, R))
+    like, r, W, gap = b, b.shape[1], lanes(b), matrix_gap(b, R)
+    Ap, Tp, bp, Bp = aligned(like, W * gap), aligned(like, R * R * W), aligned(like, W * R), aligned(like, R * W)
+    T_, b_ = Tp.reshape((R // 4, R, 4, W)), bp.reshape((W, R))
+    Ap[:] = 0
+    b_[:] = 0
+    for lane in range(W):
+        for k in range(r, R):  # what pads a matrix is the identity
+            Ap[lane * gap + k * R + k] = 1
     for first in range(start, stop, W):
-        A_[:] = 0
-        b_[:] = 0
         for lane in range(W):
-            i = first + lane
-            for k in range(r if i >= stop else 0, R):  # what pads a matrix, or a whole empty lane, is the identity
-                A_[lane, k, k] = 1
-            if i < stop:
-                for k in range(r):
-                    for j in range(k, r):
-                        A_[lane, k, j] = A[i, k, j]
-                    b_[lane, k] = b[i, k]
+            i = min(first + lane, stop - 1)  # empty lanes of the last group repeat its last system
+            for k in range(r):
+                for j in range(k, r):
+                    Ap[lane * gap + k * R + j] = A[i, k, j]
+                b_[lane, k] = b[i, k]
         solve_interleaved(like, Ap.ctypes.data, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         for lane in range(min(W, stop - first)):
             good = True
             for k in range(r):
-                good = good and T_[k, k, lane] > 0
+                good = good and T_[k // 4, k, k % 4, lane] > 0
                 x[first + lane, k] = b_[lane, k]
             definite[first + lane] = good
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def solve_one(A: np.ndarray, x: np.ndarray) -> bool:
-    """Solve one system in place (A becomes its upper factor, x the solution); False where A is not positive definite."""
+    """Solve one system in place (A becomes its upper factor, x the solution); False where A is not definite."""
     r = len(x)
     good = True
     for k in range(r):

@@ -5,18 +5,32 @@ For each row i of a sparse matrix with entries (j, value, weight) and fixed fact
     A_i = Σ_j w_ij · y_j y_jᵀ,      b_i = Σ_j w_ij · value_ij · y_j,
     x_i = (A_i + S + ridge_i · I)⁻¹ b_i.
 
-`solve_rows` gives the x_i without keeping the A_i; `gram_rows` gives A_i and b_i. The vector path gathers the factors of
-a row into a packed buffer, adds PᵀP with the tiles of `discreet.kernels.simd`, and solves W rows at a time.
+`solve_rows` gives the x_i without keeping the A_i; `gram_rows` gives A_i and b_i. The vector path gathers the factors
+of a row into a packed buffer, adds PᵀP with the tiles of `discreet.kernels.simd`, and solves W rows at a time.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 from numba import njit
 
 from discreet.kernels import simd
-from discreet.kernels.cholesky import aligned, padded, solve_interleaved, solve_one
-from discreet.kernels.simd import TILE_ROWS, lanes, prefetch, row_1, row_4, row_8, tile_1, tile_2, tile_3
+from discreet.kernels.cholesky import aligned, matrix_gap, padded, solve_interleaved, solve_one
+from discreet.kernels.simd import (
+    TILE_ROWS,
+    gather,
+    gather_scaled,
+    lanes,
+    prefetch,
+    row_1,
+    row_4,
+    row_8,
+    tile_1,
+    tile_2,
+    tile_3,
+)
 from discreet.kernels.threads import cost_cuts, run
 
 PACK = 128  # entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
@@ -28,7 +42,7 @@ def gram_rows_numpy(
 ) -> tuple[np.ndarray, np.ndarray]:
     """A and b as above: the specification of `gram_rows`."""
     w = np.ones_like(values) if weights is None else weights
-    rows = [slice(a, b) for a, b in zip(indptr[:-1], indptr[1:], strict=True)]
+    rows = [slice(a, b) for a, b in pairwise(indptr)]
     A = [(w[s, None] * Y[indices[s]]).T @ Y[indices[s]] for s in rows]
     b = [(w[s] * values[s]) @ Y[indices[s]] for s in rows]
     return np.array(A).reshape(-1, Y.shape[1], Y.shape[1]), np.array(b).reshape(-1, Y.shape[1])
@@ -83,15 +97,14 @@ def solve_rows(
     cost = np.diff(indptr).astype(np.float64) * r * r + r**3 / 1.5 + 100.0
     if not simd.enabled():
         X = np.empty((n, r), Y.dtype)
-        work = lambda start, stop: _solve_plain(indptr, indices, values, weights, Y, ridge, S, X, start, stop)
-        run(work, cost_cuts(cost))
+        run(lambda a, b: _solve_plain(indptr, indices, values, weights, Y, ridge, S, X, a, b), cost_cuts(cost))
         return X
     W, R = simd.VECTOR_BYTES // Y.itemsize, padded(r, Y.itemsize)
     P, S = _pad(Y, R), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
     X = np.empty((n, R), Y.dtype)
     run(lambda a, b: _solve(indptr, indices, values, weights, P, ridge, S, X, r, a, b), cost_cuts(cost, W))
-    return X if R == r else np.ascontiguousarray(X[:, :r])
+    return X if r == R else np.ascontiguousarray(X[:, :r])
 
 
 def gram_rows(
@@ -116,7 +129,7 @@ def gram_rows(
     P = _pad(Y, R)
     A, b = np.empty((n, R, R), Y.dtype), np.empty((n, R), Y.dtype)
     run(lambda i, j: _gram(indptr, indices, values, weights, P, A, b, i, j), cost_cuts(cost))
-    return (A, b) if R == r else (np.ascontiguousarray(A[:, :r, :r]), np.ascontiguousarray(b[:, :r]))
+    return (A, b) if r == R else (np.ascontiguousarray(A[:, :r, :r]), np.ascontiguousarray(b[:, :r]))
 
 
 def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
@@ -134,8 +147,8 @@ def _pad(Y: np.ndarray, R: int) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def _add_gram(like: np.ndarray, P: int, K: int, A: int, R: int) -> None:
-    """``A += PᵀP`` on the tiles of the upper triangle; P is [K][R] and A is [R][R]."""
+def _add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
+    """``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
     W, s = lanes(like), like.itemsize
     line = R * s
     for i in range(0, R, W):
@@ -143,13 +156,13 @@ def _add_gram(like: np.ndarray, P: int, K: int, A: int, R: int) -> None:
         while left > 0:
             step = 3 if left >= 3 and left != 4 else min(left, 2)  # 4 = 2 + 2 beats 3 + 1
             for h in range(i, i + W, TILE_ROWS if step > 1 else W):
-                p, q, c = P + h * s, P + j * s, A + (h * R + j) * s
+                p, q, at = P + h * s, P + j * s, (h * R + j) * s
                 if step == 3:
-                    tile_3(like, p, line, q, line, K, c, line)
+                    tile_3(like, p, line, q, line, K, S + at, A + at, line)
                 elif step == 2:
-                    tile_2(like, p, line, q, line, K, c, line)
+                    tile_2(like, p, line, q, line, K, S + at, A + at, line)
                 else:
-                    tile_1(like, p, line, q, line, K, c, line)
+                    tile_1(like, p, line, q, line, K, S + at, A + at, line)
             j += step * W
             left -= step
 
@@ -161,110 +174,89 @@ def _add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
     line, j = R * s, 0
     while j < R:
         left = (R - j) // W
+        at = j * s
         if left >= 8:
-            row_8(like, v, s, P + j * s, line, K, b + j * s, line)
+            row_8(like, v, s, P + at, line, K, b + at, b + at, line)
             j += 8 * W
         elif left >= 4:
-            row_4(like, v, s, P + j * s, line, K, b + j * s, line)
+            row_4(like, v, s, P + at, line, K, b + at, b + at, line)
             j += 4 * W
         else:
-            row_1(like, v, s, P + j * s, line, K, b + j * s, line)
+            row_1(like, v, s, P + at, line, K, b + at, b + at, line)
             j += W
 
 
 @njit(nogil=True, cache=True)
 def _add_row(
-    indices: np.ndarray,
-    values: np.ndarray,
-    weights: np.ndarray,
-    Y: np.ndarray,
-    start: int,
-    stop: int,
-    end: int,
-    P: np.ndarray,
-    v: np.ndarray,
-    A: int,
-    b: int,
-) -> None:
-    """Add the entries start..stop of one row to the matrix at A and the vector at b; prefetch no further than `end`."""
+    indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
+    start: int, stop: int, end: int, P: np.ndarray, v: np.ndarray, S: int, A: int, b: int,
+) -> None:  # fmt: skip
+    """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over the entries start..stop; prefetch no further than `end`."""
     R, s = Y.shape[1], Y.itemsize
-    base = Y.ctypes.data
+    base, packed = Y.ctypes.data, P.ctypes.data
+    source = S
+    if start == stop:
+        _add_gram(P, packed, 0, S, A, R)
     for first in range(start, stop, PACK):
         K = min(PACK, stop - first)
-        for k in range(K):
-            y, p = Y[indices[first + k]], P[k]
-            if len(weights):
-                q = np.sqrt(weights[first + k])
-                v[k] = q * values[first + k]
-                for c in range(R):
-                    p[c] = q * y[c]
-            else:
-                v[k] = values[first + k]
-                for c in range(R):
-                    p[c] = y[c]
+        index = indices.ctypes.data + first * 4
+        if len(weights):
+            for k in range(K):
+                v[k] = np.sqrt(weights[first + k])
+            gather_scaled(P, base, index, v.ctypes.data, K, packed, R)
+            for k in range(K):
+                v[k] *= values[first + k]
+            _add_sum(P, packed, v.ctypes.data, K, b, R)
+        else:
+            gather(P, base, index, K, packed, R)
+            _add_sum(P, packed, values.ctypes.data + first * s, K, b, R)
         for k in range(first + K, min(end, first + K + AHEAD)):
             address = base + np.int64(indices[k]) * R * s
             for line in range(0, R * s, 64):
                 prefetch(address + line)
-        _add_sum(P, P.ctypes.data, v.ctypes.data, K, b, R)
-        _add_gram(P, P.ctypes.data, K, A, R)
+        _add_gram(P, packed, K, source, A, R)
+        source = A
 
 
 @njit(nogil=True, cache=True)
 def _solve(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    weights: np.ndarray,
-    Y: np.ndarray,
-    ridge: np.ndarray,
-    S: np.ndarray,
-    X: np.ndarray,
-    r: int,
-    start: int,
-    stop: int,
-) -> None:
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
+    ridge: np.ndarray, S: np.ndarray, X: np.ndarray, r: int, start: int, stop: int,
+) -> None:  # fmt: skip
     R, W, s = Y.shape[1], lanes(Y), Y.itemsize
-    Ap, Tp, bp, Bp = aligned(Y, W * R * R), aligned(Y, R * R * W), aligned(Y, W * R), aligned(Y, R * W)
+    gap = matrix_gap(Y, R)
+    Ap, Tp, bp, Bp = aligned(Y, W * gap), aligned(Y, R * R * W), aligned(Y, W * R), aligned(Y, R * W)
     P, v = aligned(Y, PACK * R).reshape((PACK, R)), aligned(Y, PACK)
-    A, b = Ap.reshape((W, R, R)), bp.reshape((W, R))
+    b = bp.reshape((W, R))
     for first in range(start, stop, W):
         last = min(first + W, stop)
         b[:] = 0
         for lane in range(W):
-            A[lane] = S
-            if first + lane < last:
-                for k in range(r):
-                    A[lane, k, k] += ridge[first + lane]
-                _add_row(
-                    indices, values, weights, Y, indptr[first + lane], indptr[first + lane + 1], indptr[last], P, v,
-                    Ap.ctypes.data + lane * R * R * s, bp.ctypes.data + lane * R * s,
-                )  # fmt: skip
+            i = min(first + lane, stop - 1)  # empty lanes of the last group repeat its last row
+            _add_row(
+                indices, values, weights, Y, indptr[i], indptr[i + 1], indptr[last], P, v,
+                S.ctypes.data, Ap.ctypes.data + lane * gap * s, bp.ctypes.data + lane * R * s,
+            )  # fmt: skip
+            for k in range(r):
+                Ap[lane * gap + k * R + k] += ridge[i]
         solve_interleaved(Y, Ap.ctypes.data, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         for lane in range(last - first):
-            X[first + lane] = b[lane]
+            for k in range(R):
+                X[first + lane, k] = b[lane, k]
 
 
 @njit(nogil=True, cache=True)
 def _gram(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    weights: np.ndarray,
-    Y: np.ndarray,
-    A: np.ndarray,
-    b: np.ndarray,
-    start: int,
-    stop: int,
-) -> None:
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
+    A: np.ndarray, b: np.ndarray, start: int, stop: int,
+) -> None:  # fmt: skip
     R, s = Y.shape[1], Y.itemsize
-    P, v = aligned(Y, PACK * R).reshape((PACK, R)), aligned(Y, PACK)
+    P, v, zero = aligned(Y, PACK * R).reshape((PACK, R)), aligned(Y, PACK), np.zeros(R * R, Y.dtype)
     for i in range(start, stop):
-        A[i] = 0
         b[i] = 0
         _add_row(
             indices, values, weights, Y, indptr[i], indptr[i + 1], indptr[stop], P, v,
-            A.ctypes.data + i * R * R * s, b.ctypes.data + i * R * s,
+            zero.ctypes.data, A.ctypes.data + i * R * R * s, b.ctypes.data + i * R * s,
         )  # fmt: skip
         for k in range(R):
             for j in range(k):

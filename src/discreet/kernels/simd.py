@@ -1,16 +1,18 @@
 """Vector micro-kernels: the few inner loops that decide the speed of least squares, written as LLVM vector code.
 
-numba compiles them on the user's machine, so no C compiler is needed. Each is an ``@intrinsic``: a Python function that
-emits the instructions of one inner loop. Its first argument, `like`, is any array of the element type to work on (float32
-or float64); the others are byte addresses and sizes. What they compute (W = lanes of a vector register):
+numba compiles them on the user's machine, so no C compiler is needed. Each is an ``@intrinsic``: a Python function
+that emits the instructions of one inner loop. Its first argument, `like`, is any array of the element type to work on
+(float32 or float64); the others are byte addresses and sizes. What they compute (W = lanes of a vector register):
 
 ``tile_3``, ``tile_2``, ``tile_1``, ``row_8``, ``row_4``, ``row_1``
-    ``C += Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The heart of a Gram matrix.
+    ``C = S + Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The heart of a Gram matrix.
+``gather``, ``gather_scaled``
+    copy the rows of Y that an index names into a packed buffer, the second times a factor each.
 ``transpose``
     W x W elements, to turn W matrices side by side into one matrix of W-vectors ("interleaved").
 ``chol_diagonal``, ``chol_panel``
     steps of a Cholesky factorisation UᵀU of W interleaved matrices at once; reciprocals are kept on the diagonal.
-``forward_row``, ``backward_row``
+``forward_panel``, ``backward_panel``
     one step of the triangular solves with that factor.
 ``prefetch``
     asks for a cache line ahead of its use.
@@ -28,10 +30,11 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
+from numba.extending import intrinsic as numba_intrinsic
 
 I64, I32 = ir.IntType(64), ir.IntType(32)
 ADDRESS = types.intp
+intrinsic: Any = numba_intrinsic  # its call signature differs inside compiled code, which no type checker can know
 
 
 def _vector_bytes() -> int:
@@ -52,7 +55,7 @@ def enabled() -> bool:
     return VECTOR_BYTES > 0 and os.environ.get("DISCREET_KERNELS") != "plain"
 
 
-# Rows of a register tile: 4 x 3 accumulators + 4 operands fill AVX2's sixteen registers, 8 x 3 suit AVX-512's thirty-two.
+# Rows of a register tile: 4 x 3 sums and 4 operands fill AVX2's sixteen registers; 8 x 3 suit AVX-512's thirty-two.
 TILE_ROWS = 8 if VECTOR_BYTES == 64 else 4
 PANEL_COLUMNS = 4 if VECTOR_BYTES == 64 else 2
 _WIDTH = VECTOR_BYTES or 32
@@ -156,12 +159,15 @@ def prefetch(typingctx: Any, address: Any) -> Any:
     return types.void(ADDRESS), generate
 
 
-def _emit_tile(e: _Emit, rows: int, vectors: int, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, C: Any, ldc: Any) -> None:
-    """``C[a, v] += Σ_k P[k, a] · Q[k, v]`` for `rows` scalars a and `vectors` vectors v; ld* are strides in bytes."""
-    row = [C]
+def _emit_tile(
+    e: _Emit, rows: int, vectors: int, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any
+) -> None:
+    """``C[a, v] = S[a, v] + Σ_k P[k, a] · Q[k, v]`` for scalars a and vectors v; ld* are strides in bytes."""
+    row, old = [C], [S]
     for _ in range(rows - 1):
         row.append(e.b.add(row[-1], ldc))
-    start = [e.load(row[a], e.width * v) for a in range(rows) for v in range(vectors)]
+        old.append(e.b.add(old[-1], ldc))
+    start = [e.load(old[a], e.width * v) for a in range(rows) for v in range(vectors)]
 
     def body(carried: list[Any]) -> list[Any]:
         p, q, *sums = carried
@@ -180,11 +186,11 @@ def _emit_tile(e: _Emit, rows: int, vectors: int, P: Any, ldp: Any, Q: Any, ldq:
 
 def _tile(rows: int | None, vectors: int) -> Any:
     @intrinsic
-    def tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, C: Any, ldc: Any) -> Any:
+    def tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> Any:
         def emit(e: _Emit, *args: Any) -> None:
             _emit_tile(e, rows or e.lanes, vectors, *args)
 
-        return _void(7, like, emit)
+        return _void(8, like, emit)
 
     return tile
 
@@ -193,15 +199,54 @@ tile_3, tile_2, tile_1 = _tile(TILE_ROWS, 3), _tile(TILE_ROWS, 2), _tile(None, 1
 row_8, row_4, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 1)
 
 
-@intrinsic
-def transpose(typingctx: Any, like: Any, source: Any, lds: Any, target: Any, ldt: Any) -> Any:
-    """W x W transpose by log2(W) rounds of shuffles."""
+def _emit_gather(e: _Emit, Y: Any, index: Any, scale: Any | None, K: Any, P: Any, R: Any) -> None:
+    """``P[k] = scale[k] · Y[index[k]]`` for K rows of R elements, R a multiple of W; `index` is int32."""
+    line = e.b.mul(R, I64(e.size))
+    fours, ones = e.b.sdiv(line, I64(4 * e.width)), e.b.sdiv(e.b.srem(line, I64(4 * e.width)), I64(e.width))
 
-    def emit(e: _Emit, source: Any, lds: Any, target: Any, ldt: Any) -> None:
-        rows, address, W = [], source, e.lanes
-        for _ in range(W):
-            rows.append(e.load(address))
-            address = e.b.add(address, lds)
+    def row(carried: list[Any]) -> list[Any]:
+        index, p, *rest = carried
+        pointer = e.b.inttoptr(index, I32.as_pointer())
+        y = e.b.add(Y, e.b.mul(e.b.sext(e.b.load(pointer, typ=I32), I64), line))
+        factor = e.splat(rest[0]) if rest else None
+
+        def copy(vectors: int) -> Callable[[list[Any]], list[Any]]:
+            def body(carried: list[Any]) -> list[Any]:
+                y, p = carried
+                for v in range(vectors):
+                    x = e.load(y, e.width * v)
+                    e.store(e.b.fmul(x, factor) if rest else x, p, e.width * v)
+                return [e.at(y, e.width * vectors), e.at(p, e.width * vectors)]
+
+            return body
+
+        p = e.loop(ones, e.loop(fours, [y, p], copy(4)), copy(1))[1]
+        return [e.at(index, 4), p, *[e.at(x, e.size) for x in rest]]
+
+    e.loop(K, [index, P] + ([] if scale is None else [scale]), row)
+
+
+@intrinsic
+def gather(typingctx: Any, like: Any, Y: Any, index: Any, K: Any, P: Any, R: Any) -> Any:
+    return _void(5, like, lambda e, Y, index, K, P, R: _emit_gather(e, Y, index, None, K, P, R))
+
+
+@intrinsic
+def gather_scaled(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any) -> Any:
+    return _void(6, like, _emit_gather)
+
+
+@intrinsic
+def transpose(typingctx: Any, like: Any, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any) -> Any:
+    """W x W transpose by log2(W) rounds of shuffles; row v lies at ``(v % 4) * ld + (v // 4) * ld4``."""
+
+    def emit(e: _Emit, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any) -> None:
+        W = e.lanes
+
+        def address(base: Any, ld: Any, ld4: Any, v: int) -> Any:
+            return e.b.add(base, e.b.add(e.b.mul(ld, I64(v % 4)), e.b.mul(ld4, I64(v // 4))))
+
+        rows = [e.load(address(source, lds, lds4, v)) for v in range(W)]
         mask = ir.VectorType(I32, W)
         stride = 1
         while stride < W:
@@ -212,110 +257,108 @@ def transpose(typingctx: Any, like: Any, source: Any, lds: Any, target: Any, ldt
                 new[i] = e.b.shuffle_vector(rows[i], rows[i + stride], ir.Constant(mask, low))
                 new[i + stride] = e.b.shuffle_vector(rows[i], rows[i + stride], ir.Constant(mask, high))
             rows, stride = new, 2 * stride
-        address = target
-        for x in rows:
-            e.store(x, address)
-            address = e.b.add(address, ldt)
+        for v in range(W):
+            e.store(rows[v], address(target, ldt, ldt4, v))
 
-    return _void(4, like, emit)
+    return _void(6, like, emit)
 
 
-def _emit_cholesky(e: _Emit, columns: int, diagonal: bool, T: Any, stride: Any, i: Any, j: Any) -> None:
-    """Rows i..i+3, columns j..j+columns-1 of the factor: subtract what rows < i explain, then solve with the 4 x 4 corner.
+def _emit_cholesky(e: _Emit, first: int, columns: int, diagonal: bool, Ti: Any, Tj: Any, i: Any) -> None:
+    """Rows i..i+3 of some columns of panel Tj: subtract what rows < i explain, then solve with the 4 x 4 corner in Ti.
 
-    T holds [row][column][lane]; `stride` is the distance of two rows in bytes. Where a pivot is not positive its
-    reciprocal becomes 0: that coordinate drops out of the solution, and the caller can see the zero.
+    A panel holds four columns as [row][4][lane], so the loop over rows walks straight through memory. Where a pivot is
+    not positive its reciprocal becomes 0: that coordinate drops out of the solution, and the caller can see the zero.
     """
-    E = e.width
-    top_i, top_j = e.b.add(T, e.b.mul(i, I64(E))), e.b.add(T, e.b.mul(j, I64(E)))
-    row = [e.b.add(top_j, e.b.mul(i, stride))]
-    for _ in range(3):
-        row.append(e.b.add(row[-1], stride))
-    cells = [(a, c) for a in range(4) for c in range(columns) if not diagonal or c >= a]
-    start = [e.load(row[a], E * c) for a, c in cells]
+    E, row = e.width, 4 * e.width
+    here, corner = (e.b.add(T, e.b.mul(i, I64(row))) for T in (Tj, Ti))
+    cells = [(a, c) for a in range(4) for c in range(first, first + columns) if not diagonal or c >= a]
+    start = [e.load(here, row * a + E * c) for a, c in cells]
 
     def body(carried: list[Any]) -> list[Any]:
         p, q, *sums = carried
-        right = [e.load(q, E * c) for c in range(columns)]
+        right = {c: e.load(q, E * c) for c in range(first, first + columns)}
         left = [e.b.fneg(right[a] if diagonal else e.load(p, E * a)) for a in range(4)]
         new = [e.fma(left[a], right[c], sums[n]) for n, (a, c) in enumerate(cells)]
-        return [e.b.add(p, stride), e.b.add(q, stride), *new]
+        return [e.at(p, row), e.at(q, row), *new]
 
-    x = dict(zip(cells, e.loop(i, [top_i, top_j, *start], body)[2:], strict=True))
-    corner = e.b.add(top_i, e.b.mul(i, stride))
+    x = dict(zip(cells, e.loop(i, [Ti, Tj, *start], body)[2:], strict=True))
     for k in range(4):
         if diagonal:
             positive = e.b.fcmp_ordered(">", x[k, k], e.constant(1e-30))
             inverse = e.b.fdiv(e.constant(1.0), e.call("sqrt", x[k, k]))
             x[k, k] = inverse = e.b.select(positive, inverse, e.constant(0.0))
         else:
-            inverse = e.load(corner, E * k)
-        for c in range(k + 1 if diagonal else 0, columns):
+            inverse = e.load(corner, row * k + E * k)
+        for c in range(k + 1 if diagonal else first, first + columns):
             x[k, c] = e.b.fmul(x[k, c], inverse)
         for a in range(k + 1, 4):
-            minus = e.b.fneg(x[k, a] if diagonal else e.load(corner, E * a))
-            for c in range(a if diagonal else 0, columns):
+            minus = e.b.fneg(x[k, a] if diagonal else e.load(corner, row * k + E * a))
+            for c in range(a if diagonal else first, first + columns):
                 x[a, c] = e.fma(minus, x[k, c], x[a, c])
-        corner = e.b.add(corner, stride)
     for a, c in cells:
-        e.store(x[a, c], row[a], E * c)
+        e.store(x[a, c], here, row * a + E * c)
 
 
 @intrinsic
-def chol_diagonal(typingctx: Any, like: Any, T: Any, stride: Any, i: Any) -> Any:
-    return _void(3, like, lambda e, T, stride, i: _emit_cholesky(e, 4, True, T, stride, i, i))
+def chol_diagonal(typingctx: Any, like: Any, T: Any, i: Any) -> Any:
+    return _void(2, like, lambda e, T, i: _emit_cholesky(e, 0, 4, True, T, T, i))
 
 
 @intrinsic
-def chol_panel(typingctx: Any, like: Any, T: Any, stride: Any, i: Any, j: Any) -> Any:
-    return _void(4, like, lambda e, *args: _emit_cholesky(e, PANEL_COLUMNS, False, *args))
+def chol_panel(typingctx: Any, like: Any, Ti: Any, Tj: Any, i: Any) -> Any:
+    def emit(e: _Emit, *args: Any) -> None:
+        for first in range(0, 4, PANEL_COLUMNS):
+            _emit_cholesky(e, first, PANEL_COLUMNS, False, *args)
+
+    return _void(3, like, emit)
 
 
 @intrinsic
-def forward_row(typingctx: Any, like: Any, T: Any, B: Any, k: Any, R: Any) -> Any:
-    """``z = B[k] · T[k, k]; B[k] = z; B[j] -= z · T[k, j]`` for j > k, with T the address of row k."""
+def forward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
+    """``B[i..i+3] ← U[≤ i+3, i..i+3]⁻ᵀ`` step of the forward solve: what lies above first, then the 4 x 4 corner."""
 
-    def emit(e: _Emit, T: Any, B: Any, k: Any, R: Any) -> None:
-        at = e.b.mul(k, I64(e.width))
-        b, t = e.b.add(B, at), e.b.add(T, at)
-        z = e.b.fmul(e.load(b), e.load(t))
-        e.store(z, b)
-        minus = e.b.fneg(z)
+    def emit(e: _Emit, T: Any, B: Any, i: Any) -> None:
+        E = e.width
+        here = e.b.add(B, e.b.mul(i, I64(E)))
 
         def body(carried: list[Any]) -> list[Any]:
-            b, t = (e.at(x, e.width) for x in carried)
-            e.store(e.fma(minus, e.load(t), e.load(b)), b)
-            return [b, t]
+            t, b, *sums = carried
+            minus = e.b.fneg(e.load(b))
+            return [e.at(t, 4 * E), e.at(b, E), *[e.fma(minus, e.load(t, E * c), sums[c]) for c in range(4)]]
 
-        e.loop(e.b.sub(e.b.sub(R, k), I64(1)), [b, t], body)
+        corner, _, *z = e.loop(i, [T, B, *[e.load(here, E * c) for c in range(4)]], body)
+        for k in range(4):
+            z[k] = e.b.fmul(z[k], e.load(corner, E * (4 * k + k)))
+            for c in range(k + 1, 4):
+                z[c] = e.fma(e.b.fneg(z[k]), e.load(corner, E * (4 * k + c)), z[c])
+            e.store(z[k], here, E * k)
 
-    return _void(4, like, emit)
+    return _void(3, like, emit)
 
 
 @intrinsic
-def backward_row(typingctx: Any, like: Any, T: Any, B: Any, k: Any, R: Any) -> Any:
-    """``B[k] = (B[k] - Σ_{j > k} T[k, j] · B[j]) · T[k, k]``, with T the address of row k; four sums hide the latency."""
+def backward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
+    """Solve the 4 x 4 corner for ``B[i..i+3]``, then take their share out of every row above."""
 
-    def emit(e: _Emit, T: Any, B: Any, k: Any, R: Any) -> None:
-        at = e.b.mul(k, I64(e.width))
-        b, t = e.b.add(B, at), e.b.add(T, at)
-        n = e.b.sub(e.b.sub(R, k), I64(1))
+    def emit(e: _Emit, T: Any, B: Any, i: Any) -> None:
+        E = e.width
+        here, corner = e.b.add(B, e.b.mul(i, I64(E))), e.b.add(T, e.b.mul(i, I64(4 * E)))
+        x = [e.load(here, E * c) for c in range(4)]
+        for k in (3, 2, 1, 0):
+            for c in range(k + 1, 4):
+                x[k] = e.fma(e.b.fneg(x[c]), e.load(corner, E * (4 * k + c)), x[k])
+            x[k] = e.b.fmul(x[k], e.load(corner, E * (4 * k + k)))
+            e.store(x[k], here, E * k)
+        minus = [e.b.fneg(v) for v in x]
 
-        def steps(count: int) -> Callable[[list[Any]], list[Any]]:
-            def body(carried: list[Any]) -> list[Any]:
-                x, y, *sums = carried
-                new = [
-                    e.fma(e.b.fneg(e.load(y, e.width * (q + 1))), e.load(x, e.width * (q + 1)), sums[q])
-                    for q in range(count)
-                ]
-                return [e.at(x, count * e.width), e.at(y, count * e.width), *new]
+        def body(carried: list[Any]) -> list[Any]:
+            t, b = carried
+            value = e.load(b)
+            for c in range(4):
+                value = e.fma(minus[c], e.load(t, E * c), value)
+            e.store(value, b)
+            return [e.at(t, 4 * E), e.at(b, E)]
 
-            return body
+        e.loop(i, [T, B], body)
 
-        zero = e.constant(0.0)
-        x, y, *sums = e.loop(e.b.sdiv(n, I64(4)), [b, t, e.load(b), zero, zero, zero], steps(4))
-        first = e.loop(e.b.srem(n, I64(4)), [x, y, sums[0]], steps(1))[2]
-        total = e.b.fadd(e.b.fadd(first, sums[1]), e.b.fadd(sums[2], sums[3]))
-        e.store(e.b.fmul(total, e.load(t)), b)
-
-    return _void(4, like, emit)
+    return _void(3, like, emit)

@@ -1,8 +1,8 @@
 """The one place that decides how many threads work, and the one loop that uses them.
 
-Compiled kernels here are single-threaded functions over a range of rows that let go of the interpreter lock; `run` hands
-ranges to a few threads, so work is balanced as it goes, an interrupt is heard between two ranges, and BLAS never starts
-threads of its own underneath.
+Compiled kernels here are single-threaded functions over a range of rows that let go of the interpreter lock; `run`
+hands ranges to a few threads, so work is balanced as it goes, an interrupt is heard between two ranges, and BLAS never
+starts threads of its own underneath.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from itertools import pairwise
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -52,7 +53,7 @@ def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) ->
 
     The first exception stops what has not begun and is raised here; so does an interrupt.
     """
-    jobs = [(int(a), int(b)) for a, b in zip(cuts[:-1], cuts[1:], strict=True) if b > a]
+    jobs = [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
     threads = min(thread_count(), len(jobs))
     with threadpool_limits(1, user_api="blas"):
         if threads <= 1:

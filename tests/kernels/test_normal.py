@@ -1,0 +1,118 @@
+"""Compiled least squares against the numpy twins, in both element types, on the vector and the portable path."""
+
+import numpy as np
+import pytest
+
+from discreet.kernels import simd
+from discreet.kernels.cholesky import padded, solve_spd, solve_spd_numpy
+from discreet.kernels.normal import PACK, gram_rows, gram_rows_numpy, solve_rows, solve_rows_numpy
+
+RANKS = [1, 3, 5, 8, 16, 20, 32, 40, 77, 128]
+
+
+@pytest.fixture(params=["vector", "plain"])
+def path(request, monkeypatch):
+    if request.param == "plain":
+        monkeypatch.setenv("DISCREET_KERNELS", "plain")
+    else:
+        monkeypatch.delenv("DISCREET_KERNELS", raising=False)
+        if simd.VECTOR_BYTES == 0:
+            pytest.skip("this processor has no vector path")
+    return request.param
+
+
+def sparse_rows(rng, n, m, dtype):
+    """Rows of very different length: empty, one entry, more than two packed buffers."""
+    counts = rng.integers(0, 60, n)
+    counts[:4] = [0, 1, m, PACK]
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    indices = np.concatenate([np.sort(rng.choice(m, c, replace=False)) for c in counts]).astype(np.int32)
+    return indptr, indices, rng.normal(size=len(indices)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("r", RANKS)
+def test_rows_equal_their_numpy_twins(path, dtype, weighted, r):
+    rng = np.random.default_rng(r)
+    n, m = 37, 2 * PACK + 20
+    indptr, indices, values = sparse_rows(rng, n, m, dtype)
+    Y = rng.normal(size=(m, r)).astype(dtype)
+    weights = rng.random(len(indices)).astype(dtype) if weighted else None
+    ridge, shared = rng.random(n) + 0.5, Y.T @ Y * 0.01
+    exact = [x.astype(np.float64) for x in (values, Y)]
+    tolerance = 2e-4 if dtype == np.float32 else 1e-10
+
+    A, b = gram_rows(indptr, indices, values, Y, weights)
+    A_twin, b_twin = gram_rows_numpy(indptr, indices, *exact, weights)
+    assert A.dtype == b.dtype == dtype
+    np.testing.assert_allclose(A, A_twin, atol=tolerance * np.abs(A_twin).max())
+    np.testing.assert_allclose(b, b_twin, atol=tolerance * np.abs(b_twin).max())
+    assert np.array_equal(A, np.swapaxes(A, 1, 2))
+
+    for extra in (None, shared):
+        x = solve_rows(indptr, indices, values, Y, ridge, extra, weights)
+        twin = solve_rows_numpy(indptr, indices, *exact, ridge, extra, weights)
+        assert x.dtype == dtype
+        assert x.shape == (n, r)
+        np.testing.assert_allclose(x, twin, atol=tolerance * max(1, np.abs(twin).max()))
+        assert not x[0].any(), "a row without entries has the zero solution"
+
+
+def test_a_block_of_rows_gives_the_same_sums_as_all_rows(path):
+    rng = np.random.default_rng(0)
+    indptr, indices, values = sparse_rows(rng, 40, 300, np.float64)
+    Y = rng.normal(size=(300, 8))
+    A, b = gram_rows(indptr, indices, values, Y)
+    A_part, b_part = gram_rows(indptr[10:31], indices, values, Y)
+    assert np.array_equal(A[10:30], A_part)
+    assert np.array_equal(b[10:30], b_part)
+
+
+def test_the_number_of_threads_does_not_change_a_bit(path):
+    from discreet.kernels import set_threads
+
+    rng = np.random.default_rng(1)
+    indptr, indices, values = sparse_rows(rng, 200, 300, np.float32)
+    Y = rng.normal(size=(300, 24)).astype(np.float32)
+    results = []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        results.append(solve_rows(indptr, indices, values, Y, np.ones(200)))
+    set_threads(None)
+    assert np.array_equal(results[0], results[1])
+    assert np.array_equal(results[0], results[2])
+
+
+def test_no_rows_no_entries(path):
+    Y = np.ones((4, 3), np.float32)
+    none = np.zeros(0, np.int32)
+    assert solve_rows(np.zeros(1, np.int64), none, none.astype(np.float32), Y, np.ones(0)).shape == (0, 3)
+    assert gram_rows(np.zeros(1, np.int64), none, none.astype(np.float32), Y)[0].shape == (0, 3, 3)
+    assert not solve_rows(np.zeros(6, np.int64), none, none.astype(np.float32), Y, np.zeros(5)).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("r", RANKS)
+def test_cholesky_solves_and_says_which_are_definite(path, dtype, r):
+    rng = np.random.default_rng(r)
+    n = 29
+    X = rng.normal(size=(n, r + 5, r))
+    A = (np.swapaxes(X, 1, 2) @ X + np.eye(r)).astype(dtype)
+    indefinite = np.arange(n) % 3 == 1
+    A[indefinite, r - 1, r - 1] = -1.0
+    b = rng.normal(size=(n, r)).astype(dtype)
+    kept = A.copy()
+    x, definite = solve_spd(A, b)
+    assert np.array_equal(definite, ~indefinite)
+    assert np.array_equal(A, kept), "the input is left as it was"
+    twin = solve_spd_numpy(A.astype(np.float64), b.astype(np.float64))
+    tolerance = 1e-3 if dtype == np.float32 else 1e-9
+    np.testing.assert_allclose(x[definite], twin[definite], atol=tolerance * np.abs(twin[definite]).max())
+
+
+def test_ranks_are_padded_to_whole_vectors():
+    step = max(4, simd.VECTOR_BYTES // 4)
+    assert padded(1, 4) == step
+    assert padded(step, 4) == step
+    assert padded(step + 1, 4) == 2 * step

@@ -1,0 +1,51 @@
+"""Projection onto positive semi-definite matrices."""
+
+import numpy as np
+import pytest
+
+from discreet.kernels.psd import project_psd, project_psd_numpy, solve_psd, solve_psd_numpy
+
+
+def noisy_grams(rng, n, r, noise, dtype):
+    U = rng.normal(size=(n, 2 * r, r)) * rng.random((n, 1, 1))
+    G = rng.normal(size=(n, r, r)) * noise
+    return (np.swapaxes(U, 1, 2) @ U + G + np.swapaxes(G, 1, 2)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("r", [1, 5, 32, 50])
+@pytest.mark.parametrize("with_shared", [False, True])
+def test_solve_equals_its_twin_for_definite_and_indefinite(dtype, r, with_shared):
+    rng = np.random.default_rng(r)
+    A = noisy_grams(rng, 60, r, 1.0, dtype)
+    negative = np.linalg.eigvalsh(A.astype(float))[:, 0] < 0
+    assert negative.any()
+    b, ridge = rng.normal(size=(60, r)).astype(dtype), rng.random(60) + 0.5
+    shared = np.eye(r) * 0.3 + 0.1 if with_shared else None
+    twin = solve_psd_numpy(A.astype(float), b.astype(float), ridge, shared)
+    x = solve_psd(A.copy(), b, ridge, shared)
+    np.testing.assert_allclose(x, twin, atol=(5e-4 if dtype == np.float32 else 1e-9) * np.abs(twin).max())
+
+
+def test_projection_is_counted_idempotent_and_leaves_definite_matrices_alone():
+    rng = np.random.default_rng(0)
+    A = noisy_grams(rng, 40, 12, 2.0, np.float64)
+    before = A.copy()
+    values = np.linalg.eigvalsh(A)
+    assert project_psd(A) == (values[:, 0] < 0).sum()
+    good = values[:, 0] > 0
+    assert np.array_equal(A[good], before[good])
+    np.testing.assert_allclose(A, project_psd_numpy(before), atol=1e-9)
+    assert np.linalg.eigvalsh(A)[:, 0].min() > -1e-9
+
+
+def test_ridge_comes_after_the_projection():
+    A, b = np.array([[[-5.0]]]), np.array([[1.0]])
+    assert solve_psd(A.copy(), b, np.array([2.0]))[0, 0] == pytest.approx(1 / 2)
+    assert solve_psd(A.copy(), b, np.array([2.0]), project=False)[0, 0] == pytest.approx(1 / -3)
+
+
+def test_a_singular_system_without_ridge_gets_the_least_norm_solution():
+    A = np.array([[[1.0, 0.0], [0.0, 0.0]]])
+    x = solve_psd(A, np.array([[2.0, 3.0]]), np.zeros(1))
+    np.testing.assert_allclose(x, [[2.0, 0.0]])

@@ -1,0 +1,49 @@
+"""The one place that limits threads."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from discreet.errors import ConfigError
+from discreet.kernels.threads import cost_cuts, even_cuts, run, set_threads, thread_count
+
+
+def test_ranges_cover_everything_once():
+    for n in (0, 1, 7, 100, 1001):
+        for step in (1, 8):
+            for cuts in (even_cuts(n, step), cost_cuts(np.arange(n) + 1.0, step)):
+                done = np.zeros(n, int)
+                run(lambda a, b, done=done: done.__setitem__(slice(a, b), done[a:b] + 1), cuts)
+                assert (done == 1).all()
+                assert all(c % step == 0 for c in cuts[:-1])
+
+
+def test_an_error_in_one_range_reaches_the_caller_and_stops_the_rest():
+    calls = []
+
+    def work(start, stop):
+        calls.append(start)
+        raise ValueError("first")
+
+    with pytest.raises(ValueError, match="first"):
+        run(work, range(1001))
+    assert len(calls) < 1000
+
+
+def test_limits(monkeypatch):
+    monkeypatch.setenv("DISCREET_THREADS", "3")
+    assert thread_count() == 3
+    set_threads(1)
+    try:
+        assert thread_count() == 1
+        names = set()
+        run(lambda a, b: names.add(threading.current_thread().name), range(9))
+        assert names == {threading.current_thread().name}
+    finally:
+        set_threads(None)
+    monkeypatch.setenv("DISCREET_THREADS", "many")
+    with pytest.raises(ConfigError, match="DISCREET_THREADS"):
+        thread_count()
+    with pytest.raises(ConfigError, match="at least 1"):
+        set_threads(0)
