@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
@@ -22,6 +23,7 @@ def from_columns(columns: Columns, given: Catalogue | None, duplicates: str, unk
     check_duplicates_rule(duplicates)
     user_ids, users = encode(columns.take("users"), "user id")
     item_ids, items = encode(columns.take("items"), "item id")
+    pa.default_memory_pool().release_unused()  # arrow keeps freed columns for itself otherwise
     values, times = columns.take("ratings"), columns.take("timestamps")
     values = np.ones(len(users), np.float32) if values is None else values
     for name, column in (("items", items), ("ratings", values), ("timestamps", times)):
