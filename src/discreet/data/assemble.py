@@ -59,7 +59,8 @@ def from_matrix(
             hint = "did you transpose?" if len(own) == other else f"one id for each of the {lines} is needed"
             raise DataError(f"{size:,} {lines} for {len(own):,} {what}s: {hint}")
         if wanted is not None and (twice := first_repeated(own)) is not None:
-            raise DataError(f"the {what} id {twice!r} is given twice: ids must be distinct")
+            which = "one of them" if what == "user" else repr(twice)  # messages name no user
+            raise DataError(f"{what} ids must be distinct, and {which} is given twice")
         ids.append(own)
     names_columns = given is not None and item_ids is None
     if titles is None and given is not None and names_columns:
@@ -109,5 +110,4 @@ def _kinds(rated: NDArray[Any], listed: NDArray[Any]) -> str:
 
 def _report(merged: int, duplicates: str) -> None:
     if merged:
-        text = "%s rows repeated a (user, item) pair and were merged (duplicates=%r)"
-        logger.warning(text, f"{merged:,}", duplicates)
+        logger.warning("merged repeated (user, item) pairs: %d rows too many (duplicates=%r)", merged, duplicates)

@@ -156,7 +156,8 @@ def _as_chosen(names: Sequence[Any], role: str, wish: str | int, where: str) -> 
 
 
 def _not_found(names: Sequence[Any], role: str, where: str, no_header_hint: bool) -> str:
-    near = near_misses(role, names)[:2]
+    others = {known for other in ROLES if other != role for known in CONVENTIONS[other]}
+    near = near_misses(role, [name for name in names if normalise(name) not in others])[:2]
     hint = f"did you mean {' or '.join(f'{role}={name!r}' for name in near)}?" if near else f"name it with {role}=..."
     if no_header_hint and not near:
         hint += " or, if the first line holds no names, header=False"

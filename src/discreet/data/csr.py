@@ -55,7 +55,6 @@ def compress(
     del users  # rows follow from indptr from here on
     items, values = sorted_items, values[order]
     timestamps = None if timestamps is None else timestamps[order]
-    del order
     first = np.empty(len(items), dtype=bool)  # of each run of equal (user, item) pairs
     first[1:] = items[1:] != items[:-1]
     first[indptr[:-1][np.diff(indptr) > 0]] = True
@@ -63,10 +62,13 @@ def compress(
     if merged == 0:
         return Compressed(indptr, items, values, timestamps, 0)
     if duplicates == "error":
+        again = int(np.argmin(first))
+        rows = f"rows {order[again - 1]:,} and {order[again]:,} (counting from 0)"
         raise DataError(
-            f"{merged:,} rows repeat a (user, item) pair: remove the repetitions, "
-            'or merge them with duplicates="last" or duplicates="mean"'
+            f"{rows} have the same user and item{f' ({merged:,} repetitions in all)' if merged > 1 else ''}: "
+            'remove the repetitions, or merge them with duplicates="last" or duplicates="mean"'
         )
+    del order
     starts = np.flatnonzero(first)
     values, timestamps = _merge(starts, values, timestamps, duplicates)
     return Compressed(np.searchsorted(starts, indptr), items[starts], values, timestamps, merged)

@@ -31,6 +31,8 @@ def first_problem(stream: BinaryIO, layout: Layout, integer_ids: bool) -> tuple[
             )
         for role, position in layout.columns.items():
             problem = _problem(role, fields[position], integer_ids)
+            if problem and line == 1:
+                problem += ", or say header=True if the first line holds names"
             if problem:
                 return line, problem
     return None
@@ -46,7 +48,8 @@ def _problem(role: str, text: str, integer_ids: bool) -> str | None:
             return f"the {role} id is missing: fill it in or drop the line"
         return None
     if plain in MISSING:
-        return f"the {role} is missing: fill it in, drop the line, or ignore the column with {role}=False"
+        state = f"is {plain!r}" if plain else "is missing"
+        return f"the {role} {state}: fill it in, drop the line, or ignore the column with {role}=False"
     if role == "timestamp":
         try:
             seconds(plain)

@@ -113,6 +113,27 @@ class IdIndex:
         return np.where(found, at if self._order is None else self._order[at], -1)
 
 
+def choose(users: Any, index: IdIndex, by: str | None) -> NDArray[np.int64]:
+    """Positions of the users chosen by a mask, by positions or by ids; see :meth:`discreet.Ratings.select_users`."""
+    n = len(index.ids)
+    kind = users.dtype.kind if isinstance(users, np.ndarray) else ""
+    if kind == "b":
+        if users.shape != (n,):
+            raise DataError(f"a mask of shape {users.shape} cannot choose among {n:,} users")
+        return np.flatnonzero(users)
+    if by == "index" or (by is None and kind in ("i", "u")):
+        rows = np.asarray(users, np.int64).reshape(-1)
+        if len(rows) and not (rows.min() >= 0 and rows.max() < n):
+            raise DataError(f"user indices must lie in 0 … {n - 1:,}; if ids are meant, say by='id'")
+    else:
+        rows = index.positions(users, "user id")
+        if bool((rows < 0).any()):
+            raise DataError(f"{int((rows < 0).sum()):,} of {len(rows):,} user ids are not in the ratings")
+    if first_repeated(rows) is not None:
+        raise DataError("a user is selected twice: every user may be selected once")
+    return rows
+
+
 def first_repeated(ids: NDArray[Any]) -> Any | None:
     """An id that occurs twice, or None where all are distinct."""
     if ids.dtype == np.int64:
@@ -142,7 +163,7 @@ def object_array(values: Iterable[Any], count: int) -> NDArray[Any]:
 def _refuse_nulls(column: pa.ChunkedArray, what: str) -> None:
     if column.null_count:
         row = int(np.flatnonzero(column.is_null().to_numpy())[0])
-        raise RowError(row, f"the {what} is missing ({column.null_count:,} rows are): fill it in or drop the row")
+        raise _missing(row, what, column.null_count)
 
 
 def _arrow_ids(ids: pa.Array | pa.ChunkedArray, what: str) -> NDArray[Any]:
@@ -163,7 +184,7 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
     if ids.dtype.kind == "f":
         missing = np.flatnonzero(np.isnan(ids))
         if len(missing):
-            raise RowError(int(missing[0]), f"the {what} is missing ({len(missing):,} rows are): fill it in or drop it")
+            raise _missing(int(missing[0]), what, len(missing))
         # a column of integers that once held a gap comes as floats: 7.0 means 7
         if bool((np.abs(ids) < 2**53).all()) and bool((ids == np.floor(ids)).all()):
             return ids.astype(np.int64)
@@ -190,8 +211,13 @@ def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
     if kinds != {str}:
         for row, value in enumerate(values):
             if _is_missing(value):
-                raise RowError(row, f"the {what} is missing ({value}): fill it in or drop the row")
+                raise _missing(row, what, 1)
     return object_array(values, len(values))
+
+
+def _missing(row: int, what: str, count: int) -> RowError:
+    many = f" ({count:,} are in all)" if count > 1 else ""
+    return RowError(row, f"the {what} is missing{many}: fill it in or drop the row")
 
 
 def _is_missing(value: Any) -> bool:

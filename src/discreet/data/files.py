@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,7 +30,7 @@ _OTHER = {
     b"\xfd7zXZ": "an xz file: unpack it first",
     b"\x89HDF": "an HDF5 file: convert it to csv or parquet",
     b"SQLite": "an SQLite database: export the table to csv or parquet",
-    b"\x80\x04": "a pickle, which is never loaded: save the table as csv or parquet",
+    b"\x80": "a pickle, which is never loaded: save the table as csv or parquet",
     b"%PDF": "a PDF document",
 }
 
@@ -151,27 +152,32 @@ def _read_text_file(
 ) -> Columns:
     with open_text(file) as stream:
         layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
-    try:
+    doubted: set[str] = set()
+    while True:
         try:
             with open_text(file) as stream:
-                return read_text(stream, layout)
-        except pa.ArrowInvalid as error:
-            if "conversion error to" not in str(error):
-                raise
+                return read_text(stream, layout, doubted)
+        except (pa.ArrowInvalid, RowError) as error:
             # what looked like integers in the first lines may be text further down
-            with open_text(file) as stream:
-                return read_text(stream, layout, trust_sample=False)
-    except (pa.ArrowInvalid, RowError) as error:
-        problem = _find_problem(file, layout, integer_ids=isinstance(error, RowError))
-        if problem is None:
-            raise DataError(f"{file} cannot be read: {_first_line(error)}") from error
-        raise DataError(f"{file}, line {problem[0]:,}: {problem[1]}") from error
+            role = _failed_column(str(error), layout)
+            if role is None or role == "rating" or role in doubted:
+                raise _explained(error, file, layout) from error
+            doubted.add(role)
 
 
-def _find_problem(file: Path, layout: Layout, integer_ids: bool) -> tuple[int, str] | None:
+def _failed_column(message: str, layout: Layout) -> str | None:
+    found = re.match(r"In CSV column #(\d+): CSV conversion error", message)
+    return next((role for role, at in layout.columns.items() if found and at == int(found[1])), None)
+
+
+def _explained(error: Exception, file: Path, layout: Layout) -> DataError:
+    """The same error with the line and what is wrong with it."""
     with open_text(file) as stream:
         buffered: BinaryIO = io.BufferedReader(stream)
-        return first_problem(buffered, layout, integer_ids)
+        problem = first_problem(buffered, layout, integer_ids=isinstance(error, RowError))
+    if problem is None:
+        return DataError(f"{file} cannot be read: {_first_line(error)}")
+    return DataError(f"{file}, line {problem[0]:,}: {problem[1]}")
 
 
 def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Columns:

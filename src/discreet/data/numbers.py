@@ -30,10 +30,8 @@ def as_ratings(column: Any) -> NDArray[np.float32]:
         values = array.astype(np.float32, copy=False)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        value = array[bad[0]]
-        if np.isnan(value):
-            raise _missing(int(bad[0]), "rating", int(np.isnan(values).sum()))
-        raise RowError(int(bad[0]), f"the rating {value} is not finite or too large: correct it or drop the row")
+        text = f"the rating is {array[bad[0]]} and must be a finite number ({len(bad):,} in all)"
+        raise RowError(int(bad[0]), f"{text}: correct it or drop the row")
     return values
 
 
@@ -58,7 +56,7 @@ def as_timestamps(column: Any) -> NDArray[np.int64]:
             raise _missing(int(missing[0]), "timestamp", len(missing))
         return array.astype("datetime64[s]").astype(np.int64)
     if array.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(array))
+        bad = np.flatnonzero(~(np.abs(array) < 2.0**63))
         if len(bad):
             raise _missing(int(bad[0]), "timestamp", len(bad))
         return np.floor(array).astype(np.int64)
@@ -106,7 +104,7 @@ def _number(value: Any, row: int) -> float:
 
 
 def _missing(row: int, what: str, count: int) -> RowError:
-    many = f" ({count:,} rows are)" if count > 1 else ""
+    many = f" ({count:,} are in all)" if count > 1 else ""
     advice = f"fill it in, drop the row, or ignore the column with {what}=False"
     return RowError(row, f"the {what} is missing{many}: {advice}")
 

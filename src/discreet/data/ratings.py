@@ -7,6 +7,7 @@ that came in. Every operation returns a new object; nothing changes in place.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -17,7 +18,7 @@ from discreet.data.assemble import align, examples, from_columns, from_matrix
 from discreet.data.catalogue import Catalogue, as_titles
 from discreet.data.columns import Column, Columns
 from discreet.data.csr import compress, core, row_of_entry
-from discreet.data.encode import IdIndex, as_ids, first_repeated
+from discreet.data.encode import IdIndex, as_ids, choose
 from discreet.data.files import read_columns
 from discreet.data.frames import frame_columns, make_frame
 from discreet.data.numbers import as_ratings, as_timestamps
@@ -98,7 +99,10 @@ class Ratings:
         given = None if items is None else Catalogue.of(items)
         chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
         columns = read_columns(path, chosen, separator, header)
-        return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items))
+        try:
+            return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items))
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
 
     @classmethod
     def from_frame(
@@ -243,9 +247,7 @@ class Ratings:
         by : {"id", "index"}, optional
             Says which of the last two is meant.
         """
-        rows = self._rows(users, by)
-        if first_repeated(rows) is not None:
-            raise DataError(f"the user {self.user_ids[first_repeated(rows)]!r} is selected twice: once is allowed")
+        rows = choose(users, self._user_index, by)
         counts = np.diff(self.indptr)[rows]
         indptr = np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
@@ -258,7 +260,7 @@ class Ratings:
         """
         given = Catalogue.of(item_ids)
         # a bare list may just as well come from a model or another part of the data, so it does not make a catalogue
-        public = self.catalogue or not isinstance(item_ids, (np.ndarray, list, tuple))
+        public = self.catalogue or isinstance(item_ids, (Catalogue, Mapping, str, os.PathLike))
         columns, known = align(self.indices, self.item_ids, given, unknown)
         entries = self._entries(slice(None) if known is None else known)
         rows = row_of_entry(self.indptr) if known is None else row_of_entry(self.indptr)[known]
@@ -302,21 +304,6 @@ class Ratings:
         kept = self.keep(self.values >= threshold)
         return kept._replace(values=np.ones(kept.n_ratings, np.float32))
 
-    def _rows(self, users: Any, by: str | None) -> NDArray[np.int64]:
-        if isinstance(users, np.ndarray) and users.dtype == bool:
-            if users.shape != (self.n_users,):
-                raise DataError(f"a mask of shape {users.shape} cannot choose among {self.n_users:,} users")
-            return np.flatnonzero(users)
-        if by == "index" or (by is None and isinstance(users, np.ndarray) and users.dtype.kind in "iu"):
-            rows = np.asarray(users, np.int64).reshape(-1)
-            if len(rows) and not (rows.min() >= 0 and rows.max() < self.n_users):
-                raise DataError(f"user indices must lie in 0 … {self.n_users - 1:,}; for ids, say by=id")
-            return rows
-        rows = self.user_index(users)
-        if bool((rows < 0).any()):
-            raise DataError(f"{int((rows < 0).sum()):,} of {len(rows):,} user ids are not in the ratings")
-        return rows
-
     def _entries(self, which: Any) -> dict[str, Any]:
         times = None if self.timestamps is None else self.timestamps[which]
         return {"indices": self.indices[which], "values": self.values[which], "timestamps": times}
@@ -339,7 +326,8 @@ class Ratings:
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"ratings are immutable: {name!r} cannot be set")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"ratings are immutable: {name!r} cannot be deleted")
 
     def __reduce__(self) -> Any:
         return Ratings.from_indices, tuple(getattr(self, name) for name in _FIELDS)

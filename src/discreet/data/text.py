@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -87,14 +87,15 @@ def guess_separator(lines: Sequence[str]) -> str | None:
 
 
 def has_header(first: Sequence[str], chosen: Mapping[str, Column]) -> bool:
-    """Whether the first row holds names: one of them is known or asked for, or what should be numbers is text."""
+    """Whether the first row holds names: one is known or asked for, or no number is where numbers should be."""
     known = {name for names in CONVENTIONS.values() for name in names}
     if any(normalise(field) in known for field in first):
         return True
     if any(isinstance(wish, str) for wish in chosen.values()):
         return True
-    numbers = first[2:4] if len(first) > 2 else first[:2]
-    return not all(_is_number(field) or _is_date(field) for field in numbers)
+    if any(_is_number(field) for field in first[:2]):
+        return False  # nobody names a column 17
+    return not any(_is_number(field) or _is_date(field) for field in first[2:4])
 
 
 def find_layout(
@@ -118,7 +119,7 @@ def find_layout(
         names = tuple(name.strip() for name in first)
         columns = find_columns(names, chosen, where, no_header_hint=True)
         if len(lines) == 1:
-            raise DataError(f"{where} has a header line and no ratings below it")
+            raise DataError(f"{where} has a header line and no ratings below it: give a file with at least one")
     else:
         names = tuple(str(at) for at in range(len(first)))
         columns = by_order(len(first), chosen, where)
@@ -126,20 +127,21 @@ def find_layout(
     return Layout(separator, header, names, blank + int(header), columns, tuple(sample))
 
 
-def read_text(stream: Any, layout: Layout, trust_sample: bool = True) -> Columns:
+def read_text(stream: Any, layout: Layout, doubted: Collection[str] = ()) -> Columns:
     """Read the columns that matter; raises ``pyarrow.ArrowInvalid`` or :class:`RowError` for content that is wrong.
 
-    Without ``trust_sample``, ids are text whatever they looked like in the first lines, and timestamps of any kind.
+    Columns of ``doubted`` roles are not what they looked like in the first lines: ids are read as text then, and
+    timestamps as whatever they are.
     """
     types: dict[str, pa.DataType] = {}
     for role, position in layout.columns.items():
         if role == "rating":
             types[str(position)] = pa.float32()
         elif role == "timestamp":
-            if trust_sample and id_type(layout.sample, position) == pa.int64():
+            if role not in doubted and id_type(layout.sample, position) == pa.int64():
                 types[str(position)] = pa.int64()
         else:
-            types[str(position)] = id_type(layout.sample, position) if trust_sample else _TEXT
+            types[str(position)] = _TEXT if role in doubted else id_type(layout.sample, position)
     delimiter = layout.separator
     if len(delimiter) > 1:
         delimiter, stream = "\x1f", pa.PythonFile(_Replaced(stream, delimiter.encode(), b"\x1f"), mode="r")
