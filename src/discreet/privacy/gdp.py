@@ -79,7 +79,7 @@ def epsilon(mu: float, delta: float) -> float:
     target = math.log(delta) - LOG_ERROR
     if log_delta(0.0, mu) <= target:
         return 0.0
-    upper = mu * mu / 2 + mu * math.sqrt(2 * -target)  # the zCDP conversion is an upper bound for every μ
+    upper = zcdp_epsilon(mu * mu / 2, math.exp(target))  # an upper bound for every μ
     return _first_not_above(lambda e: log_delta(e, mu) - target, 0.0, upper, towards=math.inf)
 
 
@@ -95,17 +95,22 @@ def mu(epsilon: float, delta: float) -> float:
     if delta >= 1.0 or math.isinf(epsilon):
         return math.inf
     target = math.log(delta) - LOG_ERROR
-    lower = _zcdp_mu(epsilon, -target) if epsilon > 0 else delta / 4
+    lower = zcdp_mu(epsilon, math.exp(target)) if epsilon > 0 else delta / 4
     upper = 2 * lower + 1e-300
     while log_delta(epsilon, upper) <= target:
         upper *= 2
     return _first_not_above(lambda m: log_delta(epsilon, m) - target, upper, lower / 2, towards=0.0)
 
 
-def _zcdp_mu(epsilon: float, log_inverse_delta: float) -> float:
-    """μ with ρ + 2√(ρ L) = ε for ρ = μ²/2 and L = ln 1/δ; written without cancellation."""
-    root = epsilon / (math.sqrt(epsilon + log_inverse_delta) + math.sqrt(log_inverse_delta))
-    return math.sqrt(2.0) * root
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    """The papers' conversion of ρ = μ²/2, an upper bound: ε = ρ + 2√(ρ ln 1/δ)."""
+    return rho + 2 * math.sqrt(rho * -math.log(delta))
+
+
+def zcdp_mu(epsilon: float, delta: float) -> float:
+    """√(2ρ) for the ρ that the papers' conversion allows at (ε, δ); written without cancellation."""
+    log_inverse = -math.log(delta)
+    return math.sqrt(2.0) * epsilon / (math.sqrt(epsilon + log_inverse) + math.sqrt(log_inverse))
 
 
 def _first_not_above(excess: Callable[[float], float], bad: float, good: float, towards: float) -> float:

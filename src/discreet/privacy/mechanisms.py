@@ -173,7 +173,9 @@ class Laplace(Mechanism):
 
     def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
         pure = _nonnegative(sensitivity) / self.scale
-        return pure if delta <= 0 else max(0.0, pure + 2 * math.log1p(-min(delta, 1 - 1e-16)) + 1e-14 * pure)
+        if delta <= 0:
+            return pure
+        return min(pure, max(0.0, pure + 2 * math.log1p(-min(delta, 1 - 1e-16)) + 1e-14 * pure))
 
     def mu(self, sensitivity: float) -> float:
         return mu_of_pure(self.epsilon(sensitivity))

@@ -1,0 +1,225 @@
+r"""What a list of releases costs, and how much noise a budget asks for.
+
+A release is an ``Event``: a kind of noise and its *noise multiplier* z = standard deviation / sensitivity. Nothing else
+matters for the price, so plans are priced without data and ledgers are re-priced from the file alone.
+
+=======  ============================================================================  ======================
+name     how the events e, each made n_e times, become (ε, δ)                          exact for
+=======  ============================================================================  ======================
+gdp      μ² = Σ n_e μ_e², then δ(ε) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2)                 Gaussian (the default)
+rdp      ρ = Σ n_e ρ_e, then ε = ρ + 2√(ρ ln 1/δ): the papers' conversion of zCDP      none; an upper bound
+pld      the distribution of the privacy loss, convolved (dp-accounting)               all, rounded upward
+pure     ε = Σ n_e ε_e, δ = 0                                                          Laplace, Huber
+=======  ============================================================================  ======================
+
+Per event: Gaussian μ = 1/z, ρ = μ²/2. Laplace and Huber have a pure ε; ρ = ε²/2, and for Huber also μ = Δ₂/scale and
+ρ = μ²/2 (see ``mechanisms``). "gdp" prices a Laplace release through its pure ε; "pld" is tighter there. Where all
+releases are pure, every accountant reports the sum of their ε when that is smaller.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from scipy.optimize import brentq
+
+from discreet.errors import BudgetExceeded, ConfigError
+from discreet.privacy import gdp, mechanisms, pld
+from discreet.privacy.budget import require_number
+
+Accountant = Literal["gdp", "rdp", "pld", "pure"]
+ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
+
+#: What each accountant's conversion is called wherever a price is shown.
+CONVERSIONS: dict[str, str] = {
+    "gdp": "Gaussian differential privacy, closed form",
+    "rdp": "zCDP with the papers' conversion ε = ρ + 2√(ρ ln 1/δ)",
+    "pld": "privacy loss distribution, rounded upward (dp-accounting)",
+    "pure": "sum of pure ε",
+}
+
+
+@dataclass(frozen=True)
+class Event:
+    """One kind of release.
+
+    Parameters
+    ----------
+    mechanism : {"gaussian", "laplace", "huber"}
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity, which is L2 for Gaussian and L1 for Laplace and Huber.
+    count : int
+        How often it is made.
+    alpha : float, optional
+        Huber only: where the tails begin, in units of the scale.
+    l2_ratio : float, default 1.0
+        Huber only: an upper bound of Δ₂/Δ₁. One is always right; clipping both norms allows less.
+    """
+
+    mechanism: str
+    noise_multiplier: float
+    count: int = 1
+    alpha: float | None = None
+    l2_ratio: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_number("noise_multiplier", self.noise_multiplier)
+        if not self.noise_multiplier > 0 or not 0 < self.l2_ratio <= 1:
+            raise ConfigError(
+                f"noise_multiplier={self.noise_multiplier!r} must be positive, "
+                f"l2_ratio={self.l2_ratio!r} above 0 and at most 1"
+            )
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 0:
+            raise ConfigError(f"count={self.count!r}: a release is made a whole number of times")
+        mechanisms.of(self.mechanism, 1.0, self.alpha)  # refuses unknown kinds and a missing alpha
+
+    @property
+    def noise(self) -> mechanisms.Mechanism:
+        """The noise for a statistic of unit sensitivity."""
+        return mechanisms.of(self.mechanism, self.noise_multiplier, self.alpha)
+
+    def scaled(self, factor: float) -> Event:
+        """The same event with ``factor`` times the noise."""
+        return replace(self, noise_multiplier=self.noise_multiplier * factor)
+
+    @property
+    def mu(self) -> float:
+        """μ of one such release."""
+        return self.noise.mu(self.l2_ratio if self.mechanism == "huber" else 1.0)
+
+    @property
+    def pure(self) -> float:
+        """Pure ε of one such release; infinite for Gaussian noise."""
+        return self.noise.epsilon(1.0)
+
+    @property
+    def rho(self) -> float:
+        """ρ of zCDP of one such release."""
+        if self.mechanism == "laplace":
+            return self.pure**2 / 2
+        return min(self.mu, self.pure) ** 2 / 2
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a composition costs, and by which conversion."""
+
+    epsilon: float
+    delta: float
+    mu: float
+    accountant: str
+    conversion: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon, "delta": self.delta, "mu": self.mu,
+            "accountant": self.accountant, "conversion": self.conversion,
+        }  # fmt: skip
+
+
+def price(events: Sequence[Event], delta: float, accountant: str = "gdp") -> Price:
+    """ε at δ, with the label of the conversion that gave it."""
+    return Price(epsilon(events, delta, accountant), delta, total_mu(events), accountant, CONVERSIONS[accountant])
+
+
+def epsilon(events: Sequence[Event], delta: float, accountant: str = "gdp") -> float:
+    """The ε of all events together, never understated.
+
+    Privacy: valid for adaptive releases, each chosen with the results of the earlier ones at hand.
+    """
+    check_accountant(accountant)
+    if not 0.0 <= delta < 1.0:
+        raise ConfigError(f"delta={delta!r}: it is a probability, at least 0 and below 1")
+    pure = total_pure(events)
+    if accountant == "pure" or delta == 0.0 or pure == 0.0:
+        return pure
+    if accountant == "gdp":
+        return min(pure, gdp.epsilon(total_mu(events), delta))
+    if accountant == "rdp":
+        return min(pure, gdp.zcdp_epsilon(total_rho(events), delta))
+    parts = [(event.noise, 1.0, event.count) for event in events]
+    return min(pure, pld.epsilon(pld.compose(parts), delta))
+
+
+def calibrate(events: Sequence[Event], epsilon: float, delta: float, accountant: str = "gdp") -> float:
+    """The factor on all noise multipliers with which the events cost at most (ε, δ), and not noticeably less.
+
+    Privacy: the result is stepped up until ``epsilon`` itself, which rounds upward, says that the budget is kept.
+    """
+    check_accountant(accountant)
+    if not any(event.count for event in events):
+        raise ConfigError("there is nothing to calibrate: the list holds no release")
+    kept = delta > 0.0 and accountant != "pure"
+    if not kept and math.isinf(total_pure(events)):
+        raise ConfigError("Gaussian noise has no pure ε: give a delta above 0, or use Laplace or Huber noise")
+    factor = total_pure(events) / epsilon  # enough whenever it is finite
+    if kept and accountant == "rdp":
+        factor = min(factor, math.sqrt(2 * total_rho(events)) / gdp.zcdp_mu(epsilon, delta))
+    elif kept:
+        start = total_mu(events) / gdp.mu(epsilon, delta)  # the answer already when all noise is Gaussian or Huber
+        factor = min(factor, start)
+        if accountant == "pld" or any(event.mechanism == "laplace" for event in events):
+            factor = _search(lambda c: _cost(events, c, delta, accountant) - epsilon, factor)
+    for step in range(60):
+        if _cost(events, factor, delta, accountant) <= epsilon:
+            return factor
+        factor *= 1 + 2.0 ** min(step - 52, -1)
+    raise BudgetExceeded(f"no noise was found that keeps ε={epsilon!r} at δ={delta!r} with accountant={accountant!r}")
+
+
+def total_mu(events: Sequence[Event]) -> float:
+    """√Σμ² over all releases."""
+    return gdp.compose(*(event.mu * math.sqrt(event.count) for event in events if event.count))
+
+
+def total_rho(events: Sequence[Event]) -> float:
+    """Σρ over all releases."""
+    return math.fsum(event.rho * event.count for event in events if event.count)
+
+
+def total_pure(events: Sequence[Event]) -> float:
+    """Σε over all releases; infinite as soon as one of them is Gaussian."""
+    return math.fsum(event.pure * event.count for event in events if event.count)
+
+
+def independent_epsilon(events: Sequence[Event], delta: float, method: Literal["pld", "rdp"] = "pld") -> float:
+    """A second opinion by Google's accountants, release by release, sharing no formula with "gdp" for Gaussian noise.
+
+    "pld" composes one loss distribution per event; "rdp" sums Rényi divergences over many orders and converts by
+    dp-accounting's own, tighter rule. Both round upward.
+    """
+    parts = [(event.noise, 1.0, event.count) for event in events if event.count]
+    if method == "rdp":
+        return pld.renyi_epsilon(parts, delta)
+    library = pld.library()
+    supported = {"gaussian": library.GaussianDpEvent, "laplace": library.LaplaceDpEvent}
+    google = pld.library("dp_accounting.pld.pld_privacy_accountant").PLDAccountant()
+    for event in events:
+        if event.mechanism in supported:
+            google.compose(supported[event.mechanism](event.noise.scale), event.count)
+    if any(event.mechanism == "huber" for event in events):
+        return pld.epsilon(pld.compose(parts), delta)
+    return float(google.get_epsilon(delta))
+
+
+def check_accountant(name: str) -> None:
+    """Refuse unknown accountants in words."""
+    if name not in ACCOUNTANTS:
+        raise ConfigError(f"accountant={name!r}: choose one of {', '.join(map(repr, ACCOUNTANTS))}")
+
+
+def _cost(events: Sequence[Event], factor: float, delta: float, accountant: str) -> float:
+    return epsilon([event.scaled(factor) for event in events], delta, accountant)
+
+
+def _search(excess: Callable[[float], float], start: float) -> float:
+    """The root of a falling function near ``start``, from above to seven digits; the caller makes sure."""
+    low, high = start, start
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    while low == high or excess(low) <= 0:
+        low, high = low / 2, low
+    return float(brentq(excess, low, high, xtol=1e-300, rtol=1e-7)) * (1 + 2e-7)
