@@ -26,7 +26,8 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-Progress = Callable[[int, int, str], None]
+from discreet.data.download import Progress
+
 BLOCK = 48  # users per matrix product: 48 × 20,000 scores stay in the last-level cache
 
 
@@ -60,7 +61,8 @@ def draw_items(
     n_users, n_items = len(user_side), len(item_side)
     assert counts.shape == (n_users,)
     assert counts.max(initial=0) <= n_items
-    assert np.isfinite(user_side).all() and np.isfinite(item_side).all()
+    assert np.isfinite(user_side).all()
+    assert np.isfinite(item_side).all()
     indptr = np.zeros(n_users + 1, np.int64)
     np.cumsum(counts, out=indptr[1:])
     indices = np.empty(indptr[-1], np.int32)
@@ -152,7 +154,7 @@ def _lower_bounds(scores, low, high, out):  # type: ignore[no-untyped-def]
         p = p * f + np.float32(2.4015364e-1)
         p = p * f + np.float32(6.9315307e-1)
         p = p * f + np.float32(9.9999993e-1)
-        out[j] = v * p * _float_from_bits(np.int32((i + np.int32(127)) << np.int32(23)))
+        out[j] = v * p * _float_from_bits(np.int32((i + np.int32(127)) << np.int32(23)))  # type: ignore[call-arg]
 
 
 @njit(cache=True, nogil=True)
