@@ -1,6 +1,6 @@
 """discreet: matrix-factorisation recommenders trained with user-level differential privacy.
 
-The names below are the public API. They are imported on first use, so that ``import discreet`` stays fast.
+The names in ``__all__`` are the public API. They are imported on first use, so that ``import discreet`` stays fast.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from discreet.models import MODELS
+
 if TYPE_CHECKING:
+    from discreet import errors
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
@@ -20,10 +23,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOME = {
-    "ALS": "discreet.models.als",
-    "Bias": "discreet.models.bias",
-    "Popularity": "discreet.models.popularity",
+__all__ = ["ALS", "Bias", "Popularity", "Ratings", "Split", "__version__", "errors", "evaluate", "load", "load_dataset"]
+
+_HOME = MODELS | {
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
     "evaluate": "discreet.evaluation.protocols",
@@ -31,15 +33,13 @@ _HOME = {
     "load_dataset": "discreet.data.datasets",
 }
 
-__all__ = ["ALS", "Bias", "Popularity", "Ratings", "Split", "__version__", "evaluate", "load", "load_dataset"]
-
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
     if name == "errors":
         return importlib.import_module("discreet.errors")
-    raise AttributeError(f"module 'discreet' has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'discreet' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,7 +1,7 @@
 """The k best items of every user, without ever holding all users' scores.
 
 Scores of a block of users and items come from one matrix product; while they are in the cache each user's row is
-scanned against the k-th best score so far. Almost every chunk of a row lies below it and costs one comparison per vector.
+scanned against the k-th best score so far. Almost every chunk lies below it and costs one comparison per vector.
 """
 
 from __future__ import annotations

@@ -1,0 +1,190 @@
+"""Alternating least squares without privacy: the reference that the private models are measured against.
+
+The loss is equation (24) of the supplement to the DPALS paper, for explicit ratings and for implicit feedback:
+
+    f(U, V) = Σ_{(i,j) ∈ Ω} (M_ij − m_ij − u_i · v_j)² + λ₀ ‖U Vᵀ‖²_F + Σ_i λ w_i ‖u_i‖² + Σ_j λ w_j ‖v_j‖²     (1)
+
+with weights w_i ∝ c_i^ν and w_j ∝ c_j^μ of the numbers of ratings c. Each half-step minimises it exactly:
+
+    u_i = (Σ_{j ∈ Ω_i} v_j v_jᵀ + λ₀ VᵀV + λ w_i I)⁻¹ Σ_{j ∈ Ω_i} (M_ij − m_ij) v_j                             (2)
+
+and v_j likewise. Explicit ratings are centred: m_ij = m + b_i + b_j, where the intercepts b_i and b_j are coordinates
+of the same least-squares problems (a user sees the feature vector (v_j, 1), an item (u_i, 1)) and share their ridge.
+Implicit feedback has M_ij = 1 on Ω and nothing to centre; there λ₀ is what keeps the solution from being all ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.kernels import solve_rows
+from discreet.models.base import Progress, Recommender, require
+
+
+class ALS(Recommender):
+    """Matrix factorisation by alternating least squares. **Not private**: use `DPALS` for that.
+
+    Parameters
+    ----------
+    factors : int
+        Length of the vectors, r.
+    iterations : int
+        Sweeps over users and items.
+    regularization : float, optional
+        λ. Default 25 for explicit and 40 for implicit feedback.
+    feedback : {"explicit", "implicit"}
+        Predict ratings, or rank items from what was chosen at all (values are then ignored).
+    unobserved_weight : float, optional
+        λ₀. Default 0 for explicit and 0.1 for implicit feedback.
+    user_exponent, item_exponent : float
+        ν and μ: how much more those with many ratings are regularised.
+    weighting : {"rating", "row"}
+        What the weights w average to 1 over: the ratings, or (as the paper prints it) the users and the items.
+    intercepts : bool, optional
+        Whether users and items have intercepts. Default: for explicit feedback only.
+    initial_scale : float, optional
+        Standard deviation of the item factors to start from. Default 0.3 (explicit), or what the loss suggests
+        (implicit).
+    dtype : {"float32", "float64"}
+    random_state : int
+        Seeds the initial item factors.
+    """
+
+    def __init__(
+        self,
+        factors: int = 32,
+        *,
+        iterations: int = 15,
+        regularization: float | None = None,
+        feedback: str = "explicit",
+        unobserved_weight: float | None = None,
+        user_exponent: float = 0.5,
+        item_exponent: float = 0.5,
+        weighting: str = "rating",
+        intercepts: bool | None = None,
+        initial_scale: float | None = None,
+        dtype: str = "float32",
+        random_state: int = 0,
+    ) -> None:
+        self.factors = factors
+        self.iterations = iterations
+        self.regularization = regularization
+        self.feedback = feedback
+        self.unobserved_weight = unobserved_weight
+        self.user_exponent = user_exponent
+        self.item_exponent = item_exponent
+        self.weighting = weighting
+        self.intercepts = intercepts
+        self.initial_scale = initial_scale
+        self.dtype = dtype
+        self.random_state = random_state
+
+    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+        self._check()
+        users = ratings.indptr, ratings.indices, ratings.values
+        items, counts = _by_item(ratings)
+        self.mean_ = float(ratings.values.mean(dtype=np.float64)) if self._explicit and ratings.n_ratings else 0.0
+        self.user_scale_ = self._scale(np.diff(ratings.indptr), self.user_exponent)
+        ridge = self._ridge(counts, self.item_exponent, self._scale(counts, self.item_exponent))
+        V, b = self._initial(ratings.n_items), np.zeros(ratings.n_items, self.dtype)
+        for step in range(self.iterations):
+            self.item_factors_, self.item_biases_ = V, b
+            U, offset = self.fold(*users)
+            V, b = self._half_step(items, U, offset, ridge)
+            if progress:
+                progress(step + 1, self.iterations, "sweeps")
+        self._learned(ratings, V, b)
+        return self
+
+    def fold(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Equation (2) for each user, with the intercept m + b_i as offset."""
+        ridge = self._ridge(np.diff(indptr), self.user_exponent, self.user_scale_)
+        rows = indptr, indices, values
+        U, b = self._half_step(rows, self.item_factors_, self.item_biases_ + np.asarray(self.mean_, self.dtype), ridge)
+        return U, b + np.asarray(self.mean_, self.dtype)
+
+    def state(self) -> dict[str, Any]:
+        return {"mean": self.mean_, "user_scale": self.user_scale_}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.mean_, self.user_scale_ = state["mean"], state["user_scale"]
+
+    # ------------------------------------------------------------ the parts
+
+    def _half_step(
+        self, rows: tuple[NDArray[Any], ...], Y: NDArray[Any], offset: NDArray[Any], ridge: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Factors and intercepts of every row, given the factors and offsets of the other side."""
+        indptr, indices, values = rows
+        none = np.zeros(len(indptr) - 1, Y.dtype)
+        if not self._explicit:
+            ones = np.ones(len(indices), Y.dtype)
+            return solve_rows(indptr, indices, ones, Y, ridge, self._everywhere(Y)), none
+        target = values.astype(Y.dtype) - offset[indices]
+        if self.intercepts is False:
+            return solve_rows(indptr, indices, target, Y, ridge, self._everywhere(Y)), none
+        Y1 = np.column_stack([Y, np.ones(len(Y), Y.dtype)])
+        X = solve_rows(indptr, indices, target, Y1, ridge, self._everywhere(Y1))
+        return np.ascontiguousarray(X[:, :-1]), X[:, -1].copy()
+
+    def _everywhere(self, Y: NDArray[Any]) -> NDArray[Any] | None:
+        """λ₀ YᵀY, the part of the normal equations that all rows share."""
+        weight = self._unobserved()
+        return weight * (Y.T @ Y) if weight else None
+
+    def _initial(self, n_items: int) -> NDArray[Any]:
+        scale = self.initial_scale
+        if scale is None:
+            weight = max(self._unobserved(), 1e-3)
+            scale = 0.3 if self._explicit else float(np.sqrt(max(self._lambda(), 0.5) / (weight * n_items + 40)))
+        rng = np.random.default_rng(self.random_state)
+        return (scale * rng.standard_normal((n_items, self.factors))).astype(self.dtype)
+
+    @property
+    def _explicit(self) -> bool:
+        return self.feedback == "explicit"
+
+    def _lambda(self) -> float:
+        if self.regularization is not None:
+            return self.regularization
+        return 25.0 if self._explicit else 40.0
+
+    def _unobserved(self) -> float:
+        if self.unobserved_weight is not None:
+            return self.unobserved_weight
+        return 0.0 if self._explicit else 0.1
+
+    def _scale(self, counts: NDArray[Any], exponent: float) -> float:
+        """1 / Z: what makes the weights average to 1."""
+        c = np.maximum(counts, 1).astype(np.float64)
+        mean = (c ** (1 + exponent)).sum() / c.sum() if self.weighting == "rating" else (c**exponent).mean()
+        return float(1 / mean) if len(c) else 1.0
+
+    def _ridge(self, counts: NDArray[Any], exponent: float, scale: float) -> NDArray[Any]:
+        return self._lambda() * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
+
+    def _check(self) -> None:
+        require(isinstance(self.factors, (int, np.integer)) and self.factors >= 1,
+                f"factors is {self.factors!r}, but must be a whole number of at least 1")  # fmt: skip
+        require(isinstance(self.iterations, (int, np.integer)) and self.iterations >= 1,
+                f"iterations is {self.iterations!r}, but must be a whole number of at least 1")  # fmt: skip
+        require(self.feedback in ("explicit", "implicit"),
+                f"feedback is {self.feedback!r}, but must be 'explicit' or 'implicit'")  # fmt: skip
+        require(self.weighting in ("rating", "row"), f"weighting is {self.weighting!r}, but must be 'rating' or 'row'")
+        require(self.dtype in ("float32", "float64"), f"dtype is {self.dtype!r}, but must be 'float32' or 'float64'")
+        for name in ("regularization", "unobserved_weight", "initial_scale"):
+            value = getattr(self, name)
+            good = value is None or (bool(np.isfinite(value)) and value >= 0)
+            require(good, f"{name} is {value!r}, but must be a number of at least 0")
+
+
+def _by_item(ratings: Ratings) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int64]]:
+    """CSR arrays by item, and the number of ratings of each."""
+    turned = ratings.to_csr().T.tocsr()
+    return (turned.indptr.astype(np.int64), turned.indices.astype(np.int32), turned.data), np.diff(turned.indptr)

@@ -1,0 +1,297 @@
+"""What every recommender can do once it has learnt its items.
+
+A fitted model scores item j for a user as
+
+    score_j = offset + u · v_j + b_j,
+
+where the item factors V and biases b belong to the model and (u, offset) are computed from that user's own history by
+`fold`. Everything here follows from that: nothing is kept of any user, and new users need no retraining. A subclass
+writes `fit` (which sets ``item_ids_``, ``item_factors_``, ``item_biases_``, ``titles_`` by `_learned`) and `fold`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.encode import IdIndex
+from discreet.data.ratings import Ratings
+from discreet.errors import ConfigError, DataError, NotFittedError
+from discreet.kernels import top_k
+from discreet.models.history import as_pairs, as_rows, as_user_rows
+
+Progress = Callable[[int, int, str], None]
+Unknown = Literal["error", "skip"]
+BLOCK = 1 << 16  # users folded in, or pairs scored, at a time
+
+
+class Recommender(ABC):
+    """Base of all models; see the module's docstring."""
+
+    feedback: str
+
+    item_ids_: NDArray[Any]
+    item_factors_: NDArray[np.floating[Any]]
+    item_biases_: NDArray[np.floating[Any]]
+    titles_: NDArray[Any] | None
+    rating_range_: tuple[float, float] | None
+
+    # ------------------------------------------------------------ what a model must say
+
+    @abstractmethod
+    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+        """Learn from scratch and return self; `progress` is called as ``progress(done, total, text)``."""
+
+    @abstractmethod
+    def fold(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Vectors (n, factors) and offsets (n,) of n users, each from its own row of the CSR arrays given."""
+
+    def state(self) -> dict[str, Any]:
+        """What was learnt beside factors and biases, as plain JSON values; `restore` takes it back."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over what `state` gave, when loading."""
+        assert not state
+
+    def card(self) -> str:
+        """Text of the README that is saved with the model."""
+        from discreet.models.card import not_private
+
+        return not_private(self)
+
+    def extra_files(self) -> dict[str, str]:
+        """Further files to save with the model, by name."""
+        return {}
+
+    # ------------------------------------------------------------ parameters, as scikit-learn has them
+
+    @classmethod
+    def parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        for name, value in params.items():
+            if name not in self.parameter_names():
+                raise ConfigError(f"{type(self).__name__} has no parameter {name!r}: it has {self.parameter_names()}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        default = {k: p.default for k, p in inspect.signature(type(self).__init__).parameters.items()}
+        given = [f"{k}={v!r}" for k, v in self.get_params().items() if v != default[k]]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    # ------------------------------------------------------------ read-outs
+
+    def recommend(
+        self,
+        history: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        exclude: Sequence[Any] = (),
+        items: Sequence[Any] | None = None,
+        unknown: Unknown = "error",
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """The best items for one user.
+
+        Parameters
+        ----------
+        history : {item_id: rating}, [item_id, ...], a frame, a CSR row or `Ratings` of one user
+            A list means "liked": where the model learnt from ratings, each item counts as rated with the top of the
+            scale.
+        n : how many
+        exclude_seen : leave out the items of the history
+        exclude : further item ids to leave out
+        items : if given, recommend only among these item ids
+        unknown : {"error", "skip"}
+            What to do with ids that the model does not know.
+
+        Returns
+        -------
+        item_ids, scores : best first; fewer than `n` where there are no more items
+        """
+        rows = self._rows(as_rows(history, self.item_ids_, self._liked()), unknown)
+        at, scores = self._top(rows, n, exclude_seen, exclude, items, unknown)
+        found = at[0] >= 0
+        return self.item_ids_[at[0][found]], scores[0][found]
+
+    def recommend_many(
+        self, ratings: Any, n: int = 10, *, exclude_seen: bool = True, items: Sequence[Any] | None = None,
+        unknown: Unknown = "error", progress: Progress | None = None,
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:  # fmt: skip
+        """The best items for many users: ids (n_users, n), padded with −1, and scores, padded with −inf.
+
+        `ratings` holds one history per user: `Ratings`, or a sparse matrix with one column per item of the model.
+        """
+        at, scores = self.recommend_indices(
+            ratings, n, exclude_seen=exclude_seen, items=items, unknown=unknown, progress=progress
+        )
+        ids = np.append(self.item_ids_, np.array([-1], self.item_ids_.dtype))  # position −1 is the padding
+        return ids[at], scores
+
+    def recommend_indices(
+        self, ratings: Any, n: int = 10, *, exclude_seen: bool = True, items: Sequence[Any] | None = None,
+        unknown: Unknown = "error", progress: Progress | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:  # fmt: skip
+        """As `recommend_many`, with positions in ``item_ids_`` instead of ids."""
+        rows = self._rows(as_user_rows(ratings, self.item_ids_), unknown)
+        return self._top(rows, n, exclude_seen, (), items, unknown, progress)
+
+    def similar_items(self, item_id: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """The items whose factors point most nearly the same way (cosine), without the item itself."""
+        self._check_fitted()
+        if self.item_factors_.shape[1] == 0:
+            raise ConfigError(f"{type(self).__name__} has no item factors, so no item is similar to another")
+        at = self._positions([item_id], "error")[0]
+        V = self.item_factors_ / np.maximum(np.linalg.norm(self.item_factors_, axis=1, keepdims=True), 1e-30)
+        skip = np.zeros(len(V), np.float32)
+        skip[at] = -np.inf
+        items, scores = top_k(V[at : at + 1], V, skip, _positive(n))
+        found = items[0] >= 0
+        return self.item_ids_[items[0][found]], scores[0][found]
+
+    def fold_in(self, history: Any, *, unknown: Unknown = "error") -> NDArray[np.floating[Any]]:
+        """The vector (factors,) of a user with this history; see `recommend` for what a history may be."""
+        return self.fold(*self._rows(as_rows(history, self.item_ids_, self._liked()), unknown))[0][0]
+
+    def predict(self, ratings: Ratings, pairs: Any, *, unknown: Unknown = "error") -> NDArray[np.float32]:
+        """One score per pair; each user's vector is folded in from that user's rows of `ratings`.
+
+        Parameters
+        ----------
+        ratings : Ratings
+            Histories. A user without any gets what a newcomer would.
+        pairs : Ratings, or rows of (user_id, item_id)
+            With `Ratings` the scores are in the order of its ``values``.
+        unknown : {"error", "skip"}
+            Items that the model does not know raise an error, or get NaN.
+
+        Returns
+        -------
+        (n_pairs,) float32; predicted ratings stay within the range of the ratings learnt from.
+        """
+        self._check_fitted()
+        user_ids, item_ids, user, item = as_pairs(pairs)
+        item = self._positions(item_ids, "skip")[item]
+        if unknown == "error" and (item < 0).any():
+            raise DataError(f"{int((item < 0).sum()):,} of {len(item):,} pairs name an item the model does not know")
+        row = ratings.user_index(user_ids)
+        known = row >= 0
+        histories = ratings.select_users(row[known], by="index")
+        where = np.where(known, np.cumsum(known) - 1, -1)
+        scores = self._score_pairs(self._rows(histories, "skip"), where[user], item)
+        return scores if self.rating_range_ is None else np.clip(scores, *self.rating_range_)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a folder: safetensors, JSON and a README card; whole or not at all."""
+        from discreet.models.store import save
+
+        save(self, path)
+
+    # ------------------------------------------------------------ for subclasses
+
+    def _learned(self, ratings: Ratings, factors: NDArray[Any], biases: NDArray[Any]) -> None:
+        explicit = self.feedback == "explicit" and ratings.n_ratings
+        scale = (float(ratings.values.min()), float(ratings.values.max())) if explicit else None
+        self.restore_items(ratings.item_ids, factors, biases, ratings.titles, scale)
+
+    def restore_items(
+        self, item_ids: NDArray[Any], factors: NDArray[Any], biases: NDArray[Any], titles: NDArray[Any] | None,
+        rating_range: tuple[float, float] | None,
+    ) -> None:  # fmt: skip
+        """Take over what is known of the items, from `fit` or from a file."""
+        assert len(item_ids) == len(factors) == len(biases)
+        self.item_ids_, self.item_factors_, self.item_biases_ = item_ids, factors, biases
+        self.titles_, self.rating_range_ = titles, rating_range
+        self._index = IdIndex(item_ids)
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "item_ids_"):
+            raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet: call fit(ratings) first")
+
+    def _liked(self) -> float:
+        self._check_fitted()
+        return 1.0 if self.rating_range_ is None else self.rating_range_[1]
+
+    def _positions(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
+        at = self._index.positions(ids, "item id")
+        if unknown == "error" and (at < 0).any():
+            strange = [i for i, where in zip(list(ids), at, strict=True) if where < 0]
+            raise DataError(
+                f"the model does not know {len(strange)} of the item ids given, such as {strange[0]!r}: "
+                "leave them out, or say unknown='skip'"
+            )
+        return at
+
+    def _rows(self, ratings: Ratings, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """CSR arrays of the histories over the model's items."""
+        self._check_fitted()
+        if ratings.item_ids is not self.item_ids_ and not np.array_equal(ratings.item_ids, self.item_ids_):
+            if unknown == "error":
+                self._positions(ratings.item_ids[np.unique(ratings.indices)], "error")
+            ratings = ratings.with_items(self.item_ids_, "drop")
+        return ratings.indptr, ratings.indices, ratings.values
+
+    def _top(
+        self, rows: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], n: int, exclude_seen: bool,
+        exclude: Sequence[Any], items: Sequence[Any] | None, unknown: Unknown, progress: Progress | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:  # fmt: skip
+        indptr, indices, values = rows
+        bias = self.item_biases_.astype(np.float32)
+        if items is not None:
+            allowed = np.zeros(len(bias), bool)
+            at = self._positions(items, unknown)
+            allowed[at[at >= 0]] = True
+            bias[~allowed] = -np.inf
+        at = self._positions(exclude, unknown)
+        bias[at[at >= 0]] = -np.inf
+        users = len(indptr) - 1
+        best, scores = np.empty((users, _positive(n)), np.int32), np.empty((users, n), np.float32)
+        for start in range(0, users, BLOCK):
+            stop = min(start + BLOCK, users)
+            part = indptr[start : stop + 1]
+            vectors, offsets = self.fold(part - part[0], indices[part[0] : part[-1]], values[part[0] : part[-1]])
+            seen = (part, indices) if exclude_seen else None
+            best[start:stop], scores[start:stop] = top_k(vectors, self.item_factors_, bias, n, seen)
+            scores[start:stop] += offsets[:, None].astype(np.float32)
+            if progress:
+                progress(stop, users, "recommending")
+        return best, scores
+
+    def _score_pairs(
+        self, rows: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], user: NDArray[Any], item: NDArray[Any]
+    ) -> NDArray[np.float32]:
+        """Scores of (row of the histories, item) pairs; row −1 is a user without history, item −1 gives NaN."""
+        vectors, offsets = self.fold(*rows)
+        nobody = self.fold(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
+        vectors, offsets = np.vstack([vectors, nobody[0]]), np.append(offsets, nobody[1])
+        scores = np.empty(len(user), np.float32)
+        for s in range(0, len(user), BLOCK):
+            u, j = user[s : s + BLOCK], item[s : s + BLOCK]
+            dot = np.einsum("ij,ij->i", vectors[u], self.item_factors_[j])
+            scores[s : s + BLOCK] = np.where(j >= 0, dot + offsets[u] + self.item_biases_[j], np.nan)
+        return scores
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise a `ConfigError` with the message unless the condition holds."""
+    if not condition:
+        raise ConfigError(message)
+
+
+def _positive(n: Any) -> int:
+    require(isinstance(n, (int, np.integer)) and bool(n >= 1), f"n is {n!r}, but must be a whole number of at least 1")
+    return int(n)

@@ -1,0 +1,73 @@
+"""Bias: what can be said without taste. The baseline that a personal model has to beat.
+
+    r̂_ij = m + b_i + b_j,      b_j = Σ_{i ∈ Ω_j} (r_ij − m − b_i) / (λ + c_j),      b_i likewise,
+
+alternated to convergence: the regularised least-squares fit of a mean and one number per user and per item.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.models.base import Progress, Recommender, require
+
+
+class Bias(Recommender):
+    """Global mean plus regularised user and item biases. **Not private.**
+
+    Parameters
+    ----------
+    regularization : float
+        λ: how many ratings at the mean each user and item starts with.
+    users, items : bool
+        Leave one side out: ``Bias(items=False)`` predicts a user's own mean, with neither the global mean.
+    iterations : int
+    """
+
+    feedback = "explicit"
+
+    def __init__(
+        self, regularization: float = 5.0, *, users: bool = True, items: bool = True, iterations: int = 10
+    ) -> None:
+        self.regularization = regularization
+        self.users = users
+        self.items = items
+        self.iterations = iterations
+
+    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+        require(self.regularization >= 0, f"regularization is {self.regularization!r}, but must be at least 0")
+        require(ratings.n_ratings > 0, "there are no ratings to learn from")
+        self.mean_ = float(ratings.values.mean(dtype=np.float64))
+        m, row = ratings.n_items, np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
+        count = np.bincount(ratings.indices, minlength=m)
+        self.item_biases_ = np.zeros(m)
+        for step in range(self.iterations if self.items else 0):
+            offset = self.fold(ratings.indptr, ratings.indices, ratings.values)[1]
+            total = np.bincount(ratings.indices, ratings.values - offset[row], minlength=m)
+            self.item_biases_ = total / np.maximum(count + self.regularization, 1e-9)
+            if progress:
+                progress(step + 1, self.iterations, "sweeps")
+        self._learned(ratings, np.zeros((m, 0), np.float32), self.item_biases_.astype(np.float32))
+        return self
+
+    def fold(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """No vector, and m + b_i as offset."""
+        n, count = len(indptr) - 1, np.diff(indptr)
+        bias = np.zeros(n)
+        if self.users:
+            residual = values - self.mean_ - self.item_biases_[indices]
+            total = np.bincount(np.repeat(np.arange(n), count), residual, minlength=n)
+            bias = total / np.maximum(count + self.regularization, 1e-9)
+        return np.zeros((n, 0), np.float32), self.mean_ + bias
+
+    def state(self) -> dict[str, Any]:
+        return {"mean": self.mean_}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.mean_ = state["mean"]

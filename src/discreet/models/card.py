@@ -1,0 +1,39 @@
+"""The README that is saved beside a model: what it is, what it promises, how to use it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from discreet.models.base import Recommender
+
+_NOT_PRIVATE = """\
+# {name}: NOT PRIVATE
+
+This recommender was trained **without privacy protection**. Its item factors were computed from exact ratings, and
+single users' ratings may be recovered from them. Do not publish it, and do not share it more widely than the ratings.
+
+- {items:,} items, {factors} factors, {feedback} feedback
+- parameters: `{parameters}`
+- it holds no user's vector; a user's vector is computed from that user's own history when it is needed
+
+```python
+import discreet
+
+model = discreet.load("this-folder")
+item_ids, scores = model.recommend({example}, n=10)
+```
+"""
+
+
+def not_private(model: Recommender) -> str:
+    """Card of a model that promises nothing."""
+    example = model.item_ids_[:2].tolist()
+    return _NOT_PRIVATE.format(
+        name=type(model).__name__,
+        items=len(model.item_ids_),
+        factors=model.item_factors_.shape[1],
+        feedback=model.feedback,
+        parameters=model,
+        example=example,
+    )

@@ -1,0 +1,85 @@
+"""The forms in which people hand over a history, many histories, or pairs to score, brought into one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from discreet.data.encode import as_ids, encode
+from discreet.data.frames import frame_columns
+from discreet.data.ratings import Ratings
+from discreet.errors import DataError
+
+
+def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
+    """One user's history as `Ratings` with one row.
+
+    Parameters
+    ----------
+    history : mapping item id -> rating, sequence of item ids, frame, sparse row over `item_ids`, or Ratings of one user
+    liked : the rating that an item without one gets
+    """
+    if isinstance(history, Ratings) or sparse.issparse(history):
+        one = as_user_rows(history, item_ids)
+        if one.n_users != 1:
+            raise DataError(f"a history of one user is needed, and {one.n_users:,} were given: see recommend_many")
+        return one
+    ids: Any
+    values: Any
+    if isinstance(history, Mapping):
+        ids, values = list(history.keys()), list(history.values())
+        wrong = [v for v in values if not isinstance(v, (int, float, np.number)) or not np.isfinite(v)]
+        if wrong:
+            raise DataError(f"a history maps item ids to finite ratings, and {wrong[0]!r} is not one")
+    elif hasattr(history, "columns") and not isinstance(history, np.ndarray):
+        columns = frame_columns(_with_user(history), {"user": "user", "item": None, "rating": None, "timestamp": False})
+        ids, values = columns.items, columns.ratings
+    elif isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
+        raise DataError(f"a history is a list of item ids or a mapping item id -> rating, and {history!r} was given")
+    else:
+        ids, values = list(history), None
+    if values is None:
+        values = np.full(len(ids), liked, np.float32)
+    if len(ids) == 0:
+        return Ratings.from_indices([0, 0], [], [], [0], item_ids)
+    return Ratings.from_arrays(np.zeros(len(ids), np.int64), as_ids(ids, "item id"), values)
+
+
+def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
+    """Many users' histories as `Ratings`; a sparse matrix has one column per item of the model."""
+    if isinstance(histories, Ratings):
+        return histories
+    if not sparse.issparse(histories):
+        raise DataError(f"histories come as Ratings or as a sparse matrix, and a {type(histories).__name__} was given")
+    rows, columns = histories.shape if histories.ndim == 2 else (1, histories.shape[0])
+    if columns != len(item_ids):
+        turned = ": did you transpose?" if rows == len(item_ids) else ""
+        raise DataError(f"{columns:,} columns for the {len(item_ids):,} items of the model{turned}")
+    return Ratings.from_csr(histories.reshape(rows, columns), item_ids=item_ids)
+
+
+def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Distinct users, distinct items, and for each pair its positions in them."""
+    if isinstance(pairs, Ratings):
+        return pairs.user_ids, pairs.item_ids, np.repeat(np.arange(pairs.n_users), np.diff(pairs.indptr)), pairs.indices
+    if hasattr(pairs, "columns") and not isinstance(pairs, np.ndarray):
+        columns = frame_columns(pairs, {"user": None, "item": None, "rating": False, "timestamp": False})
+        users, items = columns.users, columns.items
+    else:
+        rows = list(pairs)
+        if any(not isinstance(row, (tuple, list, np.ndarray)) or len(row) != 2 for row in rows):
+            raise DataError("pairs are rows of (user_id, item_id), a frame with these columns, or Ratings")
+        users, items = [row[0] for row in rows], [row[1] for row in rows]
+    (user_ids, user), (item_ids, item) = encode(users, "user id"), encode(items, "item id")
+    return user_ids, item_ids, user, item
+
+
+def _with_user(frame: Any) -> Any:
+    """The frame with a constant user column, so that it reads like any other."""
+    import narwhals.stable.v2 as nw
+
+    return nw.from_native(frame).with_columns(nw.lit(0).alias("user")).to_native()

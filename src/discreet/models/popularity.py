@@ -1,0 +1,34 @@
+"""Popularity: the same list for everybody, the most chosen items first. The baseline for rankings. Not private."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.models.base import Progress, Recommender
+
+
+class Popularity(Recommender):
+    """Scores an item by the number of its ratings. **Not private**: the counts are exact."""
+
+    feedback = "implicit"
+
+    def __init__(self) -> None:
+        pass
+
+    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+        counts = np.bincount(ratings.indices, minlength=ratings.n_items)
+        self._learned(ratings, np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32))
+        if progress:
+            progress(1, 1, "counting")
+        return self
+
+    def fold(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Nothing of the user matters."""
+        n = len(indptr) - 1
+        return np.zeros((n, 0), np.float32), np.zeros(n, np.float32)
