@@ -61,7 +61,7 @@ class Catalogue:
             found = read_catalogue(items)
         elif isinstance(items, Mapping):
             found = cls(as_ids(list(items), "item id"), as_titles(items.values()))
-        elif hasattr(items, "columns") and not hasattr(items, "dtype"):
+        elif hasattr(type(items), "columns"):
             found = _from_table(*_frame(items), "the catalogue")
         else:
             found = cls(as_ids(items, "item id"))

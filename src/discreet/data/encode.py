@@ -63,10 +63,9 @@ def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]
     indices : (n,) int32
     """
     if isinstance(ids, (pa.Array, pa.ChunkedArray)):
-        column = ids if isinstance(ids, pa.ChunkedArray) else pa.chunked_array([ids])
-        _refuse_nulls(column, what)
+        column = refuse_nulls(ids, what)
         if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
-            return _encode_integers([chunk.to_numpy(zero_copy_only=False) for chunk in column.chunks])
+            return _encode_integers(numpy_chunks(column))
         if is_text(column.type):
             return _encode_arrow(column)
     array = as_ids(ids, what)
@@ -160,17 +159,46 @@ def object_array(values: Iterable[Any], count: int) -> NDArray[Any]:
     return np.fromiter(values, dtype=object, count=count)
 
 
-def _refuse_nulls(column: pa.ChunkedArray, what: str) -> None:
+def numpy_chunks(column: pa.ChunkedArray) -> list[NDArray[Any]]:
+    """Views of the chunks of a numeric column without nulls; arrow's ``to_numpy`` would import pandas if it can."""
+    name = str(column.type)
+    dtype = np.dtype({"halffloat": "float16", "float": "float32", "double": "float64"}.get(name, name))
+    views = [
+        np.frombuffer(chunk.buffers()[1], dtype)[chunk.offset : chunk.offset + len(chunk)]
+        for chunk in column.chunks
+        if len(chunk)
+    ]
+    return views or [np.empty(0, dtype)]
+
+
+def refuse_nulls(column: pa.Array | pa.ChunkedArray, what: str, advice: str = "") -> pa.ChunkedArray:
+    """The column in chunks, if no value is missing; else a :class:`RowError` with the first row that has none."""
+    column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if column.null_count:
-        row = int(np.flatnonzero(column.is_null().to_numpy())[0])
-        raise _missing(row, what, column.null_count)
+        raise missing(column.is_null().to_pylist().index(True), what, column.null_count, advice)
+    return column
+
+
+def missing(row: int, what: str, count: int = 1, advice: str = "") -> RowError:
+    """The error for a value that is not there."""
+    many = f" ({count:,} are in all)" if count > 1 else ""
+    return RowError(row, f"the {what} is missing{many}: {advice or 'fill it in or drop the row'}")
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a Python value stands for no value: None, NaN of any kind, and what pandas has for it."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return False
 
 
 def _arrow_ids(ids: pa.Array | pa.ChunkedArray, what: str) -> NDArray[Any]:
-    column = ids if isinstance(ids, pa.ChunkedArray) else pa.chunked_array([ids])
-    _refuse_nulls(column, what)
+    column = refuse_nulls(ids, what)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return _array_ids(column.to_numpy(), what)
+        return _array_ids(np.concatenate(numpy_chunks(column)), what)
     return _object_ids(column.to_pylist(), what)
 
 
@@ -182,9 +210,9 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
             return object_array(ids.tolist(), len(ids))
         return ids.astype(np.int64, copy=False)
     if ids.dtype.kind == "f":
-        missing = np.flatnonzero(np.isnan(ids))
-        if len(missing):
-            raise _missing(int(missing[0]), what, len(missing))
+        gaps = np.flatnonzero(np.isnan(ids))
+        if len(gaps):
+            raise missing(int(gaps[0]), what, len(gaps))
         # a column of integers that once held a gap comes as floats: 7.0 means 7
         if bool((np.abs(ids) < 2**53).all()) and bool((ids == np.floor(ids)).all()):
             return ids.astype(np.int64)
@@ -210,23 +238,9 @@ def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
         return _array_ids(np.array(values, dtype=np.float64), what)
     if kinds != {str}:
         for row, value in enumerate(values):
-            if _is_missing(value):
-                raise _missing(row, what, 1)
+            if is_missing(value):
+                raise missing(row, what)
     return object_array(values, len(values))
-
-
-def _missing(row: int, what: str, count: int) -> RowError:
-    many = f" ({count:,} are in all)" if count > 1 else ""
-    return RowError(row, f"the {what} is missing{many}: fill it in or drop the row")
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    try:
-        return bool(value != value)  # NaN of any numeric type
-    except (TypeError, ValueError):
-        return False
 
 
 def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int32]]:
@@ -237,7 +251,7 @@ def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
     n = sum(map(len, chunks))
     low, high = min(int(chunk.min()) for chunk in chunks), max(int(chunk.max()) for chunk in chunks)
     if high - low >= max(1 << 16, 4 * n):
-        return _encode_arrow(pa.chunked_array([pa.array(chunk.astype(np.int64, copy=False)) for chunk in chunks]))
+        return _encode_arrow(pa.chunked_array([_as_arrow(chunk.astype(np.int64, copy=False)) for chunk in chunks]))
     present = np.zeros(high - low + 1, dtype=bool)
     for chunk in chunks:
         present[chunk.astype(np.int64, copy=False) - low] = True
@@ -252,13 +266,18 @@ def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
     return distinct, indices
 
 
+def _as_arrow(chunk: NDArray[np.int64]) -> pa.Array:
+    """Arrow view of integers; ``pa.array`` would import pandas, where that is installed, to look for its types."""
+    return pa.Array.from_buffers(pa.int64(), len(chunk), [None, pa.py_buffer(np.ascontiguousarray(chunk))])
+
+
 def _encode_arrow(column: pa.ChunkedArray) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Distinct values by arrow's hashing, then sorted."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     encoded = encoded.unify_dictionaries()
     if encoded.num_chunks == 0:
         return np.empty(0, np.int64), np.empty(0, np.int32)
-    codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in encoded.chunks])
+    codes = np.concatenate(numpy_chunks(pa.chunked_array([chunk.indices for chunk in encoded.chunks])))
     values = _arrow_ids(encoded.chunk(0).dictionary, "id")
     used = np.zeros(len(values), dtype=bool)
     used[codes] = True  # a categorical column may list values that no row has

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from discreet.data.columns import Column, Columns, find_columns
 from discreet.data.diagnose import first_problem
-from discreet.data.encode import RowError
+from discreet.data.encode import RowError, refuse_nulls
 from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.text import Layout, find_layout, read_sample, read_text
 from discreet.errors import DataError
@@ -190,9 +190,7 @@ def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Col
         raise DataError(f"{file} holds no ratings: its columns are there and have no rows")
     try:
         for role in ("user", "item"):
-            if columns[role].null_count:
-                row = columns[role].is_null().to_numpy().argmax()
-                raise RowError(int(row), f"the {role} id is missing: fill it in or drop the row")
+            refuse_nulls(columns[role], f"{role} id")
         return Columns(
             columns.pop("user"),
             columns.pop("item"),

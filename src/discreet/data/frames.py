@@ -21,13 +21,17 @@ def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
     import narwhals.stable.v2 as nw
 
     what = f"the {type(frame).__module__.split('.')[0]} {type(frame).__name__}"
-    native = _native(frame, what)
-    names = list(native.columns)
-    positions = find_columns(names, chosen, what + _index_hint(frame))
-    if len(set(map(str, names))) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"{what} has two columns named {twice!r}: rename one of them")
-    series = {role: native[names[at]] for role, at in positions.items()}
+    try:
+        wrapped = _wrapped(frame, what)
+        names = list(wrapped.collect_schema().names())
+        positions = find_columns(names, chosen, what + _index_hint(frame))
+        if isinstance(wrapped, nw.LazyFrame):
+            eager = wrapped.select([names[at] for at in positions.values()]).collect()
+            series: dict[str, Any] = {role: eager[names[at]] for role, at in positions.items()}
+        else:  # names may be numbers in pandas, so columns are taken by position
+            series = {role: wrapped[:, at] for role, at in positions.items()}
+    except nw.exceptions.DuplicateError:
+        raise DataError(f"{what} has several columns of the same name: rename them") from None
     return Columns(
         _ids(series["user"], nw),
         _ids(series["item"], nw),
@@ -53,22 +57,19 @@ def make_frame(columns: Mapping[str, NDArray[Any]], backend: str) -> Any:
     return library.DataFrame(dict(columns))
 
 
-def _native(frame: Any, what: str) -> Any:
-    """Eager narwhals frame over whatever was given."""
+def _wrapped(frame: Any, what: str) -> Any:
+    """Narwhals frame over whatever was given."""
     import narwhals.stable.v2 as nw
 
-    if isinstance(frame, pa.RecordBatch):
-        frame = pa.Table.from_batches([frame])
     try:
-        wrapped = nw.from_native(frame)
+        return nw.from_native(pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame)
     except TypeError:
-        if not hasattr(frame, "__arrow_c_stream__"):
-            raise DataError(
-                f"{what} is not a data frame: give one of pandas, polars or pyarrow, "
-                "or use Ratings.from_arrays or Ratings.from_csr"
-            ) from None
-        wrapped = nw.from_native(pa.table(frame))
-    return wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
+        if hasattr(frame, "__arrow_c_stream__"):
+            return nw.from_native(pa.table(frame))
+        raise DataError(
+            f"{what} is not a data frame: give one of pandas, polars or pyarrow, "
+            "or use Ratings.from_arrays or Ratings.from_csr"
+        ) from None
 
 
 def _index_hint(frame: Any) -> str:

@@ -10,20 +10,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.encode import RowError
+from discreet.data.encode import RowError, is_missing, missing, numpy_chunks, object_array, refuse_nulls
 from discreet.errors import DataError
+
+_ADVICE = "fill it in, drop the row, or ignore the column with {}=False"
 
 
 def as_ratings(column: Any) -> NDArray[np.float32]:
     """Finite float32 ratings; a :class:`RowError` names the first that is missing, infinite or no number."""
-    if isinstance(column, (pa.Array, pa.ChunkedArray)):
-        column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-        if column.null_count:
-            raise _missing(int(np.flatnonzero(column.is_null().to_numpy())[0]), "rating", column.null_count)
-        numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        array = column.to_numpy() if numeric else np.array(column.to_pylist(), dtype=object)
-    else:
-        array = _one_dimensional(column, "ratings")
+    array = _as_array(column, "rating")
     if array.dtype.kind not in "iufb":
         array = np.fromiter((_number(value, row) for row, value in enumerate(array.tolist())), np.float64, len(array))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -37,23 +32,13 @@ def as_ratings(column: Any) -> NDArray[np.float32]:
 
 def as_timestamps(column: Any) -> NDArray[np.int64]:
     """Integers as they are; dates, datetimes and ISO text as seconds since 1970 (UTC where no zone is given)."""
-    if isinstance(column, (pa.Array, pa.ChunkedArray)):
-        column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-        if column.null_count:
-            raise _missing(int(np.flatnonzero(column.is_null().to_numpy())[0]), "timestamp", column.null_count)
-        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False)
-            return column.cast(pa.int64()).to_numpy() // 1_000_000
-        numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-        array = column.to_numpy() if numeric else np.array(column.to_pylist(), dtype=object)
-    else:
-        array = _one_dimensional(column, "timestamps")
+    array = _as_array(column, "timestamp")
     if array.dtype.kind in "iu":
         return array.astype(np.int64, copy=False)
     if array.dtype.kind == "M":
-        missing = np.flatnonzero(np.isnat(array))
-        if len(missing):
-            raise _missing(int(missing[0]), "timestamp", len(missing))
+        gaps = np.flatnonzero(np.isnat(array))
+        if len(gaps):
+            raise _missing(int(gaps[0]), "timestamp", len(gaps))
         return array.astype("datetime64[s]").astype(np.int64)
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~(np.abs(array) < 2.0**63))
@@ -65,8 +50,8 @@ def as_timestamps(column: Any) -> NDArray[np.int64]:
 
 def seconds(value: Any, row: int = 0) -> int:
     """Seconds since 1970 of one timestamp in any form."""
-    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
-        raise _missing(row, "timestamp", 1)
+    if is_missing(value):
+        raise _missing(row, "timestamp")
     if isinstance(value, str):
         try:
             return math.floor(float(value)) if _looks_numeric(value) else seconds(datetime.fromisoformat(value.strip()))
@@ -96,23 +81,30 @@ def _looks_numeric(text: str) -> bool:
 
 def _number(value: Any, row: int) -> float:
     if value is None or type(value).__name__ == "NAType":
-        raise _missing(row, "rating", 1)
+        raise _missing(row, "rating")
     try:
         return float(value)
     except (TypeError, ValueError):
         raise RowError(row, f"the rating {value!r} is not a number: correct it or drop the row") from None
 
 
-def _missing(row: int, what: str, count: int) -> RowError:
-    many = f" ({count:,} are in all)" if count > 1 else ""
-    advice = f"fill it in, drop the row, or ignore the column with {what}=False"
-    return RowError(row, f"the {what} is missing{many}: {advice}")
+def _missing(row: int, what: str, count: int = 1) -> RowError:
+    return missing(row, what, count, _ADVICE.format(what))
 
 
-def _one_dimensional(column: Any, what: str) -> NDArray[Any]:
+def _as_array(column: Any, what: str) -> NDArray[Any]:
+    """One-dimensional numpy array of a column: numbers and dates as such, anything else as Python values."""
+    if isinstance(column, (pa.Array, pa.ChunkedArray)):
+        column = refuse_nulls(column, what, _ADVICE.format(what))
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+            return np.concatenate(numpy_chunks(column)).view("datetime64[us]")
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            return np.concatenate(numpy_chunks(column))
+        return object_array(column.to_pylist(), len(column))
     if hasattr(column, "to_numpy"):
         column = column.to_numpy()
     array = column if isinstance(column, np.ndarray) else np.asarray(list(column))
     if array.ndim != 1:
-        raise DataError(f"{what} must be one-dimensional, and the shape given is {array.shape}")
+        raise DataError(f"{what}s must be one-dimensional, and the shape given is {array.shape}")
     return array

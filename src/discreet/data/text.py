@@ -52,7 +52,7 @@ class Layout:
 def read_sample(stream: BinaryIO, where: str) -> list[str]:
     """The first lines of a file, as text."""
     head = stream.read(_SAMPLE)
-    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or (b"\0" in head and head[1::2].count(0) * 4 > len(head)):
+    if head[:2] in (b"\xff\xfe", b"\xfe\xff") or max(head[::2].count(0), head[1::2].count(0)) * 2.2 > len(head) > 9:
         raise DataError(f"{where} is encoded as UTF-16: save it as UTF-8")
     if b"\0" in head:
         raise DataError(f"{where} is not a text file: csv, tsv, ::-separated, parquet and feather can be read")
@@ -144,7 +144,7 @@ def read_text(stream: Any, layout: Layout, doubted: Collection[str] = ()) -> Col
             types[str(position)] = _TEXT if role in doubted else id_type(layout.sample, position)
     delimiter = layout.separator
     if len(delimiter) > 1:
-        delimiter, stream = "\x1f", pa.PythonFile(_Replaced(stream, delimiter.encode(), b"\x1f"), mode="r")
+        delimiter, stream = "\x1f", pa.PythonFile(Replaced(stream, delimiter.encode(), b"\x1f"), mode="r")
     table = arrow_csv.read_csv(
         stream,
         read_options=arrow_csv.ReadOptions(
@@ -201,7 +201,7 @@ def _is_date(text: str) -> bool:
     return bool(text.strip())
 
 
-class _Replaced(io.RawIOBase):
+class Replaced(io.RawIOBase):
     """A stream in which one byte string is replaced by another; arrow knows separators of a single byte only."""
 
     def __init__(self, stream: Any, old: bytes, new: bytes) -> None:

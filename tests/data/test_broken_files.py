@@ -1,0 +1,184 @@
+"""Every broken file is answered by one sentence that names the file, the line and the way out."""
+
+import gzip
+import os
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+from discreet import Ratings
+from discreet.errors import DataError, DiscreetError
+
+GZ = gzip.compress(b"user,item,rating\n" + b"".join(b"%d,%d,3\n" % (n, n * n % 997) for n in range(20_000)))
+ZST = pa.compress(gzip.decompress(GZ), "zstd", asbytes=True)
+
+
+def refused(path, **options) -> str:
+    with pytest.raises(DataError) as caught:
+        Ratings.read(path, **options)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert len(message) - len(str(path)) < 300
+    assert str(path) in message
+    return message.replace(str(path), path.name)
+
+
+TEXT = {
+    "nan": ("user,item,rating\n1,2,3\n1,3,nan\n", "line 3: the rating is 'nan'"),
+    "infinite": ("user,item,rating\n1,2,3\n\n1,3,inf\n", "line 4: the rating 'inf' is not a finite number"),
+    "minus infinite": ("user,item,rating\n1,2,-inf\n", "line 2: the rating '-inf' is not a finite number"),
+    "too large": ("user,item,rating\n1,2,1e300\n", "line 2: the rating '1e300' is not a finite number"),
+    "text as rating": ("user,item,rating\n1,2,3\n4,5,good\n", "line 3: the rating 'good' is not a number"),
+    "decimal comma": ("user;item;rating\n1;2;3,5\n", "line 2: the rating '3,5' is not a number (decimal commas"),
+    "no rating": ("user,item,rating\n1,2,3\n4,5,\n", "line 3: the rating is missing"),
+    "no user": ("user,item,rating\n1,2,3\n,5,1\n", "line 3: the user id is missing"),
+    "no text user": ("user,item,rating\na,2,3\n,5,1\n", "line 3: the user id is missing"),
+    "no item": ("user,item,rating\n1,2,3\n1,,1\n", "line 3: the item id is missing"),
+    "NA among integers": ("user,item,rating\n1,2,3\n1,NA,1\n", "line 3: the item id is missing"),
+    "no timestamp": ("user,item,rating,timestamp\n1,2,3,\n", "line 2: the timestamp is missing"),
+    "text as timestamp": ("user,item,rating,time\n1,2,3,noon\n", "line 2: the timestamp 'noon' is neither"),
+    "line too short": ("user,item,rating\n1,2,3\n1,2\n", "line 3: 2 fields where the first line has 3"),
+    "line too long": ("user,item,rating\n1,2,3\n1,2,3,4\n", "line 3: 4 fields where the first line has 3"),
+    "first line of numbers": ("1,2,good\n4,5,6\n", "line 1: the rating 'good' is not a number"),
+    "colons": ("1::2::3\n1::2::x\n", "line 2: the rating 'x' is not a number"),
+    "empty": ("", "is empty"),
+    "blank": ("\n \n\n", "is empty"),
+    "header only": ("user,item,rating\n", "has a header line and no ratings"),
+    "one column": ("user\n1\n", "has only one column when split at any of"),
+    "unknown separator": ("user#item\n1#2\n", "has only one column when split at any of"),
+    "no user column": ("person_name,item,rating\nx,2,3\n", "did you mean user='person_name'?"),
+    "no item column": ("user,flm,rating\nx,2,3\n", "recognisably the item: its columns are 'user', 'flm', 'rating'"),
+    "no known column": ("a,b,c\nx,y,z\n", "name it with user=... or, if the first line holds no names, header=False"),
+    "UTF-16": ("user,item\na,b\n".encode("utf-16"), "is encoded as UTF-16"),
+    "UTF-16 without mark": (("user,item\na,b\n" * 9).encode("utf-16-le"), "is encoded as UTF-16"),
+    "Latin-1": ("user,item,rating\na,b,3\nRené,b,2\n".encode("latin-1"), "line 3: the user 'Ren\\\\xe9' is not UTF-8"),
+    "binary": (bytes([7, 0, 1, 2, 255, 0]) * 9, "is not a text file"),
+    "zip": (b"PK\x03\x04....", "is a zip archive: unpack it"),
+    "pickle": (b"\x80\x05\x95....", "is a pickle, which is never loaded"),
+    "sqlite": (b"SQLite format 3", "is an SQLite database"),
+}
+
+
+@pytest.mark.parametrize("case", TEXT)
+def test_text_files(tmp_path, case):
+    content, expected = TEXT[case]
+    path = tmp_path / "ratings.csv"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    message = refused(path)
+    assert message.startswith("ratings.csv")
+    assert expected in message
+
+
+@pytest.mark.parametrize("case", [name for name, (_, expected) in TEXT.items() if "line" in expected[:5]])
+def test_lines_are_counted_in_compressed_files_too(tmp_path, case):
+    content, expected = TEXT[case]
+    path = tmp_path / "ratings.csv.gz"
+    path.write_bytes(gzip.compress(content.encode() if isinstance(content, str) else content))
+    assert expected in refused(path)
+
+
+def test_line_number_far_down(tmp_path):
+    path = tmp_path / "ratings.csv"
+    lines = [f"{n},{n % 50},3" for n in range(300_000)]
+    lines[250_000] = "5,5,five"
+    path.write_text("user,item,rating\n" + "\n".join(lines), encoding="utf-8")
+    assert "line 250,002: the rating 'five' is not a number" in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"user": "usr"}, "has no column 'usr': its columns are 'user', 'item', 'rating'; did you mean user='user'?"),
+        ({"item": 9}, "has 3 columns, so there is none at position 9"),
+        ({"rating": "ratings"}, "did you mean rating='rating'?"),
+        ({"user": "item"}, "the column 'item' cannot be both the user and the item"),
+        ({"separator": ";"}, "at the separator ';' (first line 'user,item,rating'): pass separator=','"),
+        ({"header": False}, "line 1: the rating 'rating' is not a number: correct it or drop the line, or say"),
+        ({"header": False, "user": "user"}, "so there is no column 'user': give its position, such as user=0"),
+        ({"header": False, "rating": 7}, "has 3 columns, so the rating cannot be at position 7"),
+        ({"header": False, "rating": 1}, "the same position was given for two columns"),
+    ],
+    ids=str,
+)
+def test_options_that_do_not_fit(tmp_path, options, expected):
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,rating\n1,2,3\n1,4,3\n", encoding="utf-8")
+    assert expected in refused(path, **options)
+
+
+def test_true_is_no_column(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item,rating\n1,2,3\n", encoding="utf-8")
+    with pytest.raises(DiscreetError, match="user=True is not a column"):
+        Ratings.read(path, user=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("r.csv.gz", GZ[: len(GZ) // 2], "ends in the middle"),
+        ("r.csv.gz", GZ[:-4], "ends in the middle"),
+        ("r.csv.gz", GZ[:6], "ends in the middle"),
+        ("r.csv.zst", ZST[: len(ZST) // 2], "ends in the middle"),
+        ("r.csv.gz", b"user,item\n1,2\n", "is named as gzip and holds no gzip data"),
+        ("r.csv.zst", b"user,item\n1,2\n", "is named as zstd and holds no zstd data"),
+        ("r.csv.gz", GZ[:-8] + bytes(4) + GZ[-4:], "is damaged"),
+        ("r.csv.gz", GZ[:500] + bytes(500) + GZ[1000:], "is damaged"),
+        ("r.parquet", b"user,item\n1,2\n", "is named as parquet and does not hold parquet data"),
+        ("r.feather", b"user,item\n1,2\n", "is named as feather and does not hold feather data"),
+        ("r.parquet", b"PAR1 and then nothing", "cannot be read"),
+        ("r.feather", b"ARROW1\0\0 and then nothing", "cannot be read"),
+        ("r.parquet", b"", "is empty"),
+    ],
+)
+def test_damaged_containers(tmp_path, name, content, expected):
+    path = tmp_path / name
+    path.write_bytes(content)
+    assert expected in refused(path)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"user": [1, None], "item": [1, 2]}, "row 1 (counting from 0): the user id is missing"),
+        ({"user": [1, 2], "item": ["a", None]}, "row 1 (counting from 0): the item id is missing"),
+        ({"user": [1, 2], "item": [1, 2], "rating": [1.0, np.nan]}, "row 1 (counting from 0): the rating is nan"),
+        ({"user": [1, 2], "item": [1, 2], "rating": [-np.inf, 1.0]}, "row 0 (counting from 0): the rating is -inf"),
+        ({"user": [1, 2], "item": [1, 2], "rating": [1.0, None]}, "row 1 (counting from 0): the rating is missing"),
+        ({"user": [1, 2], "item": [1, 2], "rating": ["1", "x"]}, "row 1 (counting from 0): the rating 'x' is not"),
+        ({"user": [1, 2], "item": [1, 2], "time": [1, None]}, "row 1 (counting from 0): the timestamp is missing"),
+        ({"user": [[1], [2]], "item": [1, 2]}, "must be hashable"),
+        ({"user": [], "item": []}, "holds no ratings"),
+        ({"usr": [1], "item": [1]}, "did you mean user='usr'?"),
+    ],
+    ids=str,
+)
+def test_columnar_content(tmp_path, columns, expected):
+    path = tmp_path / "r.parquet"
+    pa.parquet.write_table(pa.table(columns), path)
+    assert expected in refused(path)
+    pa.feather.write_feather(pa.table(columns), tmp_path / "r.feather")
+    assert expected in refused(tmp_path / "r.feather")
+
+
+def test_paths(tmp_path):
+    (tmp_path / "ratings.csv").write_text("1,2,3\n", encoding="utf-8")
+    assert refused(tmp_path) == f"{tmp_path.name} is a folder: give one of the files inside, such as ratings.csv"
+    assert f"did you mean {tmp_path / 'ratings.csv'}?" in refused(tmp_path / "rating.csv")
+    assert "does not exist: check the path" in refused(tmp_path / "zzzzzz")
+    assert "does not exist either" in refused(tmp_path / "none" / "x.csv")
+    with pytest.raises(DataError, match="address on the network"):
+        Ratings.read("https://example.org/ratings.csv")
+    with pytest.raises(DataError, match="a file path is needed, and int was given"):
+        Ratings.read(7)
+
+
+@pytest.mark.skipif(os.name == "nt" or not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs permissions")
+def test_unreadable_file(tmp_path):
+    path = tmp_path / "ratings.csv"
+    path.write_text("1,2,3\n", encoding="utf-8")
+    path.chmod(0)
+    assert "Permission denied" in refused(path)

@@ -1,0 +1,108 @@
+"""Ids of every kind go in and come out unchanged."""
+
+import datetime
+import uuid
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ratings_helpers import small, triples
+
+from discreet import Ratings
+from discreet.data.encode import IdIndex, as_ids, encode
+from discreet.errors import DataError
+
+A_DAY = datetime.date(2024, 2, 29)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [3, 1, 2],
+        [-5, 0, 7],
+        ["b", "a", "ü"],
+        ["", "a", "NA"],
+        [(1, "x"), (0, "y"), (1, "a")],
+        [uuid.UUID(int=3), uuid.UUID(int=1), uuid.UUID(int=2)],
+        [1, "1", (1,)],
+        [b"x", b"a", b"c"],
+        [1.5, 0.25, 2.0],
+        [2**70, 1, 2**80],
+        [A_DAY, A_DAY + datetime.timedelta(1), A_DAY - datetime.timedelta(1)],
+        [frozenset({1}), frozenset({2}), frozenset({1, 2})],
+        [Decimal("1.1"), Decimal("0.1"), Decimal(3)],
+        [10**17, -(10**17), 0],
+    ],
+    ids=str,
+)
+def test_ids_come_out_as_they_went_in(ids):
+    ratings = Ratings.from_arrays(ids, ids[::-1], [1, 2, 3])
+    rows = zip(ids, ids[::-1], [1.0, 2.0, 3.0], [None] * 3, strict=True)
+    assert triples(ratings) == sorted(rows, key=lambda row: ratings.user_ids.tolist().index(row[0]))
+    assert set(ratings.user_ids.tolist()) == set(ids)
+    assert [type(value) for value in sorted(ratings.user_ids.tolist(), key=ids.index)] == [type(value) for value in ids]
+    assert ratings.user_index(ids).tolist() == [ratings.user_ids.tolist().index(value) for value in ids]
+
+
+def test_order_is_sorted_where_there_is_one_and_first_appearance_otherwise():
+    assert Ratings.from_arrays([3, 1, 2], [0, 0, 0]).user_ids.tolist() == [1, 2, 3]
+    assert Ratings.from_arrays(["b", "a"], [0, 0]).user_ids.tolist() == ["a", "b"]
+    assert Ratings.from_arrays([(2, 1), (1, 9)], [0, 0]).user_ids.tolist() == [(1, 9), (2, 1)]
+    assert Ratings.from_arrays(["b", 3, "a"], [0, 0, 0]).user_ids.tolist() == ["b", 3, "a"]
+    sets = [frozenset({2}), frozenset({1, 2}), frozenset({1})]
+    assert Ratings.from_arrays(sets, [0, 0, 0]).user_ids.tolist() == sets
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.uint32, np.int64, np.uint64, np.float64])
+def test_integers_of_any_width_are_int64(dtype):
+    ids = np.array([7, 3, 7], dtype=dtype)
+    ratings = Ratings.from_arrays(ids, [1, 2, 3])
+    assert ratings.user_ids.dtype == np.int64
+    assert ratings.user_ids.tolist() == [3, 7]
+
+
+def test_numpy_scalars_text_arrays_and_huge_integers():
+    assert as_ids([np.int64(3), np.int32(4)]).dtype == np.int64
+    assert as_ids(np.array(["x", "y"])).tolist() == ["x", "y"]
+    assert type(as_ids(np.array(["x"]))[0]) is str
+    assert as_ids(np.array([2**64 - 1], dtype=np.uint64)).tolist() == [2**64 - 1]
+    assert as_ids([2**70]).dtype == object
+    assert as_ids([True, False]).tolist() == [True, False]
+    assert as_ids(np.array(["2024-01-01"], dtype="datetime64[D]")).dtype == object
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), Decimal("nan")], ids=str)
+def test_missing_ids_are_refused_with_their_row(missing):
+    with pytest.raises(DataError, match=r"row 1 .*user id is missing"):
+        Ratings.from_arrays([1, missing, 2], [1, 2, 3])
+    with pytest.raises(DataError, match=r"row 1 .*item id is missing"):
+        Ratings.from_arrays([1, 2], ["a", missing])
+
+
+def test_what_cannot_be_an_id_is_refused():
+    with pytest.raises(DataError, match="hashable"):
+        Ratings.from_arrays([[1], [2, 3]], [1, 2])
+    with pytest.raises(DataError, match="one-dimensional"):
+        Ratings.from_arrays(np.zeros((2, 2), int), [1, 2])
+    with pytest.raises(DataError, match=r"write \['alice'\]"):
+        small().user_index("alice")
+
+
+@given(st.lists(st.one_of(st.integers(), st.text(), st.tuples(st.integers(), st.text())), max_size=30))
+def test_encode_is_inverted_by_indexing(ids):
+    distinct, indices = encode(ids)
+    assert [distinct.tolist()[at] for at in indices] == ids
+    assert len(set(distinct.tolist())) == len(distinct)
+    assert IdIndex(distinct).positions(ids).tolist() == indices.tolist()
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30), st.integers(-(2**63), 2**63 - 1))
+def test_encode_integers_near_and_far_apart(ids, other):
+    distinct, indices = encode(np.array(ids, dtype=np.int64))
+    assert distinct.tolist() == sorted(set(ids))
+    assert distinct[indices].tolist() == ids
+    shuffled = np.array(list(dict.fromkeys(ids)), dtype=np.int64)
+    expected = shuffled.tolist().index(other) if other in ids else -1
+    assert IdIndex(shuffled).positions([other]).tolist() == [expected]
