@@ -62,6 +62,14 @@ def aligned(like: np.ndarray, n: int) -> np.ndarray:
     return buffer[skip : skip + n]
 
 
+PANEL_GAP = 192
+
+
+@njit(nogil=True, cache=True)
+def panels_size(like: np.ndarray, R: int) -> int:
+    return (R * 4 * lanes(like) + PANEL_GAP // like.itemsize) * (R // 4)
+
+
 @njit(nogil=True, cache=True)
 def matrix_gap(like: np.ndarray, R: int) -> int:
     """Elements from one matrix of a group to the next: two cache lines to spare, else all would share cache sets."""
@@ -78,7 +86,7 @@ def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) 
     """
     W, s = lanes(like), like.itemsize
     E, line, matrix = W * s, R * s, matrix_gap(like, R) * s
-    panel = R * 4 * E
+    panel = R * 4 * E + PANEL_GAP
     for i in range(R):
         for j in range(i // W * W, R, W):
             transpose(like, A + (i * R + j) * s, matrix, 4 * matrix, T + j // 4 * panel + i * 4 * E, E, panel)
@@ -102,8 +110,8 @@ def _solve_many(
     A: np.ndarray, b: np.ndarray, x: np.ndarray, definite: np.ndarray, R: int, start: int, stop: int
 ) -> None:
     like, r, W, gap = b, b.shape[1], lanes(b), matrix_gap(b, R)
-    Ap, Tp, bp, Bp = aligned(like, W * gap), aligned(like, R * R * W), aligned(like, W * R), aligned(like, R * W)
-    T_, b_ = Tp.reshape((R // 4, R, 4, W)), bp.reshape((W, R))
+    Ap, Tp, bp, Bp = aligned(like, W * gap), aligned(like, panels_size(like, R)), aligned(like, W * R), aligned(like, R * W)
+    panel, b_ = R * 4 * W + PANEL_GAP // like.itemsize, bp.reshape((W, R))
     Ap[:] = 0
     b_[:] = 0
     for lane in range(W):
@@ -120,7 +128,7 @@ def _solve_many(
         for lane in range(min(W, stop - first)):
             good = True
             for k in range(r):
-                good = good and T_[k // 4, k, k % 4, lane] > 0
+                good = good and Tp[k // 4 * panel + (k * 4 + k % 4) * W + lane] > 0
                 x[first + lane, k] = b_[lane, k]
             definite[first + lane] = good
 

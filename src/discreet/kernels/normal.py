@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from discreet.kernels import simd
-from discreet.kernels.cholesky import aligned, matrix_gap, padded, solve_interleaved, solve_one
+from discreet.kernels.cholesky import aligned, matrix_gap, padded, panels_size, solve_interleaved, solve_one
 from discreet.kernels.simd import (
     TILE_ROWS,
     gather,
@@ -34,7 +34,7 @@ from discreet.kernels.simd import (
 from discreet.kernels.threads import cost_cuts, run
 
 PACK = 128  # entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
-AHEAD = 48  # entries prefetched beyond those
+AHEAD = 128  # entries prefetched beyond those
 
 
 def gram_rows_numpy(
@@ -102,7 +102,7 @@ def solve_rows(
     W, R = simd.VECTOR_BYTES // Y.itemsize, padded(r, Y.itemsize)
     P, S = _pad(Y, R), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
-    X = np.empty((n, R), Y.dtype)
+    X = _empty((n, R), Y.dtype)
     run(lambda a, b: _solve(indptr, indices, values, weights, P, ridge, S, X, r, a, b), cost_cuts(cost, W))
     return X if r == R else np.ascontiguousarray(X[:, :r])
 
@@ -136,11 +136,19 @@ def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
     return np.empty(0, like.dtype) if x is None else np.ascontiguousarray(x, like.dtype)
 
 
+def _empty(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    """Memory on a cache-line boundary. It comes from numpy, which asks for large pages: factors are read at random."""
+    size = shape[0] * shape[1] * dtype.itemsize
+    buffer = np.empty(size + 64, np.uint8)
+    skip = -buffer.ctypes.data % 64
+    return buffer[skip : skip + size].view(dtype).reshape(shape)
+
+
 def _pad(Y: np.ndarray, R: int) -> np.ndarray:
     """Y with zero columns up to R, on a cache-line boundary."""
     if Y.shape[1] == R and Y.flags.c_contiguous and Y.ctypes.data % 64 == 0:
         return Y
-    P = aligned(Y[:0], len(Y) * R).reshape(len(Y), R)
+    P = _empty((len(Y), R), Y.dtype)
     P[:, : Y.shape[1]] = Y
     P[:, Y.shape[1] :] = 0
     return P
@@ -225,7 +233,7 @@ def _solve(
 ) -> None:  # fmt: skip
     R, W, s = Y.shape[1], lanes(Y), Y.itemsize
     gap = matrix_gap(Y, R)
-    Ap, Tp, bp, Bp = aligned(Y, W * gap), aligned(Y, R * R * W), aligned(Y, W * R), aligned(Y, R * W)
+    Ap, Tp, bp, Bp = aligned(Y, W * gap), aligned(Y, panels_size(Y, R)), aligned(Y, W * R), aligned(Y, R * W)
     P, v = aligned(Y, PACK * R).reshape((PACK, R)), aligned(Y, PACK)
     b = bp.reshape((W, R))
     for first in range(start, stop, W):
