@@ -1,0 +1,321 @@
+"""Cinema: the embedded data set. 800 invented films, about 20,000 invented people, and reasons for what they like.
+
+    (1)  taste of person i for film j    a_ij = ⟨g_i, G_j⟩ + ⟨p_i, f_j⟩ + e_i·year_j
+         G_j marks the film's genres, g_i is a mixture of a few kinds of film-goers plus the person's own whims,
+         f_j and p_i are a film's style and the person's feeling for it, e_i is the liking for new films over old;
+    (2)  what is watched: n_i films without replacement with weights exp(popularity_j + 1.75·a_ij);
+    (3)  how it is rated: 2½ + b_i + b_j + 0.75·a_ij + noise, rounded to half stars from 0.5 to 5.
+
+So a person who rates space films highly should be shown more of them, and a reader can tell whether that happened. All
+numbers lie on a grid of powers of two on which sums are exact, and all random bits come from a raw generator whose
+stream never changes: the same seed gives the same ratings on every machine and with every version of numpy.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from discreet.data import cinema_words as words
+from discreet.data.ratings import Ratings
+from discreet.errors import ConfigError
+
+N_USERS = 20_000
+GENRES = tuple(words.GENRES)
+YEARS = (1934, 2020)
+_STYLES = 6
+_FIRST_DAY, _LAST_DAY = 18_628, 20_088  # ratings are from 2021 to 2024, in days since 1970
+_FINE, _COARSE = 4096, 128  # grids of scores and of factors, per unit
+
+# Kinds of film-goers: how much they prefer each genre over the average.
+_KINDS: tuple[dict[str, float], ...] = (
+    {"Sci-Fi": 1.5, "Action": 0.5, "Fantasy": 0.5, "Adventure": 0.5, "Romance": -0.75, "Musical": -0.75},
+    {"Romance": 1.5, "Musical": 0.75, "Comedy": 0.5, "Drama": 0.25, "Horror": -1.0, "War": -0.75, "Western": -0.5},
+    {"Horror": 1.75, "Thriller": 0.75, "Mystery": 0.5, "Animation": -0.75, "Musical": -1.0, "Romance": -0.5},
+    {"Crime": 1.25, "Mystery": 1.25, "Thriller": 1.0, "Animation": -0.75, "Fantasy": -0.5, "Musical": -0.5},
+    {"Drama": 1.25, "Documentary": 1.25, "War": 0.5, "Action": -1.0, "Horror": -0.75, "Fantasy": -0.5},
+    {"Animation": 1.5, "Fantasy": 1.0, "Comedy": 0.75, "Adventure": 0.5, "Crime": -0.75, "War": -0.75, "Horror": -1.0},
+    {"Western": 1.5, "War": 1.0, "Adventure": 0.75, "Action": 0.5, "Romance": -0.5, "Animation": -0.75},
+    {"Action": 1.5, "Thriller": 1.0, "Crime": 0.5, "Documentary": -1.0, "Musical": -1.0, "Drama": -0.5},
+    {"Comedy": 1.5, "Romance": 0.5, "Animation": 0.5, "War": -0.75, "Horror": -0.5, "Documentary": -0.25},
+    {"Musical": 1.5, "Comedy": 0.5, "Romance": 0.5, "Animation": 0.5, "Action": -0.75, "Horror": -0.75, "Crime": -0.5},
+)
+
+
+@dataclass(frozen=True)
+class Film:
+    """One invented film.
+
+    Attributes
+    ----------
+    id : str
+        A readable key, such as ``"the-copper-lighthouse"``.
+    title : str
+    year : int
+    genres : tuple of str
+        One to three, the most fitting first.
+    """
+
+    id: str
+    title: str
+    year: int
+    genres: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """How the film is shown: ``The Copper Lighthouse (1987) · Drama, Mystery``."""
+        return f"{self.title} ({self.year}) · {', '.join(self.genres)}"
+
+
+@functools.cache
+def films() -> tuple[Film, ...]:
+    """The 800 films, in the order of the item ids of :func:`make_cinema`; the same for every seed."""
+    bits = _Bits(key=1)
+    first_genres = [genre for genre, count in words.SHARES.items() for _ in range(count)]
+    decks: dict[str, _Deck] = {}
+    made: list[Film] = []
+    taken: set[str] = set()
+    for genre in first_genres:
+        title, key = _new_title(genre, decks, bits, taken)
+        made.append(Film(key, title, _year(genre, bits), _genres(genre, bits)))
+    return tuple(made[i] for i in bits.shuffled(len(made)))
+
+
+@functools.cache
+def genre_matrix() -> NDArray[np.float32]:
+    """Genres of the films, (800, 16): 1 for the first genre, ¾ for the second, ½ for the third, 0 elsewhere."""
+    matrix = np.zeros((len(films()), len(GENRES)), np.float32)
+    for row, film in enumerate(films()):
+        for weight, genre in zip((1.0, 0.75, 0.5), film.genres, strict=False):
+            matrix[row, GENRES.index(genre)] = weight
+    return matrix
+
+
+def make_cinema(seed: int = 0, scale: float = 1.0) -> Ratings:
+    """The ratings, with titles and timestamps; about 1.2 million of them in about two seconds.
+
+    Parameters
+    ----------
+    seed : int
+        Another seed gives other people; the films stay.
+    scale : float
+        Fraction of the 20,000 people.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ConfigError(f"seed must be an integer ≥ 0, and {seed!r} was given")
+    if not 0 < scale <= 1:
+        raise ConfigError(f"scale must lie in (0, 1], and {scale:g} was given")
+    n = max(int(N_USERS * scale), 1)
+    bits = _Bits(key=1000 + int(seed))
+    taste = _user_factors(n, bits) @ _item_factors().T  # exact: see the module's docstring
+    watched = _watched(taste, bits)
+    indptr = np.concatenate([[0], np.cumsum(watched.sum(axis=1))])
+    indices = np.nonzero(watched)[1].astype(np.int32)
+    values = _stars(taste[watched], indptr, indices, bits)
+    item_ids = np.array([film.id for film in films()], dtype=object)
+    titles = np.array([film.label for film in films()], dtype=object)
+    return Ratings.from_indices(
+        indptr, indices, values, np.arange(1, n + 1), item_ids, _timestamps(indptr, bits), titles, catalogue=True
+    )
+
+
+def example_history(*genres: str, n: int = 6) -> dict[str, float]:
+    """A small history of somebody who likes these genres: well-known films of theirs, highly rated.
+
+    Parameters
+    ----------
+    genres : str
+        Any of :data:`GENRES`; Sci-Fi and Adventure where none is given.
+    n : int
+        How many films; one more, a well-known film of no such genre, is rated poorly.
+    """
+    liked = genres or ("Sci-Fi", "Adventure")
+    unknown = [genre for genre in liked if genre not in GENRES]
+    if unknown:
+        raise ConfigError(f"there is no genre {unknown[0]!r}: choose among {', '.join(GENRES)}")
+    popularity, _ = _film_qualities()
+    known_first = [films()[j] for j in np.argsort(-popularity, kind="stable")]
+    fitting = [film for film in known_first if film.genres[0] in liked]
+    fans = sorted(fitting, key=lambda film: -len(set(film.genres) & set(liked)))[:n]  # stable: the best known first
+    other = next(film for film in known_first if not set(film.genres) & set(liked))
+    return {film.id: 5.0 - 0.5 * (place % 2) for place, film in enumerate(fans)} | {other.id: 1.5}
+
+
+# -------------------------------------------------------------------- people and films
+
+
+def _user_factors(n: int, bits: _Bits) -> NDArray[np.float32]:
+    """(n, 16 + styles + 1): genre tastes, feeling for styles, liking for new films."""
+    kinds = np.array([[kind.get(genre, 0.0) for genre in GENRES] for kind in _KINDS], np.float32)
+    first, second = bits.integers(n, len(kinds)), bits.integers(n, len(kinds))
+    share = np.float32(1 / 16) * (8 + bits.integers(n, 8))[:, None].astype(np.float32)  # ½ … 15/16 of the first kind
+    whims = bits.normals((n, len(GENRES)), 0.35)
+    genre = _on_grid(share * kinds[first] + (1 - share) * kinds[second]) + whims
+    return np.concatenate([genre, bits.normals((n, _STYLES), 0.3), bits.normals((n, 1), 0.25)], axis=1)
+
+
+@functools.cache
+def _item_factors() -> NDArray[np.float32]:
+    """(800, 16 + styles + 1): genres, styles, newness from -1½ to 1½."""
+    years = np.array([film.year for film in films()], np.float64)
+    newness = _on_grid((years - 1990) / 20)[:, None].clip(-1.5, 1.5)
+    return np.concatenate([genre_matrix(), _Bits(key=2).normals((len(films()), _STYLES), 1.0), newness], axis=1)
+
+
+@functools.cache
+def _film_qualities() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Log popularity and quality of the films, in units of 1/4096: good films are seen more, with many exceptions."""
+    bits = _Bits(key=3)
+    quality = _fine(bits.normals(len(films()), 0.4))
+    newness = _fine(_item_factors()[:, -1])
+    popularity = _fine(bits.normals(len(films()), 1.4)) + quality + newness // 4
+    return popularity.astype(np.int32), quality
+
+
+def _watched(taste: NDArray[np.float32], bits: _Bits) -> NDArray[np.bool_]:
+    """Step (2) by the Gumbel trick: each person watches the n_i films with the largest score, as a boolean matrix."""
+    n, m = taste.shape
+    quantile = (np.arange(1 << 16) + 0.5) / (1 << 16)
+    gumbel = _round_to_int(-np.log(-np.log(quantile)) * _FINE)
+    # log-normal: at least 15 films, about 40 in the middle, about 60 on average
+    activity = _round_to_int(np.minimum(15 + 27 * np.exp(0.95 * ndtri(quantile)), 450))
+    count = activity[bits.halfwords(n)]
+    popularity, _ = _film_qualities()
+    watched = np.zeros((n, m), bool)
+    for start in range(0, n, 2000):  # blocks bound the memory; the stream of bits is the same
+        stop = min(start + 2000, n)
+        score = _fine(taste[start:stop] * np.float32(1.75)) + popularity
+        score += gumbel[bits.halfwords((stop - start) * m)].reshape(stop - start, m)
+        # one integer per pair, the film in its last digits: no two are equal, so the order is the same everywhere
+        ranked = np.sort(np.arange(m, dtype=np.int32) - score * np.int32(1024), axis=1)
+        row, place = np.nonzero(np.arange(m) < count[start:stop, None])
+        watched[start + row, ranked[row, place] & 1023] = True
+    return watched
+
+
+def _stars(
+    taste: NDArray[np.float32], indptr: NDArray[np.int64], indices: NDArray[np.int32], bits: _Bits
+) -> NDArray[np.float32]:
+    """Step (3), in integers of 1/4096 star."""
+    n = len(indptr) - 1
+    _, quality = _film_qualities()
+    mood = _fine(bits.normals(n, 0.35))
+    score = np.repeat(mood, np.diff(indptr)) + quality[indices] + _fine(taste * np.float32(0.75))
+    score += _fine(bits.normals(len(indices), 0.65)) + round(2.5 * _FINE)
+    return np.clip((score + _FINE // 4) // (_FINE // 2), 1, 10).astype(np.float32) / np.float32(2)
+
+
+def _timestamps(indptr: NDArray[np.int64], bits: _Bits) -> NDArray[np.int64]:
+    """Seconds since 1970: everybody joins some day and rates for up to a year."""
+    n, counts = len(indptr) - 1, np.diff(indptr)
+    joined = _FIRST_DAY + bits.integers(n, _LAST_DAY - _FIRST_DAY - 30)
+    stays = 1 + bits.integers(n, 365)
+    day = np.repeat(joined, counts) + bits.integers(int(indptr[-1]), 1 << 16) * np.repeat(stays, counts) // (1 << 16)
+    return np.minimum(day, _LAST_DAY) * 86_400 + bits.integers(len(day), 86_400)
+
+
+def _year(genre: str, bits: _Bits) -> int:
+    """Most films are recent; westerns, war films and musicals less so."""
+    u = (bits.one(1 << 16) + 0.5) / (1 << 16)
+    age = u**1.6 if genre not in ("Western", "War", "Musical") else u**0.9
+    return int(YEARS[1] - round((YEARS[1] - YEARS[0]) * age))
+
+
+def _genres(first: str, bits: _Bits) -> tuple[str, ...]:
+    companions = words.COMPANIONS[first]
+    wanted = (0, 1, 1, 1, 1, 2, 2)[bits.one(7)]
+    rest: list[str] = []
+    while len(rest) < wanted:
+        genre = companions[(0, 0, 0, 0, 1, 1, 1, 2, 2, 3)[bits.one(10)]]
+        if genre not in rest:
+            rest.append(genre)
+    return (first, *rest)
+
+
+# -------------------------------------------------------------------- titles
+
+
+def _new_title(genre: str, decks: dict[str, _Deck], bits: _Bits, taken: set[str]) -> tuple[str, str]:
+    """A title that no other film has, and its key."""
+    own = words.GENRES[genre]
+    lists = {
+        "adj": (genre, own.adjectives), "noun": (genre, own.nouns), "plural": (genre, own.plurals),
+        "person": ("", words.PEOPLE), "person2": ("", words.PEOPLE), "surname": ("", words.SURNAMES),
+        "family": ("", words.SURNAMES), "place": ("", words.PLACES), "street": ("", words.STREETS),
+        "number": ("", words.NUMBERS), "small": ("", words.SMALL), "day": ("", words.DAYS), "month": ("", words.MONTHS),
+        "animal": ("", words.ANIMALS), "star": ("", words.STARS),
+    }  # fmt: skip
+    while True:
+        pattern = decks.setdefault(f"{genre} patterns", _Deck(2 * own.patterns + words.COMMON_PATTERNS, bits)).draw()
+        drawn = {}
+        for slot in re.findall(r"{(\w+)}", pattern):
+            scope, text = lists[slot]
+            word = decks.setdefault(f"{scope} {text}", _Deck(tuple(text.split()), bits)).draw().replace("_", " ")
+            drawn[slot] = word + ("es" if word[-1] in "sxz" else "s") if slot == "family" else word
+        title = re.sub(r"\b([Aa]) (?=[AEIOU])", r"\1n ", pattern.format(**drawn))
+        key = re.sub(r"[^a-z0-9]+", "-", title.lower().replace("é", "e").replace("'", "")).strip("-")
+        stems = [word[:4] for word in re.findall(r"\w{4,}", title.lower())]
+        if key not in taken and len(set(stems)) == len(stems):
+            taken.add(key)
+            return title, key
+
+
+class _Deck:
+    """Words drawn one after another in random order, and shuffled again when all have been used."""
+
+    def __init__(self, cards: tuple[str, ...], bits: _Bits) -> None:
+        self._cards, self._bits, self._order = cards, bits, list[int]()
+
+    def draw(self) -> str:
+        if not self._order:
+            self._order = self._bits.shuffled(len(self._cards)).tolist()
+        return self._cards[self._order.pop()]
+
+
+# -------------------------------------------------------------------- exact random numbers
+
+
+class _Bits:
+    """Random numbers made of raw 64-bit words of Philox: the same everywhere, for ever."""
+
+    def __init__(self, key: int) -> None:
+        self._raw = np.random.Philox(key=key, counter=0)
+
+    def halfwords(self, n: int) -> NDArray[np.uint16]:
+        """n uniform integers below 65,536."""
+        raw = np.asarray(self._raw.random_raw((n + 3) // 4), dtype="<u8")
+        return raw.view("<u2")[:n]
+
+    def integers(self, n: int, below: int) -> NDArray[np.int64]:
+        """n integers in 0 … below - 1; ``below`` is far under 2⁶³, so the bias of the remainder does not matter."""
+        raw = np.asarray(self._raw.random_raw(n), np.uint64)
+        return ((raw >> np.uint64(1)) % np.uint64(below)).astype(np.int64)
+
+    def one(self, below: int) -> int:
+        return int(self.integers(1, below)[0])
+
+    def shuffled(self, n: int) -> NDArray[np.intp]:
+        return np.argsort(np.asarray(self._raw.random_raw(n), np.uint64), kind="stable")
+
+    def normals(self, shape: int | tuple[int, ...], deviation: float) -> NDArray[np.float32]:
+        """Normal numbers with this standard deviation, rounded to multiples of 1/128."""
+        table = _on_grid(deviation * ndtri((np.arange(1 << 16) + 0.5) / (1 << 16)))
+        return table[self.halfwords(int(np.prod(shape)))].reshape(shape)
+
+
+def _on_grid(x: NDArray[np.floating]) -> NDArray[np.float32]:
+    return (np.rint(np.asarray(x, np.float64) * _COARSE) / _COARSE).astype(np.float32)
+
+
+def _fine(x: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Multiples of 1/4096, rounded down; exact input gives the same integer everywhere."""
+    return np.floor(x * np.float32(_FINE)).astype(np.int32)
+
+
+def _round_to_int(x: NDArray[np.float64]) -> NDArray[np.int32]:
+    return np.rint(x).astype(np.int32)
