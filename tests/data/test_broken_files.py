@@ -54,10 +54,15 @@ TEXT = {
     "no known column": ("a,b,c\nx,y,z\n", "name it with user=... or, if the first line holds no names, header=False"),
     "UTF-16": ("user,item\na,b\n".encode("utf-16"), "is encoded as UTF-16"),
     "UTF-16 without mark": (("user,item\na,b\n" * 9).encode("utf-16-le"), "is encoded as UTF-16"),
-    "Latin-1": ("user,item,rating\na,b,3\nRené,b,2\n".encode("latin-1"), "line 3: the user 'Ren\\\\xe9' is not UTF-8"),
+    "Latin-1": ("user,item,rating\na,b,3\nRené,b,2\n".encode("latin-1"), "line 3: the user is not UTF-8 text"),
     "binary": (bytes([7, 0, 1, 2, 255, 0]) * 9, "is not a text file"),
     "zip": (b"PK\x03\x04....", "is a zip archive: unpack it"),
     "pickle": (b"\x80\x05\x95....", "is a pickle, which is never loaded"),
+    "JSON": ('[{"user": 1, "item": 2}]', "is JSON: convert it"),
+    "web page": ("\n<!DOCTYPE html><html></html>", "is a web page: the download went wrong"),
+    "endless line": ("user,item\n" + "x" * 400_000, "fields where the first line has 2"),
+    "endless quote": ('user,item\n1,2\n"' + "x,1\n" * 100_000, "line 3"),
+    "row after a long text": ('user,item,rating,text\n1,2,3,"a\nb"\n1,3,x,"c"\n', "line 4: the rating 'x'"),
     "sqlite": (b"SQLite format 3", "is an SQLite database"),
 }
 

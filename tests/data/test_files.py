@@ -149,6 +149,23 @@ def test_quotes(tmp_path):
     assert ratings.item_ids.tolist() == ['say "hi"']
 
 
+def test_line_breaks_in_quoted_text(tmp_path):
+    rows = '\n1,30,4.5,"good,\n\n""really"""\n1,10,3,\n2,20,1,"no\n1,2"\n'
+    path = write(tmp_path, ["user,item,rating,review"], last=rows)
+    assert Ratings.read(path) == Ratings.from_arrays([1, 1, 2], [30, 10, 20], [4.5, 3, 1])
+
+
+@pytest.mark.parametrize("separator", ["#", "§", "<>", "~~~"])
+def test_unusual_separators_can_be_said(tmp_path, separator):
+    path = write(tmp_path, [HEADER, *LINES], separator=separator)
+    assert Ratings.read(path, separator=separator) == EXPECTED
+
+
+def test_tab_as_typed_in_a_shell(tmp_path):
+    path = write(tmp_path, [HEADER, *LINES], separator="\t")
+    assert Ratings.read(path, separator="\\t") == EXPECTED
+
+
 def test_ids_with_single_colons_in_a_file_with_double_ones(tmp_path):
     path = tmp_path / "ratings.dat"
     path.write_text("urn:1::a:b::3::5\nurn:2::c::4::6\n" * 3, encoding="utf-8")

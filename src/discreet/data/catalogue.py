@@ -101,7 +101,7 @@ def _from_table(names: Sequence[Any], column: Any, where: str) -> Catalogue:
 
 
 def _frame(frame: Any) -> tuple[list[Any], Any]:
-    import narwhals.stable.v2 as nw
+    import narwhals.stable.v1 as nw
 
     try:
         wrapped = nw.from_native(frame)

@@ -166,7 +166,8 @@ def matrix_entries(matrix: Any, duplicates: str) -> Compressed:
     if matrix.format == "csr":
         indptr, columns, data = matrix.indptr, matrix.indices, matrix.data[: matrix.indptr[-1]]
         columns = columns[: len(data)]
-        if bool((np.diff(indptr) < 0).any()) or indptr[0] != 0 or len(columns) != indptr[-1]:
+        fits = len(indptr) == n_users + 1 and indptr[0] == 0 and len(columns) == indptr[-1]
+        if not fits or bool((np.diff(indptr) < 0).any()):
             raise DataError("the matrix is damaged: its indptr does not fit its indices")
         rows = row_of_entry(indptr)
     else:

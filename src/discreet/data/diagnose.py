@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -41,8 +41,7 @@ def first_problem(stream: BinaryIO, layout: Layout, integer_ids: bool) -> tuple[
 def _problem(role: str, text: str, integer_ids: bool) -> str | None:
     plain = text.strip()
     if any("\udc80" <= letter <= "\udcff" for letter in text):
-        shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        return f"the {role} {shown!r} is not UTF-8 text: save the file as UTF-8"
+        return f"the {role} is not UTF-8 text: save the file as UTF-8"
     if role in ("user", "item"):
         if text == "" or (integer_ids and plain in MISSING):
             return f"the {role} id is missing: fill it in or drop the line"
@@ -73,13 +72,25 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _rows(stream: BinaryIO, layout: Layout) -> Iterator[tuple[int, list[str]]]:
+def _rows(stream: BinaryIO, layout: Layout) -> Iterator[tuple[int, Sequence[str]]]:
+    """Number of the first line and fields of each row."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=None)
-    for line, row in enumerate(text, start=1):
-        row = row.rstrip("\n")
-        if line <= layout.skip or not row:
-            continue
-        if layout.quoted:
-            yield line, next(csv.reader([row], delimiter=layout.separator))
-        else:
-            yield line, row.split(layout.separator)
+    for _ in range(layout.skip):
+        next(text, None)
+    if not layout.quoted:
+        for line, row in enumerate(text, start=layout.skip + 1):
+            if row.rstrip("\n"):
+                yield line, row.rstrip("\n").split(layout.separator)
+        return
+    reader = csv.reader(text, delimiter=layout.separator)
+    while True:
+        first = layout.skip + reader.line_num + 1  # a quoted field may run over several lines
+        try:
+            fields = next(reader, None)
+        except csv.Error:  # one field without end
+            yield first, [""]
+            return
+        if fields is None:
+            return
+        if fields:
+            yield first, fields

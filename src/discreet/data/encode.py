@@ -10,6 +10,7 @@ Order of the distinct ids found in data: sorted where all ids are integers, or a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -96,7 +97,7 @@ class IdIndex:
         try:
             return np.fromiter((table.get(value, -1) for value in wanted.tolist()), np.int64, len(wanted))
         except TypeError:
-            raise DataError(f"{what}s must be hashable (numbers, text, tuples ...), not lists or dicts") from None
+            raise unhashable(what) from None
 
     def _integer_positions(self, wanted: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._sorted is None:
@@ -139,19 +140,23 @@ def first_repeated(ids: NDArray[Any]) -> Any | None:
         ordered = np.sort(ids)
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
         return int(ordered[again[0]]) if len(again) else None
-    seen: set[Any] = set()
-    for value in ids.tolist():
-        if value in seen:
-            return value
-        seen.add(value)
-    return None
+    try:
+        counts = Counter(ids.tolist())
+    except TypeError:
+        raise unhashable("id") from None
+    return next((value for value, count in counts.items() if count > 1), None)
+
+
+def unhashable(what: str) -> DataError:
+    """The error for ids that cannot be looked up."""
+    return DataError(f"{what}s must be hashable (numbers, text, tuples ...), not lists or dicts")
 
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether an arrow type holds text, plainly or dictionary-encoded."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return str(kind) in ("string", "large_string", "string_view")
 
 
 def object_array(values: Iterable[Any], count: int) -> NDArray[Any]:
@@ -293,7 +298,7 @@ def _encode_objects(ids: NDArray[Any], what: str) -> tuple[NDArray[Any], NDArray
     try:
         codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int32, len(ids))
     except TypeError:
-        raise DataError(f"{what}s must be hashable (numbers, text, tuples ...), not lists or dicts") from None
+        raise unhashable(what) from None
     values = list(table)
     order = _natural_order(values)
     if order is None:

@@ -158,14 +158,20 @@ def _read_text_file(
             with open_text(file) as stream:
                 return read_text(stream, layout, doubted)
         except (pa.ArrowInvalid, RowError) as error:
-            # what looked like integers in the first lines may be text further down
-            role = _failed_column(str(error), layout)
-            if role is None or role == "rating" or role in doubted:
+            doubt = _doubt(str(error), layout)
+            if doubt is None or doubt == "rating" or doubt in doubted:
                 raise _explained(error, file, layout) from error
-            doubted.add(role)
+            doubted.add(doubt)
 
 
-def _failed_column(message: str, layout: Layout) -> str | None:
+def _doubt(message: str, layout: Layout) -> str | None:
+    """What to take differently at the next attempt.
+
+    What looked like integers in the first lines may be text further down, and what looks like a row cut short may be a
+    quoted text (a review, say) with a line break in it.
+    """
+    if layout.quoted and message.startswith("CSV parse error: Expected"):
+        return "line"
     found = re.match(r"In CSV column #(\d+): CSV conversion error", message)
     return next((role for role, at in layout.columns.items() if found and at == int(found[1])), None)
 

@@ -18,7 +18,7 @@ BACKENDS = ("pandas", "polars", "pyarrow")
 
 def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
     """Columns of any eager or lazy frame that narwhals understands, or that offers the arrow stream interface."""
-    import narwhals.stable.v2 as nw
+    import narwhals.stable.v1 as nw
 
     what = f"the {type(frame).__module__.split('.')[0]} {type(frame).__name__}"
     try:
@@ -59,7 +59,7 @@ def make_frame(columns: Mapping[str, NDArray[Any]], backend: str) -> Any:
 
 def _wrapped(frame: Any, what: str) -> Any:
     """Narwhals frame over whatever was given."""
-    import narwhals.stable.v2 as nw
+    import narwhals.stable.v1 as nw
 
     try:
         return nw.from_native(pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame)

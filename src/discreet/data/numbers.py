@@ -57,7 +57,9 @@ def seconds(value: Any, row: int = 0) -> int:
             return math.floor(float(value)) if _looks_numeric(value) else seconds(datetime.fromisoformat(value.strip()))
         except ValueError:
             raise RowError(
-                row, f"the timestamp {value!r} is neither a number nor an ISO date such as 2024-05-31T12:00:00"
+                row,
+                f"the timestamp {value[:40]!r} is neither a number nor an ISO date such as 2024-05-31T12:00:00: "
+                "correct it, or ignore the column with timestamp=False",
             ) from None
     if isinstance(value, datetime):
         aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)

@@ -27,6 +27,13 @@ SEPARATORS = ("::", "\t", ",", ";", "|", " ")
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None", "<NA>")
 """What stands for a missing number."""
 
+_QUOTED = (",", "\t", ";")  # separators beside which fields may be put in quotes
+_NO_TABLE = {
+    b'{"': "JSON: convert it to csv or parquet",
+    b"[{": "JSON: convert it to csv or parquet",
+    b"<!doctype": "a web page: the download went wrong, so fetch the file itself",
+    b"<html": "a web page: the download went wrong, so fetch the file itself",
+}
 _SAMPLE = 1 << 18
 _BLOCK = 1 << 22
 _INTEGER = re.compile(r"\s*(0|-?[1-9]\d{0,17})\s*")
@@ -46,7 +53,7 @@ class Layout:
 
     @property
     def quoted(self) -> bool:
-        return self.separator in (",", "\t", ";")
+        return self.separator in _QUOTED
 
 
 def read_sample(stream: BinaryIO, where: str) -> list[str]:
@@ -56,8 +63,11 @@ def read_sample(stream: BinaryIO, where: str) -> list[str]:
         raise DataError(f"{where} is encoded as UTF-16: save it as UTF-8")
     if b"\0" in head:
         raise DataError(f"{where} is not a text file: csv, tsv, ::-separated, parquet and feather can be read")
+    for start, what in _NO_TABLE.items():
+        if head.lstrip().lower().startswith(start):
+            raise DataError(f"{where} is {what}")
     lines = as_lines(head.decode("utf-8-sig", errors="replace"))
-    if len(head) == _SAMPLE and len(lines) > 1:
+    if len(head) == _SAMPLE and len(lines) > 2:
         lines.pop()  # cut in the middle
     if not any(line.strip() for line in lines):
         raise DataError(f"{where} is empty: it should hold one line per rating, with a user, an item and a rating")
@@ -71,9 +81,12 @@ def as_lines(text: str) -> list[str]:
 
 def split(lines: Sequence[str], separator: str) -> list[tuple[str, ...]]:
     """Fields of each line."""
-    if len(separator) > 1 or separator in ("|", " "):
-        return [tuple(line.split(separator)) for line in lines]
-    return [tuple(fields) for fields in csv.reader(lines, delimiter=separator)]
+    if separator in _QUOTED:
+        try:
+            return [tuple(fields) for fields in csv.reader(lines, delimiter=separator)]
+        except csv.Error:  # a quote that is never closed: take it as it stands
+            pass
+    return [tuple(line.split(separator)) for line in lines]
 
 
 def guess_separator(lines: Sequence[str]) -> str | None:
@@ -107,6 +120,7 @@ def find_layout(
         blank += 1
     lines = [line for line in lines[blank:] if line.strip()]
     guess = guess_separator(lines)
+    separator = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)  # as typed on a command line
     # a broken line among the first ones must not hide the separator: the first line alone decides then
     separator = separator or guess or guess_separator(lines[:1])
     first = split(lines[:1], separator)[0] if separator else ()
@@ -131,7 +145,7 @@ def read_text(stream: Any, layout: Layout, doubted: Collection[str] = ()) -> Col
     """Read the columns that matter; raises ``pyarrow.ArrowInvalid`` or :class:`RowError` for content that is wrong.
 
     Columns of ``doubted`` roles are not what they looked like in the first lines: ids are read as text then, and
-    timestamps as whatever they are.
+    timestamps as whatever they are. If "line" is doubted, quoted fields may run over several lines.
     """
     types: dict[str, pa.DataType] = {}
     for role, position in layout.columns.items():
@@ -143,14 +157,16 @@ def read_text(stream: Any, layout: Layout, doubted: Collection[str] = ()) -> Col
         else:
             types[str(position)] = _TEXT if role in doubted else id_type(layout.sample, position)
     delimiter = layout.separator
-    if len(delimiter) > 1:
+    if len(delimiter.encode()) > 1:
         delimiter, stream = "\x1f", pa.PythonFile(Replaced(stream, delimiter.encode(), b"\x1f"), mode="r")
     table = arrow_csv.read_csv(
         stream,
         read_options=arrow_csv.ReadOptions(
             column_names=[str(at) for at in range(len(layout.names))], skip_rows=layout.skip, block_size=_BLOCK
         ),
-        parse_options=arrow_csv.ParseOptions(delimiter=delimiter, quote_char='"' if layout.quoted else False),
+        parse_options=arrow_csv.ParseOptions(
+            delimiter=delimiter, quote_char='"' if layout.quoted else False, newlines_in_values="line" in doubted
+        ),
         convert_options=arrow_csv.ConvertOptions(
             column_types=types, include_columns=[str(at) for at in layout.columns.values()], null_values=list(MISSING)
         ),
