@@ -9,7 +9,8 @@ with weights w_i ∝ c_i^ν and w_j ∝ c_j^μ of the numbers of ratings c. Each
     u_i = (Σ_{j ∈ Ω_i} v_j v_jᵀ + λ₀ VᵀV + λ w_i I)⁻¹ Σ_{j ∈ Ω_i} (M_ij − m_ij) v_j                             (2)
 
 and v_j likewise. Explicit ratings are centred: m_ij = m + b_i + b_j, where the intercepts b_i and b_j are coordinates
-of the same least-squares problems (a user sees the feature vector (v_j, 1), an item (u_i, 1)) and share their ridge.
+of the same least-squares problems (a user sees the feature vector (v_j, 1), an item (u_i, 1)) and share their ridge;
+the term with λ₀ does not see them.
 Implicit feedback has M_ij = 1 on Ω and nothing to centre; there λ₀ is what keeps the solution from being all ones.
 """
 
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import solve_rows
-from discreet.models.base import Progress, Recommender, require
+from discreet.models.base import Progress, Recommender, require, require_number, require_whole
 
 
 class ALS(Recommender):
@@ -50,8 +51,8 @@ class ALS(Recommender):
         Standard deviation of the item factors to start from. Default 0.3 (explicit), or what the loss suggests
         (implicit).
     dtype : {"float32", "float64"}
-    random_state : int
-        Seeds the initial item factors.
+    random_state : int or None
+        Seeds the initial item factors; None takes another seed in every fit.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class ALS(Recommender):
         intercepts: bool | None = None,
         initial_scale: float | None = None,
         dtype: str = "float32",
-        random_state: int = 0,
+        random_state: int | None = 0,
     ) -> None:
         self.factors = factors
         self.iterations = iterations
@@ -85,9 +86,10 @@ class ALS(Recommender):
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
         self._check()
+        self._begin(ratings)
         users = ratings.indptr, ratings.indices, ratings.values
         items, counts = _by_item(ratings)
-        self.mean_ = float(ratings.values.mean(dtype=np.float64)) if self._explicit and ratings.n_ratings else 0.0
+        self.mean_ = float(ratings.values.mean(dtype=np.float64)) if self._explicit else 0.0
         self.user_scale_ = self._scale(np.diff(ratings.indptr), self.user_exponent)
         ridge = self._ridge(counts, self.item_exponent, self._scale(counts, self.item_exponent))
         V, b = self._initial(ratings.n_items), np.zeros(ratings.n_items, self.dtype)
@@ -130,7 +132,8 @@ class ALS(Recommender):
         if self.intercepts is False:
             return solve_rows(indptr, indices, target, Y, ridge, self._everywhere(Y)), none
         Y1 = np.column_stack([Y, np.ones(len(Y), Y.dtype)])
-        X = solve_rows(indptr, indices, target, Y1, ridge, self._everywhere(Y1))
+        shared = self._everywhere(Y)
+        X = solve_rows(indptr, indices, target, Y1, ridge, None if shared is None else np.pad(shared, (0, 1)))
         return np.ascontiguousarray(X[:, :-1]), X[:, -1].copy()
 
     def _everywhere(self, Y: NDArray[Any]) -> NDArray[Any] | None:
@@ -162,26 +165,31 @@ class ALS(Recommender):
 
     def _scale(self, counts: NDArray[Any], exponent: float) -> float:
         """1 / Z: what makes the weights average to 1."""
-        c = np.maximum(counts, 1).astype(np.float64)
-        mean = (c ** (1 + exponent)).sum() / c.sum() if self.weighting == "rating" else (c**exponent).mean()
-        return float(1 / mean) if len(c) else 1.0
+        weights = np.maximum(counts, 1).astype(np.float64) ** exponent
+        return float(1 / np.average(weights, weights=counts if self.weighting == "rating" else None))
 
     def _ridge(self, counts: NDArray[Any], exponent: float, scale: float) -> NDArray[Any]:
         return self._lambda() * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
 
     def _check(self) -> None:
-        require(isinstance(self.factors, (int, np.integer)) and self.factors >= 1,
-                f"factors is {self.factors!r}, but must be a whole number of at least 1")  # fmt: skip
-        require(isinstance(self.iterations, (int, np.integer)) and self.iterations >= 1,
-                f"iterations is {self.iterations!r}, but must be a whole number of at least 1")  # fmt: skip
-        require(self.feedback in ("explicit", "implicit"),
-                f"feedback is {self.feedback!r}, but must be 'explicit' or 'implicit'")  # fmt: skip
-        require(self.weighting in ("rating", "row"), f"weighting is {self.weighting!r}, but must be 'rating' or 'row'")
-        require(self.dtype in ("float32", "float64"), f"dtype is {self.dtype!r}, but must be 'float32' or 'float64'")
+        require_whole("factors", self.factors)
+        require_whole("iterations", self.iterations)
+        require_number("user_exponent", self.user_exponent)
+        require_number("item_exponent", self.item_exponent)
         for name in ("regularization", "unobserved_weight", "initial_scale"):
+            if getattr(self, name) is not None:
+                require_number(name, getattr(self, name))
+        if self.random_state is not None:
+            require_whole("random_state", self.random_state, 0)
+        choices = ("feedback", "explicit", "implicit"), ("weighting", "rating", "row"), ("dtype", "float32", "float64")
+        for name, one, other in choices:
             value = getattr(self, name)
-            good = value is None or (bool(np.isfinite(value)) and value >= 0)
-            require(good, f"{name} is {value!r}, but must be a number of at least 0")
+            good = isinstance(value, str) and value in (one, other)
+            require(good, f"{name} is {value!r}, but must be {one!r} or {other!r}")
+        require(self.initial_scale != 0, "initial_scale is 0, but must be above 0: factors that start at 0 stay there")
+        require(self.intercepts is None or isinstance(self.intercepts, bool),
+                f"intercepts is {self.intercepts!r}, but must be True, False or None")  # fmt: skip
+        require(self._explicit or not self.intercepts, "intercepts is True, but only explicit feedback has intercepts")
 
 
 def _by_item(ratings: Ratings) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int64]]:

@@ -12,15 +12,17 @@ writes `fit` (which sets ``item_ids_``, ``item_factors_``, ``item_biases_``, ``t
 from __future__ import annotations
 
 import inspect
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.encode import IdIndex
+from discreet.data.encode import IdIndex, as_ids
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import top_k
@@ -123,7 +125,7 @@ class Recommender(ABC):
         -------
         item_ids, scores : best first; fewer than `n` where there are no more items
         """
-        rows = self._rows(as_rows(history, self.item_ids_, self._liked()), unknown)
+        rows = self._history(history, unknown)
         at, scores = self._top(rows, n, exclude_seen, exclude, items, unknown)
         found = at[0] >= 0
         return self.item_ids_[at[0][found]], scores[0][found]
@@ -147,37 +149,39 @@ class Recommender(ABC):
         unknown: Unknown = "error", progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:  # fmt: skip
         """As `recommend_many`, with positions in ``item_ids_`` instead of ids."""
+        self._check_fitted()
         rows = self._rows(as_user_rows(ratings, self.item_ids_), unknown)
         return self._top(rows, n, exclude_seen, (), items, unknown, progress)
 
     def similar_items(self, item_id: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The items whose factors point most nearly the same way (cosine), without the item itself."""
         self._check_fitted()
+        require_whole("n", n)
         if self.item_factors_.shape[1] == 0:
             raise ConfigError(f"{type(self).__name__} has no item factors, so no item is similar to another")
         at = self._positions([item_id], "error")[0]
         V = self.item_factors_ / np.maximum(np.linalg.norm(self.item_factors_, axis=1, keepdims=True), 1e-30)
         skip = np.zeros(len(V), np.float32)
         skip[at] = -np.inf
-        items, scores = top_k(V[at : at + 1], V, skip, _positive(n))
+        items, scores = top_k(V[at : at + 1], V, skip, n)
         found = items[0] >= 0
         return self.item_ids_[items[0][found]], scores[0][found]
 
     def fold_in(self, history: Any, *, unknown: Unknown = "error") -> NDArray[np.floating[Any]]:
         """The vector (factors,) of a user with this history; see `recommend` for what a history may be."""
-        return self.fold(*self._rows(as_rows(history, self.item_ids_, self._liked()), unknown))[0][0]
+        return self.fold(*self._history(history, unknown))[0][0]
 
-    def predict(self, ratings: Ratings, pairs: Any, *, unknown: Unknown = "error") -> NDArray[np.float32]:
+    def predict(self, ratings: Any, pairs: Any, *, unknown: Unknown = "error") -> NDArray[np.float32]:
         """One score per pair; each user's vector is folded in from that user's rows of `ratings`.
 
         Parameters
         ----------
-        ratings : Ratings
+        ratings : Ratings, or a sparse matrix as for `recommend_many`
             Histories. A user without any gets what a newcomer would.
-        pairs : Ratings, or rows of (user_id, item_id)
+        pairs : Ratings, or rows of (user_id, item_id) as a list or a frame
             With `Ratings` the scores are in the order of its ``values``.
         unknown : {"error", "skip"}
-            Items that the model does not know raise an error, or get NaN.
+            Items that the model does not know raise an error; or pairs with them get NaN, and histories go without.
 
         Returns
         -------
@@ -187,12 +191,16 @@ class Recommender(ABC):
         user_ids, item_ids, user, item = as_pairs(pairs)
         item = self._positions(item_ids, "skip")[item]
         if unknown == "error" and (item < 0).any():
-            raise DataError(f"{int((item < 0).sum()):,} of {len(item):,} pairs name an item the model does not know")
+            raise DataError(
+                f"{int((item < 0).sum()):,} of {len(item):,} pairs name an item that the model does not know: "
+                "leave them out, or say unknown='skip'"
+            )
+        ratings = as_user_rows(ratings, self.item_ids_)
         row = ratings.user_index(user_ids)
         known = row >= 0
         histories = ratings.select_users(row[known], by="index")
         where = np.where(known, np.cumsum(known) - 1, -1)
-        scores = self._score_pairs(self._rows(histories, "skip"), where[user], item)
+        scores = self._score_pairs(self._rows(histories, unknown), where[user], item)
         return scores if self.rating_range_ is None else np.clip(scores, *self.rating_range_)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -203,8 +211,19 @@ class Recommender(ABC):
 
     # ------------------------------------------------------------ for subclasses
 
+    def _begin(self, ratings: Ratings) -> None:
+        """Check what `fit` was given, and forget what was learnt before: an interrupted fit leaves nothing half new."""
+        if not isinstance(ratings, Ratings):
+            raise DataError(
+                f"fit needs Ratings, and a {type(ratings).__name__} was given: make them with Ratings.from_frame, "
+                "Ratings.from_csr or Ratings.read"
+            )
+        if ratings.n_ratings == 0:
+            raise DataError("there are no ratings to learn from")
+        vars(self).pop("item_ids_", None)
+
     def _learned(self, ratings: Ratings, factors: NDArray[Any], biases: NDArray[Any]) -> None:
-        explicit = self.feedback == "explicit" and ratings.n_ratings
+        explicit = self.feedback == "explicit"
         scale = (float(ratings.values.min()), float(ratings.values.max())) if explicit else None
         self.restore_items(ratings.item_ids, factors, biases, ratings.titles, scale)
 
@@ -222,26 +241,28 @@ class Recommender(ABC):
         if not hasattr(self, "item_ids_"):
             raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet: call fit(ratings) first")
 
-    def _liked(self) -> float:
-        self._check_fitted()
-        return 1.0 if self.rating_range_ is None else self.rating_range_[1]
-
     def _positions(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
+        require(unknown in ("error", "skip"), f"unknown is {unknown!r}, but must be 'error' or 'skip'")
+        ids = as_ids(ids, "item id")
         at = self._index.positions(ids, "item id")
         if unknown == "error" and (at < 0).any():
-            strange = [i for i, where in zip(list(ids), at, strict=True) if where < 0]
+            strange = ids[at < 0].tolist()
             raise DataError(
-                f"the model does not know {len(strange)} of the item ids given, such as {strange[0]!r}: "
+                f"the model does not know {len(strange):,} of the item ids given, such as {strange[0]!r}: "
                 "leave them out, or say unknown='skip'"
             )
         return at
 
+    def _history(self, history: Any, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """CSR arrays of one user's history; an item without a rating counts as rated with the top of the scale."""
+        self._check_fitted()
+        liked = 1.0 if self.rating_range_ is None else self.rating_range_[1]
+        return self._rows(as_rows(history, self.item_ids_, liked), unknown)
+
     def _rows(self, ratings: Ratings, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of the histories over the model's items."""
-        self._check_fitted()
         if ratings.item_ids is not self.item_ids_ and not np.array_equal(ratings.item_ids, self.item_ids_):
-            if unknown == "error":
-                self._positions(ratings.item_ids[np.unique(ratings.indices)], "error")
+            self._positions(ratings.item_ids[np.unique(ratings.indices)], unknown)
             ratings = ratings.with_items(self.item_ids_, "drop")
         return ratings.indptr, ratings.indices, ratings.values
 
@@ -259,7 +280,8 @@ class Recommender(ABC):
         at = self._positions(exclude, unknown)
         bias[at[at >= 0]] = -np.inf
         users = len(indptr) - 1
-        best, scores = np.empty((users, _positive(n)), np.int32), np.empty((users, n), np.float32)
+        require_whole("n", n)
+        best, scores = np.empty((users, n), np.int32), np.empty((users, n), np.float32)
         for start in range(0, users, BLOCK):
             stop = min(start + BLOCK, users)
             part = indptr[start : stop + 1]
@@ -292,6 +314,13 @@ def require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-def _positive(n: Any) -> int:
-    require(isinstance(n, (int, np.integer)) and bool(n >= 1), f"n is {n!r}, but must be a whole number of at least 1")
-    return int(n)
+def require_whole(name: str, value: Any, least: int = 1) -> None:
+    """Raise a `ConfigError` unless the value is a whole number of at least `least`."""
+    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+    require(good, f"{name} is {value!r}, but must be a whole number of at least {least}")
+
+
+def require_number(name: str, value: Any, least: float = 0) -> None:
+    """Raise a `ConfigError` unless the value is a finite number of at least `least`."""
+    good = isinstance(value, Real) and not isinstance(value, bool) and least <= float(value) < math.inf
+    require(good, f"{name} is {value!r}, but must be a number of at least {least}")

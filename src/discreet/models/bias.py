@@ -2,7 +2,7 @@
 
     r̂_ij = m + b_i + b_j,      b_j = Σ_{i ∈ Ω_j} (r_ij − m − b_i) / (λ + c_j),      b_i likewise,
 
-alternated to convergence: the regularised least-squares fit of a mean and one number per user and per item.
+alternated: around the mean m, the least-squares fit of one number per user and per item with the ridge λ.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.models.base import Progress, Recommender, require
+from discreet.models.base import Progress, Recommender, require, require_number, require_whole
 
 
 class Bias(Recommender):
@@ -39,8 +39,12 @@ class Bias(Recommender):
         self.iterations = iterations
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
-        require(self.regularization >= 0, f"regularization is {self.regularization!r}, but must be at least 0")
-        require(ratings.n_ratings > 0, "there are no ratings to learn from")
+        require_number("regularization", self.regularization)
+        require_whole("iterations", self.iterations)
+        for name in ("users", "items"):
+            value = getattr(self, name)
+            require(isinstance(value, bool), f"{name} is {value!r}, but must be True or False")
+        self._begin(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64))
         m, row = ratings.n_items, np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
         count = np.bincount(ratings.indices, minlength=m)

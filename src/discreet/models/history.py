@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
-from discreet.data.encode import as_ids, encode
+from discreet.data.columns import CONVENTIONS, Columns, normalise
+from discreet.data.encode import encode
 from discreet.data.frames import frame_columns
 from discreet.data.ratings import Ratings
 from discreet.errors import DataError
@@ -29,24 +33,25 @@ def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
             raise DataError(f"a history of one user is needed, and {one.n_users:,} were given: see recommend_many")
         return one
     ids: Any
-    values: Any
+    values: Any = None
+    times: Any = None
     if isinstance(history, Mapping):
         ids, values = list(history.keys()), list(history.values())
-        wrong = [v for v in values if not isinstance(v, (int, float, np.number)) or not np.isfinite(v)]
+        wrong = [v for v in values if not isinstance(v, Real) or not math.isfinite(v)]
         if wrong:
             raise DataError(f"a history maps item ids to finite ratings, and {wrong[0]!r} is not one")
-    elif hasattr(history, "columns") and not isinstance(history, np.ndarray):
-        columns = frame_columns(_with_user(history), {"user": "user", "item": None, "rating": None, "timestamp": False})
-        ids, values = columns.items, columns.ratings
+    elif _is_frame(history):
+        columns = _frame_of_one_user(history)
+        ids, values, times = columns.items, columns.ratings, columns.timestamps
     elif isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
         raise DataError(f"a history is a list of item ids or a mapping item id -> rating, and {history!r} was given")
     else:
-        ids, values = list(history), None
-    if values is None:
-        values = np.full(len(ids), liked, np.float32)
+        ids = list(history)
     if len(ids) == 0:
         return Ratings.from_indices([0, 0], [], [], [0], item_ids)
-    return Ratings.from_arrays(np.zeros(len(ids), np.int64), as_ids(ids, "item id"), values)
+    if values is None:
+        values = np.full(len(ids), liked, np.float32)
+    return Ratings.from_arrays(np.zeros(len(ids), np.int64), ids, values, times)
 
 
 def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
@@ -54,7 +59,10 @@ def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
     if isinstance(histories, Ratings):
         return histories
     if not sparse.issparse(histories):
-        raise DataError(f"histories come as Ratings or as a sparse matrix, and a {type(histories).__name__} was given")
+        raise DataError(
+            f"histories come as Ratings or as a sparse matrix, and a {type(histories).__name__} was given: "
+            "see Ratings.from_frame, or recommend() for a single history"
+        )
     rows, columns = histories.shape if histories.ndim == 2 else (1, histories.shape[0])
     if columns != len(item_ids):
         turned = ": did you transpose?" if rows == len(item_ids) else ""
@@ -66,11 +74,11 @@ def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDAr
     """Distinct users, distinct items, and for each pair its positions in them."""
     if isinstance(pairs, Ratings):
         return pairs.user_ids, pairs.item_ids, np.repeat(np.arange(pairs.n_users), np.diff(pairs.indptr)), pairs.indices
-    if hasattr(pairs, "columns") and not isinstance(pairs, np.ndarray):
+    if _is_frame(pairs):
         columns = frame_columns(pairs, {"user": None, "item": None, "rating": False, "timestamp": False})
         users, items = columns.users, columns.items
     else:
-        rows = list(pairs)
+        rows = list(pairs) if hasattr(pairs, "__iter__") else [pairs]
         if any(not isinstance(row, (tuple, list, np.ndarray)) or len(row) != 2 for row in rows):
             raise DataError("pairs are rows of (user_id, item_id), a frame with these columns, or Ratings")
         users, items = [row[0] for row in rows], [row[1] for row in rows]
@@ -78,8 +86,22 @@ def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDAr
     return user_ids, item_ids, user, item
 
 
-def _with_user(frame: Any) -> Any:
-    """The frame with a constant user column, so that it reads like any other."""
+def _is_frame(given: Any) -> bool:
+    return hasattr(type(given), "columns")  # of the type, because asking a lazy frame itself may be work
+
+
+def _frame_of_one_user(frame: Any) -> Columns:
+    """Columns of a frame that may do without a user column, but must not speak of several users."""
     import narwhals.stable.v2 as nw
 
-    return nw.from_native(frame).with_columns(nw.lit(0).alias("user")).to_native()
+    frame = pa.table(frame) if isinstance(frame, pa.RecordBatch) else frame
+    names = list(nw.from_native(frame).collect_schema().names())
+    if any(normalise(name) in CONVENTIONS["user"] for name in names):
+        columns = frame_columns(frame, {})
+        if (users := len(encode(columns.users, "user id")[0])) > 1:
+            raise DataError(f"a history of one user is needed, and {users:,} were given: see recommend_many")
+        return columns
+    if not any(normalise(name) in CONVENTIONS["item"] for name in names):
+        raise DataError(f"a history needs a column item_id and may have one for the rating: its columns are {names}")
+    only = nw.from_native(frame).with_columns(nw.lit(0).alias("user")).to_native()
+    return frame_columns(only, {})

@@ -20,6 +20,7 @@ class Popularity(Recommender):
         pass
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+        self._begin(ratings)
         counts = np.bincount(ratings.indices, minlength=ratings.n_items)
         self._learned(ratings, np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32))
         if progress:

@@ -5,17 +5,19 @@
     ledger.json           what was released, for private models
     README.md             a card that says what this is and what it promises
 
-A folder is written under another name beside its place and renamed when complete; `load` checks the checksums, so half
-a model is never taken for a whole one. There is no pickle: loading a model runs none of its contents.
+A folder is written under another name beside its place and changes places with an earlier one when complete: whoever
+loads finds the earlier model or the new one, also if saving is killed at any moment (what it leaves is a hidden folder
+``.name.….part``). `load` checks the checksums, so damage is noticed. There is no pickle: loading a model runs none of
+its contents.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +29,7 @@ from discreet.data.encode import as_ids, object_array
 from discreet.errors import ConfigError, DataError
 from discreet.models import MODELS, model_class
 from discreet.models.base import Recommender
+from discreet.models.exchange import exchange
 
 FORMAT = 1
 FACTORS, MODEL, CARD, LEDGER = "factors.safetensors", "model.json", "README.md", "ledger.json"
@@ -37,26 +40,29 @@ def save(model: Recommender, path: str | os.PathLike[str]) -> None:
     from safetensors.numpy import save as to_bytes
 
     model._check_fitted()
-    target = Path(path)
+    target = Path(os.path.realpath(path))
     _check_target(target)
     files = {FACTORS: to_bytes({"item_factors": np.ascontiguousarray(model.item_factors_),
                                 "item_biases": np.ascontiguousarray(model.item_biases_)})}  # fmt: skip
     files |= {name: text.encode() for name, text in model.extra_files().items()}
     files[CARD] = model.card().encode()
-    files[MODEL] = (json.dumps(_description(model, files), indent=1, ensure_ascii=False) + "\n").encode()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+    files[MODEL] = _as_json(_description(model, files))  # last, because a folder without it is no model
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
+    aside.mkdir(parents=True)
     try:
         for name, content in files.items():
             with open(aside / name, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        aside.chmod(0o755)
-        _swap(aside, target)
-    except BaseException:
+        _sync_folder(aside)
+        if target.exists():
+            exchange(aside, target)  # what is aside from here on is the earlier model
+        else:
+            aside.rename(target)
+        _sync_folder(target.parent)
+    finally:
         shutil.rmtree(aside, ignore_errors=True)
-        raise
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -69,35 +75,48 @@ def load(path: str | os.PathLike[str]) -> Any:
         what = "is not a folder" if folder.exists() and not folder.is_dir() else "holds no model.json"
         raise DataError(f"{folder} {what if folder.exists() else 'does not exist'}: give a folder that save() wrote")
     try:
-        described = json.loads((folder / MODEL).read_text(encoding="utf-8"))
+        described = json.loads((folder / MODEL).read_bytes())
         version, name = described["format"], described["class"]
         if version > FORMAT:
             raise DataError(f"{folder} was written by a newer discreet (format {version}): upgrade to load it")
         if name not in MODELS:
             raise DataError(f"{folder} holds a {name!r}, which this version of discreet does not have")
-        for file, digest in described["sha256"].items():
-            if hashlib.sha256((folder / file).read_bytes()).hexdigest() != digest:
+        if any(Path(file).name != file for file in described["sha256"]):
+            raise DataError(f"{folder / MODEL} lists files outside its folder")
+        files = {file: (folder / file).read_bytes() for file in described["sha256"]}
+        if described.pop("checksum") != _checksum(described):
+            raise DataError(f"{folder / MODEL} is damaged or was changed: its checksum is not the one saved")
+        for file, content in files.items():
+            if hashlib.sha256(content).hexdigest() != described["sha256"][file]:
                 raise DataError(f"{folder / file} is damaged or was changed: its checksum is not the one saved")
-        model: Recommender = model_class(name)(**described["parameters"])
-        arrays = from_bytes((folder / FACTORS).read_bytes())
-        titles = described["titles"]
-        model.restore_items(
-            as_ids([_decode(i) for i in described["item_ids"]], "item id"),
-            arrays["item_factors"],
-            arrays["item_biases"],
-            None if titles is None else object_array(titles, len(titles)),
-            None if described["rating_range"] is None else tuple(described["rating_range"]),
-        )
-        model.restore(described["state"])
-    except (OSError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError, SafetensorError) as error:
+        return _assemble(described, from_bytes(files[FACTORS]))
+    except DataError:
+        raise
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, SafetensorError) as error:
         raise DataError(f"{folder} is not a complete model ({type(error).__name__}: {error})") from None
+
+
+def _assemble(described: dict[str, Any], arrays: dict[str, Any]) -> Recommender:
+    model: Recommender = model_class(described["class"])(**described["parameters"])
+    ids = as_ids([_decode(i) for i in described["item_ids"]], "item id")
+    titles, scale = described["titles"], described["rating_range"]
+    if not len(ids) == len(arrays["item_factors"]) == len(arrays["item_biases"]):
+        raise ValueError("item ids, factors and biases differ in number")
+    model.restore_items(
+        ids,
+        arrays["item_factors"],
+        arrays["item_biases"],
+        None if titles is None else object_array(titles, len(titles)),
+        None if scale is None else (scale[0], scale[1]),
+    )
+    model.restore(described["state"])
     return model
 
 
 def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
     import discreet
 
-    return {
+    described = {
         "format": FORMAT,
         "discreet": discreet.__version__,
         "class": type(model).__name__,
@@ -108,32 +127,48 @@ def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
         "titles": None if model.titles_ is None else model.titles_.tolist(),
         "item_ids": [_encode(i) for i in model.item_ids_.tolist()],
     }
+    described = json.loads(_as_json(described))  # as it will be read, so that the checksum is of that
+    return {"checksum": _checksum(described)} | described
+
+
+def _as_json(described: dict[str, Any]) -> bytes:
+    text = json.dumps(described, indent=1, ensure_ascii=False, default=lambda number: number.item())  # of numpy
+    # half of a surrogate pair, which is no character, is written as JSON's own escape
+    return (text + "\n").encode("utf-8", "backslashreplace")
+
+
+def _checksum(described: dict[str, Any]) -> str:
+    """Of everything else in model.json, however it is laid out."""
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def _check_target(target: Path) -> None:
+    """Refuse to replace anything but a model: the folder may hold the files that its own model.json lists."""
     if target.exists() and not target.is_dir():
         raise ConfigError(f"{target} is a file: a model is saved to a folder of its own")
-    if target.is_dir() and any(target.iterdir()) and not (target / MODEL).is_file():
-        raise ConfigError(f"{target} holds other things than a saved model: choose a new folder")
-
-
-def _swap(aside: Path, target: Path) -> None:
-    """Put the finished folder in its place; the old one, if any, goes only when the new one is there."""
-    if not target.exists():
-        aside.rename(target)
-        return
-    old = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.old")
-    target.rename(old)
     try:
-        aside.rename(target)
-    except BaseException:
-        old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        described = json.loads((target / MODEL).read_bytes())
+        own = {MODEL, *described["sha256"]} if "discreet" in described else set()
+    except (OSError, ValueError, LookupError, TypeError):
+        own = set()
+    strange = sorted({entry.name for entry in target.iterdir()} - own) if target.exists() else []
+    if strange:
+        raise ConfigError(f"{target} holds more than a saved model, such as {strange[0]!r}: choose a new folder")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder outlast a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _encode(value: Any) -> Any:
     """An id as JSON: integers and text as they are, the rest tagged with its type."""
+    value = value.item() if isinstance(value, np.generic) else value
     if type(value) in (int, str):
         return value
     if type(value) in (float, bool):
