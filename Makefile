@@ -4,13 +4,14 @@ PYTHON ?= $(firstword $(foreach v,python3.13 python3.12 python3.11 python3,$(if 
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test check bench clean
+.PHONY: help demo install test check bench results clean
 help:
 	@echo "make demo     train, evaluate and save a model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
 	@echo "make install  .venv with everything the tests and benchmarks need"
 	@echo "make check    lint, types, layers"
 	@echo "make bench    speed against other libraries, as ratios in one run"
+	@echo "make results  write docs/results.md: reference scores on real data and the twins (half an hour)"
 	@echo "make clean    remove .venv and caches"
 
 $(PY):
@@ -43,6 +44,9 @@ check: .venv/.dev
 test: check
 	@$(PY) -m discreet demo --out .venv/demo
 	$(PY) -m pytest -n 2 --dist loadfile
+
+results: .venv/.dev
+	$(PY) benchmarks/reference.py
 
 bench: .venv/.dev
 	$(PY) -m discreet bench

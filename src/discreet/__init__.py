@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from discreet.models import MODELS
+from discreet.version import __version__
 
 if TYPE_CHECKING:
     from discreet import errors
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from discreet.models.bias import Bias
     from discreet.models.popularity import Popularity
     from discreet.models.store import load
-
-__version__ = "0.1.0"
 
 __all__ = ["ALS", "Bias", "Popularity", "Ratings", "Split", "__version__", "errors", "evaluate", "load", "load_dataset"]
 

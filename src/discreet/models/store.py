@@ -29,6 +29,7 @@ from discreet.data.encode import as_ids, object_array
 from discreet.errors import ConfigError, DataError
 from discreet.models import MODELS, model_class
 from discreet.models.base import Recommender
+from discreet.version import __version__
 from discreet.models.exchange import exchange
 
 FORMAT = 1
@@ -114,11 +115,9 @@ def _assemble(described: dict[str, Any], arrays: dict[str, Any]) -> Recommender:
 
 
 def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
-    import discreet
-
     described = {
         "format": FORMAT,
-        "discreet": discreet.__version__,
+        "discreet": __version__,
         "class": type(model).__name__,
         "parameters": model.get_params(),
         "state": model.state(),

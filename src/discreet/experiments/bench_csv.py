@@ -1,12 +1,11 @@
 """Time and memory of reading a large CSV into ``Ratings``, beside a bare arrow read of the same file.
 
-Both are measured in fresh processes on the same machine in the same run, alternating; the best of each counts. The goal:
-at most three times the bare read and at most 1.5 GB. ``python benchmarks/read_csv.py`` prints JSON.
+Both are measured in fresh processes on the same machine in the same run, alternating; the best of each counts. The
+goal: at most three times the bare read and at most 1.5 GB.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -95,19 +94,3 @@ def benchmark(rows: int = 10_000_000, repeats: int = 3, path: Path | None = None
         "arrow_peak_gigabytes": round(max(bare["peak"] for bare, _ in runs) / 1e9, 3),
         "passed": ours <= MAX_RATIO * arrow and peak <= MAX_BYTES,
     }
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Print the benchmark as JSON; exit code 1 where a goal is missed."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--path", type=Path, default=None, help="read this file instead of a generated one")
-    options = parser.parse_args(arguments)
-    result = benchmark(options.rows, options.repeats, options.path)
-    print(json.dumps(result, indent=2))
-    return 0 if result["passed"] else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

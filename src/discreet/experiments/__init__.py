@@ -1,0 +1,1 @@
+"""Runs that measure: benchmarks, and later the papers' tables and figures."""
