@@ -1,0 +1,298 @@
+r"""Where noise comes from: two grades.
+
+``SecureNoise`` (the default of every private model) works on integers. A statistic on a grid is a whole number of grid
+units per entry, exact in any order of summation; to it is added an ideal real noise *rounded to the nearest integer*.
+For an integer x, x + round(N) = round(x + N): the result is a function of x + N, the ideal mechanism, and costs what
+that costs. No float noise is added to a float, so there is nothing to learn from the low bits.
+
+What remains is the distance between the numbers drawn here and ideal ones. It has two parts, proved in docs/noise.md:
+
+1. Uniform bits. Every block of at most 2²⁰ draws has its own AES-128 key from the operating system and reads AES in
+   counter mode, at most 2²⁰ cipher blocks. That AES cannot be told from a random permutation is assumed, here as
+   everywhere; a permutation never repeats a block where truly random bits might, an advantage of at most (2²⁰)²/2¹²⁹
+   per key, below ``DRAW_DISTANCE`` = 2⁻¹⁰⁰ per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
+2. From bits to noise. ``exact`` draws from the rounded Gaussian, Laplace or Huber law by a procedure on real numbers;
+   ``sampler`` takes the same decisions by interval arithmetic and hands over whatever 64 bits do not decide. The
+   probability of every outcome is within a factor 1 ± 2⁻¹²⁰ of the ideal one, so n draws add n·2⁻¹¹⁹ to ε: less than
+   the upward rounding of every ε that is stated.
+
+No key, seed or generator outlives a call, so a fork, a copy or a pickle of this object cannot repeat a stream, and
+nothing about the noise can be stored. Timing is not hidden: this is not a defence against someone on the same machine.
+
+``SeededNoise`` is float noise from a seed, for research: whoever knows the seed can subtract it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discreet.errors import ConfigError, PrivacyError
+from discreet.privacy.mechanisms import Gaussian, Huber, Laplace, Mechanism
+
+#: Total-variation distance of one secure draw from the ideal rounded noise.
+DRAW_DISTANCE = 2.0**-100
+BLOCK = 1 << 20
+_WORDS = 1 << 15
+#: Standard deviations are rounded up by this factor, so that no division below falls short of what was priced.
+_UP = 1 + 2.0**-50
+
+
+class NoiseSource(Protocol):
+    """What a Session needs of noise."""
+
+    grade: ClassVar[str]
+
+    @property
+    def delta(self) -> float:
+        """What the draws made so far add to δ."""
+
+    def add(
+        self, values: NDArray[Any], mechanism: Mechanism, weights: ArrayLike | None = None, grid: float | None = None
+    ) -> NDArray[Any]:
+        """``values`` (in units of ``grid``, if one is given) plus noise of ``mechanism`` divided by ``weights``."""
+
+
+def delta_of(draws: int) -> float:
+    """What that many secure draws add to δ."""
+    return draws * DRAW_DISTANCE
+
+
+class SecureNoise:
+    """Rounded noise on integers from the operating system's entropy.
+
+    Parameters
+    ----------
+    threads : int, optional
+        How many threads draw; by default as many as the process may use.
+    """
+
+    grade: ClassVar[str] = "secure"
+
+    def __init__(self, threads: int | None = None):
+        self.threads = threads or _usable_cores()
+        self.draws = 0
+
+    @property
+    def delta(self) -> float:
+        return delta_of(self.draws)
+
+    def gaussian(self, shape: int | tuple[int, ...], sigma: ArrayLike) -> NDArray[np.int64]:
+        """Integers round(σ·N); ``sigma`` is a number, or one per column."""
+        return self._draw(shape, Gaussian(), sigma)
+
+    def laplace(self, shape: int | tuple[int, ...], scale: ArrayLike) -> NDArray[np.int64]:
+        """Integers round(scale·L) with L of density e^{−|t|}/2."""
+        return self._draw(shape, Laplace(), scale)
+
+    def huber(self, shape: int | tuple[int, ...], alpha: float, scale: ArrayLike) -> NDArray[np.int64]:
+        """Integers round(scale·H) with H the paper's noise of unit scale."""
+        return self._draw(shape, Huber(alpha), scale)
+
+    def add(
+        self, values: NDArray[Any], mechanism: Mechanism, weights: ArrayLike | None = None, grid: float | None = None
+    ) -> NDArray[Any]:
+        """Add rounded noise to whole numbers of grid units and return real units, as float64.
+
+        Privacy: ``values`` must be exact integers (int64, or float64 up to 2⁵³); anything else is refused, because the
+        proof begins with them. A float64 array is overwritten.
+        """
+        if grid is None or math.frexp(grid)[0] != 0.5:
+            raise PrivacyError("secure noise needs a grid that is a power of two")
+        if values.dtype not in (np.float64, np.int64):
+            raise PrivacyError(f"secure noise is added to int64 or float64 integers, not to {values.dtype}")
+        scale = mechanism.scale / grid / np.atleast_1d(np.asarray(1.0 if weights is None else weights, float))
+        out = np.ascontiguousarray(values)
+        in_place = out.dtype == np.float64
+        self._fill(out, mechanism, scale * _UP, grid if in_place else 1)
+        return out if in_place else out * grid
+
+    def _draw(self, shape: int | tuple[int, ...], mechanism: Mechanism, scale: ArrayLike) -> NDArray[np.int64]:
+        out = np.zeros(shape, np.int64)
+        self._fill(out, mechanism, np.atleast_1d(np.asarray(scale, float)), 1)
+        return out
+
+    def _fill(self, out: NDArray[Any], mechanism: Mechanism, scale: NDArray[np.float64], unit: float) -> None:
+        from discreet.privacy import exact
+
+        distinct, inverse = np.unique(scale, return_inverse=True)
+        kinds = inverse.astype(np.uint8)
+        width = kinds.size
+        if scale.ndim != 1 or len(distinct) > 256 or (width > 1 and (out.ndim == 0 or out.shape[-1] != width)):
+            raise ConfigError(f"one scale, or one per column with few distinct ones: got {scale.shape} for {out.shape}")
+        if not (distinct[0] > 0 and distinct[-1] <= exact.LARGEST):
+            raise ConfigError(f"noise of {distinct[-1]:.3g} grid units: more than 0 and at most {exact.LARGEST:.3g}")
+        draw = _block_sampler(mechanism, distinct)
+        flat = out.reshape(-1)
+        self.draws += flat.size
+
+        def job(begin: int) -> bool:
+            return draw(flat[begin : begin + BLOCK], _cycled(kinds, begin, width), flat.dtype.type(unit))
+
+        if any(_in_threads(job, range(0, flat.size, BLOCK), self.threads)):
+            raise PrivacyError("the statistic is not on its grid: an entry is not a whole number of grid units")
+
+
+class SeededNoise:
+    """Float noise from a seed (SFC64): fast and reproducible, for research only.
+
+    The numbers depend on the seed and on the order of calls, not on the number of threads.
+    """
+
+    grade: ClassVar[str] = "seeded"
+    delta: float = 0.0
+
+    def __init__(self, seed: int | None = None, threads: int | None = None):
+        self.threads = threads or _usable_cores()
+        self._entropy = np.random.SeedSequence(seed).entropy
+        self._calls = 0
+
+    def add(
+        self, values: NDArray[Any], mechanism: Mechanism, weights: ArrayLike | None = None, grid: float | None = None
+    ) -> NDArray[Any]:
+        """Add float noise and return real units; a floating array is overwritten."""
+        floating = values if values.dtype.kind == "f" else values.astype(np.float64)
+        out = np.ascontiguousarray(floating)
+        if grid is not None:
+            out *= grid
+        flat = out.reshape(-1)
+        inverse = None if weights is None else (1.0 / np.asarray(weights, float)).astype(out.dtype).reshape(-1)
+        call, self._calls = self._calls, self._calls + 1
+
+        def job(begin: int) -> None:
+            seed = np.random.SeedSequence(self._entropy, spawn_key=(call, begin))
+            block = flat[begin : begin + BLOCK]
+            noise = _float_noise(mechanism, block.size, np.random.Generator(np.random.SFC64(seed)), block.dtype)
+            if inverse is not None:
+                noise *= _cycled(inverse, begin, block.size)
+            block += noise
+
+        _in_threads(job, range(0, flat.size, BLOCK), self.threads)
+        return out
+
+
+def grid_for(largest: float, deviation: float) -> float:
+    """The grid of a statistic, from public values only: a power of four, so that its root is a power of two.
+
+    Parameters
+    ----------
+    largest : float
+        The most that one user contributes to one entry.
+    deviation : float
+        Standard deviation of the noise.
+
+    Returns
+    -------
+    float
+        Fine enough for 28 bits below ``largest``, unless the noise is so large that 36 bits below it are enough. So a
+        contribution has at most 2³⁰ units: int64 sums are exact for 2³³ users, float64 sums for 2²³.
+    """
+    fine = 4.0 ** math.floor(math.log(largest * 2.0**-28, 4))
+    enough = 4.0 ** math.floor(math.log(deviation * 2.0**-34, 4))
+    return max(fine, enough)
+
+
+def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callable[[Any, Any, Any], bool]:
+    """A function (block, kinds, unit) that adds noise to a block and says whether an entry was no integer."""
+    from discreet.privacy import exact, sampler
+
+    def gaussian(limit: float = 0.0) -> Callable[..., bool]:
+        multiples, limits, q = sampler.gaussian_tables(scales, limit)
+        arguments = (multiples, limits, q, scales, *sampler.TABLES)
+        return lambda block, kinds, unit: _run(
+            block, kinds, unit, sampler.gaussian, arguments,
+            lambda kind, words: exact.rounded_gaussian(float(scales[kind]), words, limit=limit),
+        )  # fmt: skip
+
+    def exponential(offset: Fraction, slope: Fraction) -> Callable[..., bool]:
+        pairs = [(offset * Fraction(scale), slope * Fraction(scale)) for scale in scales.tolist()]
+        arguments = tuple(np.array([float(pair[side]) for pair in pairs]) for side in (0, 1))
+        return lambda block, kinds, unit: _run(
+            block, kinds, unit, sampler.exponential, arguments,
+            lambda kind, words: exact.rounded_exponential(*pairs[kind], words),
+        )  # fmt: skip
+
+    if isinstance(mechanism, Gaussian):
+        return gaussian()
+    if isinstance(mechanism, Laplace):
+        return exponential(Fraction(0), Fraction(1))
+    assert isinstance(mechanism, Huber)
+    alpha = mechanism.alpha
+    centre, tail = gaussian(alpha), exponential(Fraction(alpha), 1 / Fraction(alpha))
+    threshold = exact.huber_core(alpha) >> exact.EXTRA_BITS
+
+    def huber(block: NDArray[Any], kinds: NDArray[np.uint8], unit: Any) -> bool:
+        words = _fresh_words()(block.size)
+        core = words < threshold
+        for index in np.flatnonzero(words == threshold):
+            core[index] = exact.is_core(alpha, int(words[index]))
+        broken, each = False, _cycled(kinds, 0, block.size)
+        for part, sampled in ((core, centre), (~core, tail)):
+            chosen = block[part]
+            if chosen.size:
+                broken |= sampled(chosen, each[part], unit)
+                block[part] = chosen
+        return broken
+
+    return huber
+
+
+def _run(
+    block: NDArray[Any], kinds: NDArray[np.uint8], unit: Any, kernel: Callable[..., Any], arguments: tuple[Any, ...],
+    finish: Callable[[int, list[int]], int],
+) -> bool:  # fmt: skip
+    """Drive a kernel over a block with fresh words; what it leaves pending is finished by the specification."""
+    from discreet.privacy import sampler
+
+    words, done, broken = _fresh_words(), 0, False
+    pending = np.empty((256, sampler.PENDING_COLUMNS), np.uint64)
+    while done < block.size:
+        buffer = words(min(_WORDS, block.size - done + 64))
+        done, count, bad = kernel(buffer, block, done, unit, kinds, *arguments, pending)
+        broken |= bool(bad)
+        for index, known, *used in pending[:count].tolist():
+            broken |= bool(block[index] != np.floor(block[index]))
+            noise = finish(int(kinds[index % len(kinds)]), used[:known])
+            block[index] = (block[index] + noise) * unit
+    return broken
+
+
+def _fresh_words() -> Callable[[int], NDArray[np.uint64]]:
+    """A stream of 64-bit words: AES-128 in counter mode, keyed by the operating system, never used again."""
+    from randomgen import AESCounter
+
+    generator = np.random.Generator(AESCounter(key=int.from_bytes(os.urandom(16), "little")))
+    return lambda count: generator.integers(0, 2**64 - 1, count, dtype=np.uint64, endpoint=True)
+
+
+def _float_noise(mechanism: Mechanism, size: int, rng: np.random.Generator, dtype: Any) -> NDArray[Any]:
+    if isinstance(mechanism, Gaussian) and dtype in (np.float32, np.float64):
+        noise = rng.standard_normal(size, dtype=dtype)
+        noise *= mechanism.scale
+        return noise
+    return mechanism.sample(size, rng).astype(dtype)
+
+
+def _cycled(columns: NDArray[Any], begin: int, size: int) -> NDArray[Any]:
+    """What belongs to the entries from ``begin`` on, when ``columns`` repeats along the rows."""
+    start = begin % columns.size
+    return np.tile(columns, -(-(start + size) // columns.size))[start : start + size]
+
+
+def _in_threads(job: Callable[[int], Any], begins: Iterable[int], threads: int) -> list[Any]:
+    begins = list(begins)
+    if threads < 2 or len(begins) < 2:
+        return [job(begin) for begin in begins]
+    with ThreadPoolExecutor(min(threads, len(begins))) as pool:
+        return list(pool.map(job, begins))
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
