@@ -1,0 +1,91 @@
+"""The command line: what ``discreet`` in a shell calls.
+
+`main` is the only place where errors become words and exit codes: 0 success, 1 something that should not happen, 2 bad
+input (one sentence on stderr that starts with ``discreet:``), 130 interrupted. Commands raise; they never print errors.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+DEBUG = "DISCREET_DEBUG"
+OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and leave the process with its exit code."""
+    given = list(sys.argv[1:] if args is None else args)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError):
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a "?" beats an encoding error
+    if "--debug" in given:
+        os.environ[DEBUG] = "1"
+    try:
+        code = _run(given or ["--help"])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _silence_stdout()
+        code = FAILED
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        _complain("interrupted: nothing was left half-written")
+    sys.exit(code)
+
+
+def _run(args: list[str]) -> int:
+    try:
+        from discreet.cli.app import run
+
+        return run(args)
+    except (BrokenPipeError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        if os.environ.get(DEBUG):
+            import traceback
+
+            traceback.print_exc()
+        code, sentence = _explained(error)
+        _complain(sentence)
+        return code
+
+
+def _explained(error: Exception) -> tuple[int, str]:
+    """Exit code and sentence of an error."""
+    from discreet.cli.words import for_shell
+    from discreet.errors import DiscreetError
+
+    if isinstance(error, DiscreetError):
+        return BAD_INPUT, for_shell(str(error))
+    if hasattr(error, "format_message"):  # typer's usage errors; whose class it is differs between its versions
+        return BAD_INPUT, _usage(error)
+    if isinstance(error, OSError):
+        name = error.filename2 or error.filename
+        where = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes | os.PathLike) else ""
+        return BAD_INPUT, f"{where}{error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return BAD_INPUT, "there is not enough memory for this: use fewer factors, or a part of the data"
+    what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return FAILED, f"unexpected {what}; add --debug (or set {DEBUG}=1) to see where, and please report it"
+
+
+def _usage(error: Any) -> str:
+    message = error.format_message().rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "discreet"
+    return f"{message[:1].lower()}{message[1:]}: see '{path} --help'"
+
+
+def _complain(sentence: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print("discreet:", " ".join(sentence.split()), file=sys.stderr, flush=True)
+
+
+def _silence_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's own flush at exit cannot fail again."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,114 @@
+"""How a command becomes part of the command line.
+
+A command is a function whose parameters are options (annotated with `typer.Option` or `typer.Argument`) or groups of
+options: dataclasses whose fields are annotated the same way. Groups are what several commands share (where ratings are
+read from, how a model is made, how results are shown), declared once and passed as one value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import shlex
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+import discreet
+
+_MODULES = ("demo", "train", "evaluate", "recommend", "similar", "datasets", "doctor", "bench")
+
+app = typer.Typer(
+    name="discreet",
+    help="Recommendations without giving anyone away: train, measure and use matrix-factorisation recommenders.",
+    epilog="Start with:  [bold]discreet demo[/bold]",
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def run(args: list[str]) -> int:
+    """Parse and run; raises what the command raises."""
+    for module in _MODULES:
+        importlib.import_module(f"discreet.cli.{module}")
+    result = typer.main.get_command(app).main(args=args, prog_name="discreet", standalone_mode=False)
+    return result if isinstance(result, int) else 0  # an exit code only where the command asked for one
+
+
+def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a function to the command line under its own name; the examples end its help."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        lines = "\n\n".join(f"  {line}" for line in examples)
+        name = function.__name__.strip("_")
+        app.command(name, epilog=f"Example:\n\n[bold]{lines}[/bold]")(_flattened(function))
+        return function
+
+    return add
+
+
+def program() -> str:
+    """How this program is called from here: ``discreet`` where that finds this very installation."""
+    script = Path(sys.executable).parent / "discreet"
+    found = shutil.which("discreet")
+    if found and script.exists() and Path(found).samefile(script):
+        return "discreet"
+    if not script.exists():
+        return f"{shlex.quote(sys.executable)} -m discreet"
+    here = Path.cwd()
+    return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
+
+
+def _flattened(function: Callable[..., None]) -> Callable[..., None]:
+    """The function with every group of options replaced by the options themselves, as typer wants it."""
+    own = inspect.signature(function, eval_str=True).parameters.values()
+    groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
+    shown: list[inspect.Parameter] = []
+    for parameter in own:
+        shown += _options(groups[parameter.name]) if parameter.name in groups else [parameter]
+
+    def run(**given: Any) -> None:
+        values = {name: group(**{f.name: given.pop(f.name) for f in dataclasses.fields(group)})
+                  for name, group in groups.items()}  # fmt: skip
+        function(**given, **values)
+
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    run.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal sets the lines
+    run.__name__ = function.__name__
+    named = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in shown]
+    run.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    return run
+
+
+def _options(group: Any) -> list[inspect.Parameter]:
+    types = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default,
+            annotation=types[field.name],
+        )
+        for field in dataclasses.fields(group)
+    ]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"discreet {discreet.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    pass

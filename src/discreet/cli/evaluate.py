@@ -1,0 +1,216 @@
+"""``discreet evaluate``: how good a model is on what it has not seen, beside what can be had without it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from discreet.cli.app import command
+from discreet.cli.choice import Choice, find_model
+from discreet.cli.output import Output
+from discreet.cli.protocol import Protocol
+from discreet.cli.source import Layout, Source
+from discreet.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from discreet.data.ratings import Ratings
+    from discreet.data.splits import Split
+    from discreet.experiments.compare import Comparison, Score
+
+DEFAULT_METRICS = {"explicit": "rmse,recall@20,ndcg@100", "implicit": "recall@20,recall@50,ndcg@100"}
+BASELINES = ("popularity", "bias")
+HEAD_TO_TAIL = ("1 (head)", "2", "3", "4", "5 (tail)")
+
+
+@command(
+    "discreet evaluate ratings.csv --split 80/10/10 --seeds 3 --metrics rmse,recall@20",
+    "discreet evaluate cinema --model als --factors 16 --set regularization=20 --slices",
+    "discreet evaluate ratings.csv --folds 5",
+    "discreet evaluate ratings.csv --split users --feedback implicit",
+    "discreet evaluate model/ --known known.csv --target test.csv",
+)
+def evaluate(
+    what: Annotated[
+        str, typer.Argument(help="File of ratings, name of a data set, or folder of a saved model.", metavar="DATA")
+    ],
+    protocol: Protocol,
+    choice: Choice,
+    source: Source,
+    out: Output,
+    metrics: Annotated[
+        str | None,
+        typer.Option(help="Names with commas between: rmse, mae, recall@20, ndcg@100, precision@10, map@10, mrr, ..."),
+    ] = None,
+    relevant: Annotated[
+        float | None, typer.Option(help="Lowest held-out rating that ranking metrics count.", metavar="RATING")
+    ] = None,
+    part: Annotated[
+        Literal["test", "valid"], typer.Option(help="What to measure on; valid is for choosing parameters.")
+    ] = "test",
+    slices: Annotated[bool, typer.Option("--slices", help="Also by the popularity of the items.")] = False,
+    baselines: Annotated[
+        bool, typer.Option("--baselines/--no-baselines", help="Whether to show popularity and bias beside it.")
+    ] = True,
+    known: Annotated[
+        str | None, typer.Option(help="For a saved model: file of what is known of the users.", metavar="FILE")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="For a saved model: file of the ratings to be guessed.", metavar="FILE")
+    ] = None,
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="For a saved model: leave out ratings of items it does not know.")
+    ] = False,
+) -> None:
+    """Measure a model on ratings that it has not seen.
+
+    Given ratings: holds some out, trains on the rest, measures, and shows the baselines beside it; repeated with
+    several seeds or folds where asked for. Given a saved model: measures it on --target, where each user is known by
+    --known.
+    """
+    if relevant is not None and not math.isfinite(relevant):
+        raise ConfigError(f"--relevant is {relevant}, but must be a finite number")
+    choice.use_threads()
+    if known is not None or target is not None or Path(what, "model.json").is_file():
+        model, split, facts = _saved(what, known, target, source, skip_unknown, out)
+        feedback = model.feedback
+        relevant = _relevant(relevant, model.rating_range_)
+        models, splits, n = {type(model).__name__: lambda seed: _Saved(model)}, iter([split]), 1
+    else:
+        feedback = choice.make().feedback
+        ratings, facts = source.read(what, out)
+        scale = float(ratings.values.min()), float(ratings.values.max())
+        relevant = _relevant(relevant, scale if feedback == "explicit" else None)
+        models = _makers(choice, baselines, ratings)
+        splits, n = protocol.splits(ratings), protocol.runs
+    wanted = _metrics(metrics or DEFAULT_METRICS[feedback])
+    from discreet.experiments.compare import compare
+
+    with out.progress("Evaluating") as progress:
+        found = compare(models, splits, n, wanted, relevant=relevant, part=part,
+                        slices="ratings" if slices else None, progress=progress)  # fmt: skip
+    show(found, out)
+    out.result({"command": "evaluate", **facts, "part": part, **found.to_dict()})
+
+
+def _metrics(text: str) -> list[str]:
+    from discreet.evaluation.metrics import parse
+
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ConfigError("--metrics names none: write for example --metrics rmse,recall@20")
+    return [parse(name).name for name in dict.fromkeys(names)]
+
+
+def _relevant(given: float | None, scale: tuple[float, float] | None) -> float | None:
+    """The lowest rating that counts as relevant: the top quarter of the scale, or (None) all with implicit feedback."""
+    from discreet.evaluation.protocols import RELEVANT_SHARE
+
+    if given is not None or scale is None:
+        return given
+    return scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+
+
+def _makers(choice: Choice, baselines: bool, ratings: Ratings) -> dict[str, Callable[[int], Any]]:
+    """The model asked for and the baselines; the biases of ratings that are all the same say nothing."""
+    def make(seed: int) -> Any:
+        return choice.make(random_state=seed)
+
+    makers: dict[str, Callable[[int], Any]] = {type(make(0)).__name__: make}
+    same = ratings.values.min() == ratings.values.max()
+    for name in BASELINES if baselines else ():
+        cls = find_model(name)
+        if not (same and name == "bias"):
+            makers.setdefault(cls.__name__, lambda seed, cls=cls: cls())  # type: ignore[misc]
+    return makers
+
+
+# ------------------------------------------------------------ a saved model
+
+
+class _Saved:
+    """A model that is trained already, in the place of one that is to be trained."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def fit(self, ratings: Ratings, *, progress: Any = None) -> _Saved:
+        return self
+
+
+def _saved(
+    folder: str, known: str | None, target: str | None, layout: Layout, skip: bool, out: Output
+) -> tuple[Any, Split, dict[str, Any]]:
+    """A saved model, and what it is to be measured on."""
+    from discreet.cli.items import known_only
+    from discreet.data.splits import Holdout, Split
+    from discreet.models.store import load
+
+    model = load(folder)
+    if known is None or target is None:
+        raise ConfigError(f"{folder} is a saved model: say with --known and --target what it is told and what to guess")
+    told, _ = known_only(layout.read_file(known), model, known, skip)
+    asked, left_out = known_only(layout.read_file(target), model, target, skip)
+    if left_out:
+        out.note(f"{left_out:,} ratings of unknown items in {target} were left out")
+    rows = told.user_index(asked.user_ids)
+    if (rows < 0).all():
+        raise DataError(f"no user of {target} is in {known}: both must name users in the same way")
+    told = _same_users(told, rows, asked)
+    split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked))
+    out.say(f"{type(model).__name__} from {folder}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to guess")
+    facts = {"model": folder, "known": known, "target": target, "left_out": left_out,
+             "users": asked.n_users, "ratings": asked.n_ratings}  # fmt: skip
+    return model, split, facts
+
+
+def _same_users(told: Ratings, rows: Any, asked: Ratings) -> Ratings:
+    """What is known of each user asked about, in their order; nothing of those who are not there."""
+    import numpy as np
+
+    there = rows >= 0
+    some = told.select_users(rows[there], by="index")
+    counts = np.zeros(len(rows), np.int64)
+    counts[there] = np.diff(some.indptr)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return type(told).from_indices(indptr, some.indices, some.values, asked.user_ids, told.item_ids)
+
+
+# ------------------------------------------------------------ showing
+
+
+def show(found: Comparison, out: Output, slices: bool = True) -> None:
+    """Tables of the scores and, where there are any, of the popularity quintiles."""
+    n = len(found.splits)
+    kind = found.splits[0].split(", fold")[0]
+    rows = [[row.name, *(cell(row.scores.get(m)) for m in found.metrics), f"{row.seconds:.1f} s"] for row in found.rows]
+    runs = f", mean of {n} runs" if n > 1 else f", seed {found.seeds[0]}"
+    out.say()
+    out.table(["model", *found.metrics, "training"], rows, title=f"Held out: {kind}{runs}")
+    for metric in found.metrics:
+        sliced = [[row.name, *(cell(group.get(metric)) for group in row.quintiles)] for row in found.rows
+                  if slices and row.quintiles and metric in row.scores]  # fmt: skip
+        if sliced:
+            title = f"{metric} by popularity of the items, a fifth of the training ratings each"
+            out.table(["model", *HEAD_TO_TAIL], sliced, title=title)
+    out.say("± standard error over users" + (", averaged over the runs" if n > 1 else ""))
+    if n > 1:
+        first = found.rows[0]
+        spread = ", ".join(f"{m} {s.spread:.4f}" for m, s in first.scores.items())
+        out.say(f"standard deviation between the runs of {first.name}: {spread}")
+    if any(not row.scores.keys() <= {"rmse", "mae"} for row in found.rows):
+        what = "all held-out items" if found.relevant is None else f"held-out items rated {found.relevant:g} or more"
+        out.say(f"relevant in rankings: {what}")
+
+
+def cell(score: Score | None) -> str:
+    """``0.8482 ± 0.0012``; a dash for what was not measured."""
+    if score is None or math.isnan(score.mean):
+        return "–"
+    return f"{score.mean:.4f}" + ("" if math.isnan(score.stderr) else f" ± {score.stderr:.4f}")

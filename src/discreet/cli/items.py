@@ -1,0 +1,211 @@
+"""Items as people type them: an id as text, a title, a history of several with ratings."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.errors import DataError
+
+if TYPE_CHECKING:
+    from discreet.data.ratings import Ratings
+
+_SEVERAL = -2
+
+
+class Items:
+    """The items of a model, found by id (also an integer one, typed as text) or by title.
+
+    A title may be given without what follows ``" · "`` and without the year in brackets, in any case, as long as only
+    one item answers to it.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.ids: np.ndarray[Any, Any] = model.item_ids_
+        self.titles: np.ndarray[Any, Any] | None = model.titles_
+
+    def id_of(self, text: str) -> Any:
+        """The id of the item called so; `DataError` with near misses where there is none, or several."""
+        at = self._find(text)
+        if at >= 0:
+            return self.ids.tolist()[at]
+        if at == _SEVERAL:
+            same = [str(self.ids[i]) for i in self._by_title[_key(text)]]
+            raise DataError(f"{len(same)} items are called {text!r}: say which by its id, {' or '.join(same[:4])}")
+        raise DataError(f"the model does not know the item {text!r}{self._near(text)}")
+
+    def knows(self, text: str) -> bool:
+        return self._find(text) >= 0
+
+    def title_of(self, item_id: Any) -> str | None:
+        if self.titles is None:
+            return None
+        return str(self.titles[self._by_text[str(item_id)]])
+
+    def _find(self, text: str) -> int:
+        text = text.strip()
+        if text in self._by_text:
+            return self._by_text[text]
+        found = self._by_title.get(_key(text), [])
+        return found[0] if len(found) == 1 else (_SEVERAL if found else -1)
+
+    def _near(self, text: str) -> str:
+        names = [str(t) for t in self.titles] if self.titles is not None else []
+        names += list(self._by_text)
+        wanted = _key(text)
+        near = [name for name in names if wanted and wanted in name.casefold()][:3]
+        near = near or difflib.get_close_matches(text, names, n=3)
+        if near:
+            return f": did you mean {' or '.join(map(repr, near))}?"
+        return f": its items are such as {', '.join(list(self._by_text)[:3])}"
+
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        return {str(item): at for at, item in enumerate(self.ids.tolist())}
+
+    @cached_property
+    def _by_title(self) -> dict[str, list[int]]:
+        """Positions by every way to write a title; a longer way never shares a list with a shorter one of others."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for at, title in enumerate(self.titles if self.titles is not None else []):
+            whole = str(title)
+            plain = whole.split(" · ")[0]
+            short = plain[:-7] if plain.endswith(")") and plain[-7:-5] == " (" else plain
+            for way in dict.fromkeys(map(_key, (whole, plain, short))):
+                found[way].append(at)
+        return found
+
+
+def parse_history(texts: Iterable[str], items: Items, skip: bool = False) -> dict[Any, float | None]:
+    """Histories such as ``"item1=5,item2"`` as {id: rating}, None for an item without a rating.
+
+    Titles may hold commas: at each place the longest stretch that names an item is taken. With `skip` an item that the
+    model does not know is left out instead of refused.
+    """
+    history: dict[Any, float | None] = {}
+    for text in texts:
+        pieces = text.split(",")
+        start = 0
+        while start < len(pieces):
+            ends = range(len(pieces), start, -1)
+            parts = [(end, *_split_rating(",".join(pieces[start:end]), items)) for end in ends]
+            # nothing fits: complain about the single piece
+            end, name, rating = next((p for p in parts if items.knows(p[1])), parts[-1])
+            if name.strip() and (items.knows(name) or not skip):
+                _add(history, items.id_of(name), _rating(rating, name))
+            start = end
+    return history
+
+
+def read_history(path: str, items: Items, skip: bool = False) -> dict[Any, float | None]:
+    """One user's history from a file: a column of items (ids or titles) and perhaps one of ratings."""
+    rows = _rows(path, items)
+    history: dict[Any, float | None] = {}
+    for line, (name, rating) in rows:
+        try:
+            if items.knows(name) or not skip:
+                _add(history, items.id_of(name), _rating(rating, name))
+        except DataError as error:
+            raise DataError(f"{path}, line {line:,}: {error}") from None
+    return history
+
+
+def with_default(history: dict[Any, float | None], model: Any) -> dict[Any, float]:
+    """Ratings for all: an item without one counts as liked, that is, rated with the top of the model's scale."""
+    top = model.rating_range_[1] if model.rating_range_ is not None else 1.0
+    return {item: top if rating is None else rating for item, rating in history.items()}
+
+
+def known_only(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ratings, int]:
+    """The ratings over the model's items, and how many were of others; ids may differ in type but not in spelling."""
+    at = ratings.item_index(model.item_ids_)
+    if (at < 0).all():  # 7 in one place and "7" in the other
+        table = {str(item): item for item in model.item_ids_.tolist()}
+        same = [table.get(str(item), item) for item in ratings.item_ids.tolist()]
+        ratings = type(ratings).from_indices(ratings.indptr, ratings.indices, ratings.values, ratings.user_ids, same)
+    strange = ~np.isin(ratings.indices, ratings.item_index(model.item_ids_))
+    count = int(strange.sum())
+    if count and not skip:
+        example = ratings.item_ids[ratings.indices[strange][0]]
+        raise DataError(f"{where}: {count:,} of {ratings.n_ratings:,} ratings are of items that the model does not "
+                        f"know, such as {example!r}: leave them out, or say --skip-unknown")  # fmt: skip
+    return ratings.with_items(model.item_ids_, "drop"), count
+
+
+def _key(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _split_rating(text: str, items: Items) -> tuple[str, str | None]:
+    if items.knows(text):  # a title may end in "=5"
+        return text, None
+    name, equals, rating = text.rpartition("=")
+    return (name, rating) if equals else (text, None)
+
+
+def _rating(text: str | None, name: str) -> float | None:
+    if text is None or not text.strip():
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"the rating {text.strip()!r} of {name.strip()!r} is not a finite number")
+    return value
+
+
+def _add(history: dict[Any, float | None], item: Any, rating: float | None) -> None:
+    if item in history and history[item] != rating:
+        raise DataError(f"the item {item!r} is in the history twice, with different ratings")
+    history[item] = rating
+
+
+def _rows(path: str, items: Items) -> list[tuple[int, tuple[str, str | None]]]:
+    """(line, (item, rating)) of a file."""
+    from discreet.data.catalogue import ID_NAMES, TITLE_NAMES
+    from discreet.data.columns import CONVENTIONS, normalise
+    from discreet.data.files import check_file, kind_of, read_table
+
+    file = check_file(path)
+    kind = kind_of(file)
+    if kind == "text":
+        table = _text_rows(file, items)
+    else:
+        columns = read_table(file, kind).to_pydict()
+        cells = zip(*columns.values(), strict=True)
+        table = [(1, list(columns)), *((line, [str(v) for v in row]) for line, row in enumerate(cells, start=2))]
+    if not table:
+        raise DataError(f"{path} is empty: it should name one item per line")
+    head = [normalise(name) for name in table[0][1]]
+    at_item = next((head.index(n) for n in (*ID_NAMES, *TITLE_NAMES) if n in head), None)
+    at_rating = next((head.index(n) for n in CONVENTIONS["rating"] if n in head), None)
+    if at_item is None or items.knows(table[0][1][0]):
+        at_item, at_rating = 0, 1
+    else:
+        table = table[1:]
+    return [(line, (_cell(row, at_item) or "", _cell(row, at_rating))) for line, row in table]
+
+
+def _text_rows(file: Path, items: Items) -> list[tuple[int, list[str]]]:
+    text = file.read_text(encoding="utf-8-sig", errors="replace")
+    rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            cells = [line] if items.knows(line) else next(csv.reader([line], delimiter="\t" if "\t" in line else ","))
+            if len(cells) == 1:
+                cells = [cell for cell in _split_rating(line, items) if cell is not None]
+            rows.append((number, cells))
+    return rows
+
+
+def _cell(row: Sequence[str], at: int | None) -> str | None:
+    return row[at] if at is not None and at < len(row) else None

@@ -1,0 +1,153 @@
+"""What a command says: tables and sentences for people, one JSON document for machines, progress on the side.
+
+Results go to stdout, everything else (progress, log lines, warnings, errors) to stderr, so that a pipe carries results
+only. With ``--json`` stdout holds exactly one JSON document and nothing else.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import logging
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Progress = Callable[[int, int, str], None]
+PIPE_WIDTH = 160  # tables are as narrow as they can be; this only keeps long titles from being cut in a pipe
+
+
+@dataclass
+class Output:
+    """The options that every command has, and the ways to use them."""
+
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show log lines on stderr.")] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
+
+    def __post_init__(self) -> None:
+        _set_up_logging(self.verbose)
+
+    def say(self, text: str = "", style: str | None = None) -> None:
+        """A line for people; never wrapped, so that paths and commands can be copied."""
+        if not self.json:
+            self._console.print(text, style=style, soft_wrap=True, markup=False, highlight=False, emoji=False)
+
+    def table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None,
+        flush_left: Sequence[int] = (0,), wrap: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """A table for people; the columns numbered in `wrap` may be broken into lines where the terminal is narrow."""
+        if self.json:
+            return
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+        for at, name in enumerate(columns):
+            table.add_column(Text(name), justify="left" if at in flush_left else "right", no_wrap=at not in wrap)
+        for row in rows:
+            table.add_row(*(Text(cell) for cell in row))  # Text: a title in [brackets] is no markup
+        with self._console.capture() as drawn:
+            self._console.print(table)
+        print("\n".join(line.rstrip() for line in drawn.get().rstrip().splitlines()))
+        print()
+
+    def result(self, value: Mapping[str, Any]) -> None:
+        """The JSON document, where one was asked for."""
+        if self.json:
+            print(to_json(value))
+
+    def note(self, text: str) -> None:
+        """A line that is not part of the result: to stderr, also with ``--json``."""
+        print("discreet:", text, file=sys.stderr)
+
+    def next_steps(self, commands: Sequence[str], head: str = "Next:") -> None:
+        self.say(head, style="bold")
+        for line in commands:
+            self.say(f"  {line}")
+
+    @contextmanager
+    def progress(self, text: str) -> Iterator[Progress]:
+        """A bar on stderr while the block runs, if that is a terminal; else the callback given does nothing."""
+        if not shows_progress(sys.stderr):
+            yield lambda done, total, text: None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(text, total=None)
+
+            def step(done: int, total: int, now: str) -> None:
+                bar.update(task, completed=done, total=total or None, description=f"{text}: {now}")
+
+            yield step
+
+    @cached_property
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+
+
+def shows_progress(stream: TextIO) -> bool:
+    """Whether a moving bar makes sense there."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def to_json(value: Any) -> str:
+    """JSON text; numpy values become plain ones, and what JSON has no number for (NaN, infinity) becomes null."""
+    return json_format.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if hasattr(value, "tolist"):  # numpy arrays and scalars
+        return _plain(value.tolist())
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+class _Stderr(logging.StreamHandler[TextIO]):
+    """Writes to what stderr is at that moment: a progress bar stands in for it while it is shown."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]
+        return sys.stderr
+
+
+def _set_up_logging(verbose: bool) -> None:
+    handler = _Stderr()
+    handler.setFormatter(logging.Formatter("discreet: %(levelname)s: %(message)s"))
+    logger = logging.getLogger("discreet")
+    logger.handlers, logger.propagate = [handler], False
+    logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    logging.getLogger("matplotlib").setLevel(logging.DEBUG if verbose else logging.ERROR)  # its font cache is no news
+
+    def show(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        if verbose or issubclass(category, UserWarning):  # the others are for programmers
+            logger.warning("%s", " ".join(str(message).split()))
+
+    warnings.showwarning = show

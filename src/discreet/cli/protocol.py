@@ -1,0 +1,94 @@
+"""How ratings are held out: the options of ``discreet evaluate`` that say so, and the splits they stand for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from discreet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from discreet.data.ratings import Ratings
+    from discreet.data.splits import Split
+
+_PANEL = "Holding out"
+_KINDS = ("users", "leave-one-out", "newest", "time")
+MOST_TEST_USERS = 10_000  # as many as the DPALS supplement holds out
+
+
+def _option(help: str, *names: str, **rest: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_PANEL, **rest)
+
+
+@dataclass
+class Protocol:
+    """Splits, seeds and folds."""
+
+    split: Annotated[
+        str | None,
+        _option(
+            "Percentages over ratings such as 90/10 or 80/10/10 (train/valid/test, the default); users (whole users "
+            "are held out); leave-one-out; newest (each user's last rating); time (the newest tenth).",
+            metavar="HOW",
+        ),
+    ] = None
+    folds: Annotated[int | None, _option("Cross-validation with this many folds instead.", min=2, metavar="K")] = None
+    seeds: Annotated[int, _option("How many seeds to repeat it with.", min=1, metavar="N")] = 1
+    seed: Annotated[int, _option("The first seed.", min=0, metavar="SEED")] = 0
+    test_users: Annotated[
+        int | None,
+        _option("With --split users: how many users to test on, and as many to validate on.", min=1, metavar="N"),
+    ] = None
+    fold_in: Annotated[
+        float, _option("With --split users: share of a test user's ratings that is known.", metavar="SHARE")
+    ] = 0.8
+
+    @property
+    def runs(self) -> int:
+        return self.seeds * (self.folds or 1)
+
+    def splits(self, ratings: Ratings) -> Iterator[Split]:
+        """The splits, made one after another."""
+        from discreet.data.splits import k_fold
+
+        if self.folds is not None and self.split is not None:
+            raise ConfigError("--folds and --split are two ways to hold out ratings: give one of them")
+        if self.test_users is not None and self.split != "users":
+            raise ConfigError("--test-users goes with --split users")
+        for seed in range(self.seed, self.seed + self.seeds):
+            if self.folds is not None:
+                yield from k_fold(ratings, self.folds, seed)
+            else:
+                yield self._one(ratings, self.split or "80/10/10", seed)
+
+    def _one(self, ratings: Ratings, how: str, seed: int) -> Split:
+        from discreet.data import splits
+
+        if how == "users":
+            n = self.test_users or max(1, min(MOST_TEST_USERS, ratings.n_users // 10))
+            return splits.strong_generalisation(ratings, n, n, self.fold_in, seed)
+        if how == "leave-one-out":
+            return splits.leave_one_out(ratings, seed)
+        if how == "newest":
+            return splits.leave_one_out(ratings, seed, by_time=True)
+        if how == "time":
+            return splits.by_time(ratings, 0.1, seed=seed)
+        return splits.random_ratings(ratings, fractions(how), seed)
+
+
+def fractions(how: str) -> tuple[float, ...]:
+    """``"80/10/10"`` (or ``"0.8/0.1/0.1"``) as fractions of 1."""
+    try:
+        parts = [float(part) for part in how.split("/")]
+    except ValueError:
+        near = difflib.get_close_matches(how.lower(), _KINDS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"write percentages such as 80/10/10, or {', '.join(_KINDS)}"
+        raise ConfigError(f"there is no split {how!r}: {hint}") from None
+    total = sum(parts)
+    if len(parts) not in (2, 3) or min(parts) <= 0 or not (abs(total - 100) < 1e-6 or abs(total - 1) < 1e-6):
+        raise ConfigError(f"the split {how!r} should be train/test or train/valid/test in percent, all together 100")
+    return tuple(part / total for part in parts)

@@ -1,0 +1,176 @@
+"""``discreet recommend``: from a history, or a file of them, to a list of items."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from discreet.cli.app import command
+from discreet.cli.output import Output, to_json
+from discreet.cli.source import Layout
+from discreet.errors import ConfigError, DataError
+
+FORMATS = (".csv", ".tsv", ".json", ".parquet")
+
+
+@command(
+    'discreet recommend model/ --history "item1=5,item2" -n 10',
+    'discreet recommend model/ --history "The Copper Lighthouse"',
+    "discreet recommend model/ --users ratings.csv -o lists.csv",
+)
+def recommend(
+    folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
+    layout: Layout,
+    out: Output,
+    history: Annotated[
+        list[str] | None,
+        typer.Option("--history", help="Items (ids or titles), each with =RATING or without.", metavar="ITEMS"),
+    ] = None,
+    history_file: Annotated[
+        str | None, typer.Option(help="File with an item and perhaps a rating per line.", metavar="FILE")
+    ] = None,
+    users: Annotated[
+        str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")
+    ] = None,
+    n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="An item never to recommend; may be repeated.", metavar="ITEM")
+    ] = None,
+    include_seen: Annotated[bool, typer.Option("--include-seen", help="Allow items of the history.")] = False,
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="Ignore items that the model does not know.")
+    ] = False,
+    to: Annotated[
+        str | None, typer.Option("--out", "-o", help=f"File for the lists: {', '.join(FORMATS)}.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Recommend items to somebody with a given history.
+
+    The history never leaves this machine and is not stored: a user's vector is computed from it when needed. An item
+    without a rating counts as liked.
+    """
+    from discreet.models.store import load
+
+    if to is not None:
+        _check_file(to)
+    model = load(folder)
+    if users is not None:
+        if history or history_file:
+            raise ConfigError("--users is for many users, so --history and --history-file cannot go with it")
+        if exclude:
+            raise ConfigError("--exclude goes with the history of one user, not with --users")
+        return _many(model, users, layout, n, include_seen, skip_unknown, to, out)
+    known = _history(model, history, history_file, skip_unknown)
+    _one(model, known, n, exclude or [], include_seen, to, out)
+
+
+def _history(model: Any, texts: list[str] | None, file: str | None, skip: bool) -> dict[Any, float]:
+    from discreet.cli.items import Items, parse_history, read_history, with_default
+
+    if texts is None and file is None:
+        raise ConfigError("say what the user liked: --history ITEMS, --history-file FILE or, for many, --users FILE")
+    items = Items(model)
+    known = parse_history(texts or [], items, skip)
+    if file is not None:
+        known |= read_history(file, items, skip)
+    if not known:
+        raise DataError("the history names no item" + (" that the model knows" if skip else ""))
+    return with_default(known, model)
+
+
+def _one(
+    model: Any, history: dict[Any, float], n: int, exclude: list[str], include_seen: bool, to: str | None, out: Output
+) -> None:
+    from discreet.cli.items import Items
+
+    items = Items(model)
+    ids, scores = model.recommend(
+        history, n, exclude_seen=not include_seen, exclude=[items.id_of(text) for text in exclude]
+    )
+    rows = ranked(items, ids, scores)
+    if to is not None:
+        _write(to, rows)
+        out.say(f"Wrote {len(rows):,} rows to {to}")
+    else:
+        show(out, rows, "predicted rating" if model.feedback == "explicit" else "score")
+    out.result({"command": "recommend", "history": [{"item": i, "rating": r} for i, r in history.items()],
+                "recommendations": rows, "out": to})  # fmt: skip
+
+
+def _many(
+    model: Any, file: str, layout: Layout, n: int, include_seen: bool, skip: bool, to: str | None, out: Output
+) -> None:
+    from discreet.cli.items import Items, known_only
+
+    ratings, left_out = known_only(layout.read_file(file), model, file, skip)
+    with out.progress("Recommending") as progress:
+        places, scores = model.recommend_indices(ratings, n, exclude_seen=not include_seen, progress=progress)
+    items, rows = Items(model), []
+    for user, at, best in zip(ratings.user_ids.tolist(), places, scores, strict=True):
+        found = at >= 0
+        rows += [{"user_id": user, **row} for row in ranked(items, items.ids[at[found]], best[found])]
+    if left_out:
+        out.note(f"{left_out:,} ratings of unknown items were ignored")
+    if to is not None:
+        _write(to, rows)
+        out.say(f"Wrote {len(rows):,} rows for {ratings.n_users:,} users to {to}")
+    elif not out.json:
+        print(_as_csv(rows, ","), end="")
+    result = {"command": "recommend", "users": ratings.n_users, "ignored_ratings": left_out, "out": to}
+    out.result(result if to is not None else result | {"recommendations": rows})
+
+
+def ranked(items: Any, ids: Any, scores: Any) -> list[dict[str, Any]]:
+    """One dictionary per item, best first: rank, item_id, title where known, score."""
+    rows = []
+    for rank, (item, score) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True), start=1):
+        title = items.title_of(item)
+        rows.append({"rank": rank, "item_id": item, **({} if title is None else {"title": title}), "score": score})
+    return rows
+
+
+def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:
+    """The list as a table."""
+    titled = bool(rows) and "title" in rows[0]
+    names = ["", "item", *(["title"] if titled else []), what]
+    cells = [[str(r["rank"]), str(r["item_id"]), *([r["title"]] if titled else []), f"{r['score']:.3f}"] for r in rows]
+    out.table(names, cells, flush_left=range(1, len(names) - 1))
+
+
+def _check_file(to: str) -> None:
+    file = Path(to)
+    if file.suffix.lower() not in FORMATS:
+        raise ConfigError(f"lists are written as {', '.join(FORMATS)}, and {to!r} ends in none of them")
+    if file.is_dir():
+        raise ConfigError(f"{to} is a folder: name a file in it")
+    if not file.absolute().parent.is_dir():
+        raise ConfigError(f"{to} cannot be written: the folder {file.parent} does not exist")
+
+
+def _write(to: str, rows: list[dict[str, Any]]) -> None:
+    """All rows or no file: they are written beside the place first."""
+    from discreet.data.download import written_aside
+
+    kind = Path(to).suffix.lower()
+    with written_aside(Path(to)) as aside:
+        if kind == ".parquet":
+            import pyarrow as pa
+            from pyarrow import parquet
+
+            parquet.write_table(pa.Table.from_pylist(rows), aside)
+        else:
+            text = to_json(rows) + "\n" if kind == ".json" else _as_csv(rows, "\t" if kind == ".tsv" else ",")
+            aside.write_text(text, encoding="utf-8", newline="")
+
+
+def _as_csv(rows: list[dict[str, Any]], separator: str) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["rank", "item_id", "score"], delimiter=separator,
+                            lineterminator="\n")  # fmt: skip
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,34 @@
+"""``discreet similar``: which items a model takes to be alike."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from discreet.cli.app import command
+from discreet.cli.output import Output
+from discreet.cli.recommend import ranked, show
+
+
+@command('discreet similar model/ "The Copper Lighthouse" -n 5')
+def similar(
+    folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
+    item: Annotated[str, typer.Argument(help="An item: its id or its title.", metavar="ITEM")],
+    out: Output,
+    n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
+) -> None:
+    """Show the items most like one: those whose vectors point most nearly the same way."""
+    from discreet.cli.items import Items
+    from discreet.models.store import load
+
+    model = load(folder)
+    items = Items(model)
+    item_id = items.id_of(item)
+    ids, scores = model.similar_items(item_id, n)
+    rows = ranked(items, ids, scores)
+    title = items.title_of(item_id)
+    out.say(f"Most like {item_id if title is None else title}:", style="bold")
+    show(out, rows, "cosine")
+    result = {"item_id": item_id, **({} if title is None else {"title": title})}
+    out.result({"command": "similar", **result, "similar": rows})

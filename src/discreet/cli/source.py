@@ -1,0 +1,163 @@
+"""Where ratings come from: the options of every command that reads some, and the reading."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from discreet.cli.output import Output
+from discreet.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from discreet.data.ratings import Ratings
+
+_READING, _DATA_SET, _CHOOSING = "Reading a file", "Reading a data set", "Choosing ratings"
+
+_FILE_ONLY = ("user", "item", "rating", "timestamp", "separator", "header", "items")
+
+
+def _option(help: str, *names: str, panel: str = _READING, **rest: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **rest)
+
+
+@dataclass
+class Layout:
+    """How a file of ratings is written."""
+
+    user: Annotated[str | None, _option("Column of the users: a name, or a number from 0.", metavar="COLUMN")] = None
+    item: Annotated[str | None, _option("Column of the items.", metavar="COLUMN")] = None
+    rating: Annotated[str | None, _option("Column of the ratings; 'none' ignores them.", metavar="COLUMN")] = None
+    timestamp: Annotated[str | None, _option("Column of the times; 'none' ignores them.", metavar="COLUMN")] = None
+    separator: Annotated[str | None, _option("What separates the columns of a text file.")] = None
+    header: Annotated[
+        bool | None, _option("Whether the first line of a text file holds names.", "--header/--no-header")
+    ] = None
+    duplicates: Annotated[
+        Literal["last", "mean", "error"], _option("What to do when a user rated an item twice.")
+    ] = "last"
+
+    def read_file(self, file: str, **more: Any) -> Ratings:
+        """Ratings from a file."""
+        from discreet.data.ratings import Ratings
+
+        return Ratings.read(
+            file, user=_column(self.user), item=_column(self.item), rating=_column(self.rating),
+            timestamp=_column(self.timestamp), duplicates=self.duplicates, separator=_separator(self.separator),
+            header=self.header, **more,
+        )  # fmt: skip
+
+
+@dataclass
+class Source(Layout):
+    """Ratings from a file or a data set, and which of them."""
+
+    items: Annotated[
+        str | None, _option("Public item catalogue: a file with an id and a title per line.", metavar="FILE")
+    ] = None
+    unknown_items: Annotated[
+        Literal["error", "drop"], _option("What to do with ratings of items that are not in the catalogue.")
+    ] = "error"
+    path: Annotated[
+        str | None, _option("Where the file of a data set lies: an archive or a folder.", panel=_DATA_SET)
+    ] = None
+    catalogue: Annotated[
+        bool, _option("Also items that nobody rated.", "--catalogue", panel=_DATA_SET)
+    ] = False
+    scale: Annotated[
+        float | None, _option("Fraction of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET)
+    ] = None
+    min_rating: Annotated[
+        float | None, _option("Leave out ratings below this.", metavar="RATING", panel=_CHOOSING)
+    ] = None
+    binarize: Annotated[
+        float | None, _option("Keep ratings from this on, each as 1.", metavar="RATING", panel=_CHOOSING)
+    ] = None
+    min_user_ratings: Annotated[
+        int, _option("Leave out users with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)
+    ] = 0
+    min_item_ratings: Annotated[
+        int, _option("Leave out items with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)
+    ] = 0
+
+    def read(self, data: str, out: Output) -> tuple[Ratings, dict[str, Any]]:
+        """The ratings, and what was read as a dictionary; says the same to people."""
+        start = time.perf_counter()
+        with out.progress(f"Reading {data}") as progress:
+            ratings = self._load(data, progress)
+        facts = {"data": data, **_counts(ratings), "merged": ratings.merged}
+        merged = f", {ratings.merged:,} repeated ratings merged" if ratings.merged else ""
+        out.say(f"Read {data}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)")
+        chosen = self._choose(ratings)
+        if chosen is not ratings:
+            facts["kept"] = _counts(chosen)
+            out.say(f"Kept {_sentence(chosen)}")
+        if chosen.n_ratings == 0:
+            raise DataError(f"none of the {ratings.n_ratings:,} ratings of {data} is left: relax --min-rating, "
+                            "--binarize, --min-user-ratings or --min-item-ratings")  # fmt: skip
+        return chosen, facts
+
+    def _load(self, data: str, progress: Any) -> Ratings:
+        from discreet.data.datasets import datasets, load_dataset
+
+        names = [entry.name for entry in datasets()]
+        if data.lower() in names and not Path(data).is_file():
+            self._refuse("is for files of your own", *_FILE_ONLY)
+            return load_dataset(data.lower(), self.path, scale=self.scale, catalogue=self.catalogue or None,
+                                progress=progress)  # fmt: skip
+        self._refuse(f"is for data sets ({', '.join(names)})", "path", "catalogue", "scale")
+        if Path(data, "model.json").is_file():
+            raise DataError(f"{data} is a saved model: give a file of ratings or the name of a data set")
+        if "/" not in data and "." not in data and not Path(data).exists():
+            near = difflib.get_close_matches(data.lower(), names, n=2, cutoff=0.5)
+            meant = f"did you mean {' or '.join(near)}?" if near else f"data sets are {', '.join(names)}"
+            raise DataError(f"{data!r} is neither a file nor a data set: {meant}")
+        return self.read_file(data, items=self.items, unknown_items=self.unknown_items)
+
+    def _refuse(self, why: str, *options: str) -> None:
+        given = [name for name in options if getattr(self, name) not in (None, False)]
+        if given:
+            raise ConfigError(f"--{given[0]} {why}")
+
+    def _choose(self, ratings: Ratings) -> Ratings:
+        import numpy as np
+
+        for name in ("min_rating", "binarize"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ConfigError(f"--{name.replace('_', '-')} is {value}, but must be a finite number")
+        if self.min_rating is not None:
+            ratings = ratings.keep(ratings.values >= self.min_rating)
+        if self.binarize is not None:
+            ratings = ratings.binarize(self.binarize)
+        if self.min_rating is not None or self.binarize is not None:
+            ratings = ratings.select_users(np.diff(ratings.indptr) > 0)
+        if self.min_user_ratings or self.min_item_ratings:
+            ratings = ratings.filter(min_user_ratings=self.min_user_ratings, min_item_ratings=self.min_item_ratings)
+        return ratings
+
+
+def _column(name: str | None) -> str | int | bool | None:
+    """A column as the library wants it; a file may well have a column called "1", which then wins over position 1."""
+    if name is None or not name.strip():
+        return None
+    if name.lower() == "none":
+        return False
+    return int(name) if name.isdecimal() else name
+
+
+def _separator(text: str | None) -> str | None:
+    return {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "space": " "}.get(text, text) if text else None
+
+
+def _counts(ratings: Ratings) -> dict[str, int]:
+    return {"users": ratings.n_users, "items": ratings.n_items, "ratings": ratings.n_ratings}
+
+
+def _sentence(ratings: Ratings) -> str:
+    return f"{ratings.n_users:,} users, {ratings.n_items:,} items, {ratings.n_ratings:,} ratings"

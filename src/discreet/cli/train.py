@@ -1,0 +1,91 @@
+"""``discreet train``: from a file of ratings to a saved model."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from discreet.cli.app import command, program
+from discreet.cli.choice import Choice, is_private
+from discreet.cli.output import Output
+from discreet.cli.source import Source
+from discreet.errors import ConfigError
+
+NOT_PRIVATE = ("This model is NOT private: single users' ratings may be recovered from it. "
+               "Do not share it more widely than the ratings.")  # fmt: skip
+
+
+@command(
+    "discreet train ratings.parquet --out model/",
+    "discreet train ratings.csv --items films.csv --out model/ --factors 64",
+    "discreet train cinema --out model/ --feedback implicit --binarize 4",
+)
+def train(
+    data: Annotated[str, typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA")],
+    to: Annotated[str, typer.Option("--out", "-o", help="Folder for the model.", metavar="FOLDER")],
+    choice: Choice,
+    source: Source,
+    out: Output,
+) -> None:
+    """Learn from ratings and save the model.
+
+    DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) with a user, an item and, where there
+    is one, a rating per line, or the name of a data set (see discreet datasets).
+    """
+    model = choice.make()
+    check_out(to)
+    choice.use_threads()
+    ratings, facts = source.read(data, out)
+    seconds = fit(model, ratings, out)
+    model.save(to)
+    out.say(f"Saved to {to}")
+    if not is_private(model):
+        out.say(NOT_PRIVATE, style="bold yellow")
+    out.next_steps(examples(to, model))
+    out.result({"command": "train", **facts, "model": described(model), "out": to, "seconds": round(seconds, 3)})
+
+
+def fit(model: Any, ratings: Any, out: Output) -> float:
+    """Train with a progress bar; returns the seconds that it took."""
+    start = time.perf_counter()
+    with out.progress(f"Training {type(model).__name__}") as progress:
+        model.fit(ratings, progress=progress)
+    seconds = time.perf_counter() - start
+    out.say(f"Trained {model} in {seconds:.1f} s")
+    return seconds
+
+
+def described(model: Any) -> dict[str, Any]:
+    """A model for JSON."""
+    return {"class": type(model).__name__, "parameters": model.get_params(), "private": is_private(model)}
+
+
+def examples(folder: str, model: Any) -> list[str]:
+    """Commands that work on this model as they stand."""
+    ids = [str(item) for item in model.item_ids_[:2].tolist()]
+    where = shlex.quote(folder)
+    lines = [f"{program()} recommend {where} --history {shlex.quote(','.join(ids))}"]
+    if model.item_factors_.shape[1]:
+        lines.append(f"{program()} similar {where} {shlex.quote(ids[0])}")
+    return lines
+
+
+def check_out(folder: str) -> None:
+    """Refuse a place where no model can be saved, before time is spent on training one."""
+    from discreet.models.store import MODEL
+
+    target = Path(folder)
+    if target.exists() and not target.is_dir():
+        raise ConfigError(f"{target} is a file: a model is saved to a folder of its own")
+    if target.is_dir() and any(target.iterdir()) and not (target / MODEL).is_file():
+        raise ConfigError(f"{target} holds other things than a saved model: choose a new folder")
+    place = target.absolute().parent
+    while not place.exists():
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        raise ConfigError(f"{target} cannot be written: {place} is not a folder that you may write to")

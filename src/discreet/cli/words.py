@@ -1,0 +1,28 @@
+"""The library's messages speak of Python parameters; here they learn to speak of command-line options."""
+
+from __future__ import annotations
+
+import re
+
+_RULES = [
+    (r"\b(user|item)=(\d+)\b", r"--\1 \2"),
+    (r"\b(user|item|rating|timestamp)='([^']*)'", r"--\1 '\2'"),
+    (r"\b(rating|timestamp)=False", r"--\1 none"),
+    (r"\b(user|item|rating|timestamp)=(\.\.\.|<column name>)", r"--\1 COLUMN"),
+    (r"\b(user|item|rating|timestamp)=(?=[\s,;:.]|$)", r"--\1"),
+    (r"\bheader=False", "--no-header"),
+    (r"\bheader=True", "--header"),
+    (r"\bseparator=(?=[\s,;:.]|$)", "--separator"),
+    (r"\bduplicates='?(\w+)'?", r"--duplicates \1"),
+    (r"\bunknown_items='drop'", "--unknown-items drop"),
+    (r"\bunknown='(skip|drop)'", "--skip-unknown"),
+    (r"\bitems=(?=[\s,;:.]|$)", "--items"),
+    (r"\bpath=(\.\.\.)?(?=[\s,;:.)]|$)", "--path"),
+]
+
+
+def for_shell(message: str) -> str:
+    """The same message with ``name=value`` written as ``--name value`` where that is an option."""
+    for pattern, replacement in _RULES:
+        message = re.sub(pattern, replacement, message)
+    return message
