@@ -62,11 +62,12 @@ def aligned(like: np.ndarray, n: int) -> np.ndarray:
     return buffer[skip : skip + n]
 
 
-PANEL_GAP = 192
+PANEL_GAP = 192  # bytes between panels: at a distance of whole pages their rows would share cache sets
 
 
 @njit(nogil=True, cache=True)
 def panels_size(like: np.ndarray, R: int) -> int:
+    """Elements of the workspace T of `solve_interleaved`."""
     return (R * 4 * lanes(like) + PANEL_GAP // like.itemsize) * (R // 4)
 
 
@@ -110,7 +111,8 @@ def _solve_many(
     A: np.ndarray, b: np.ndarray, x: np.ndarray, definite: np.ndarray, R: int, start: int, stop: int
 ) -> None:
     like, r, W, gap = b, b.shape[1], lanes(b), matrix_gap(b, R)
-    Ap, Tp, bp, Bp = aligned(like, W * gap), aligned(like, panels_size(like, R)), aligned(like, W * R), aligned(like, R * W)
+    Ap, Tp = aligned(like, W * gap), aligned(like, panels_size(like, R))
+    bp, Bp = aligned(like, W * R), aligned(like, R * W)
     panel, b_ = R * 4 * W + PANEL_GAP // like.itemsize, bp.reshape((W, R))
     Ap[:] = 0
     b_[:] = 0

@@ -100,7 +100,7 @@ def solve_rows(
         run(lambda a, b: _solve_plain(indptr, indices, values, weights, Y, ridge, S, X, a, b), cost_cuts(cost))
         return X
     W, R = simd.VECTOR_BYTES // Y.itemsize, padded(r, Y.itemsize)
-    P, S = _pad(Y, R), np.pad(S, (0, R - r))
+    P, S = pad_columns(Y, R), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
     X = _empty((n, R), Y.dtype)
     run(lambda a, b: _solve(indptr, indices, values, weights, P, ridge, S, X, r, a, b), cost_cuts(cost, W))
@@ -126,7 +126,7 @@ def gram_rows(
         run(lambda i, j: _gram_plain(indptr, indices, values, weights, Y, A, b, i, j), cost_cuts(cost))
         return A, b
     R = padded(r, Y.itemsize)
-    P = _pad(Y, R)
+    P = pad_columns(Y, R)
     A, b = np.empty((n, R, R), Y.dtype), np.empty((n, R), Y.dtype)
     run(lambda i, j: _gram(indptr, indices, values, weights, P, A, b, i, j), cost_cuts(cost))
     return (A, b) if r == R else (np.ascontiguousarray(A[:, :r, :r]), np.ascontiguousarray(b[:, :r]))
@@ -144,7 +144,7 @@ def _empty(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
     return buffer[skip : skip + size].view(dtype).reshape(shape)
 
 
-def _pad(Y: np.ndarray, R: int) -> np.ndarray:
+def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
     """Y with zero columns up to R, on a cache-line boundary."""
     if Y.shape[1] == R and Y.flags.c_contiguous and Y.ctypes.data % 64 == 0:
         return Y
@@ -155,7 +155,7 @@ def _pad(Y: np.ndarray, R: int) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def _add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
+def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
     """``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
     W, s = lanes(like), like.itemsize
     line = R * s
@@ -204,7 +204,7 @@ def _add_row(
     base, packed = Y.ctypes.data, P.ctypes.data
     source = S
     if start == stop:
-        _add_gram(P, packed, 0, S, A, R)
+        add_gram(P, packed, 0, S, A, R)
     for first in range(start, stop, PACK):
         K = min(PACK, stop - first)
         index = indices.ctypes.data + first * 4
@@ -222,7 +222,7 @@ def _add_row(
             address = base + np.int64(indices[k]) * R * s
             for line in range(0, R * s, 64):
                 prefetch(address + line)
-        _add_gram(P, packed, K, source, A, R)
+        add_gram(P, packed, K, source, A, R)
         source = A
 
 

@@ -6,8 +6,9 @@ that emits the instructions of one inner loop. Its first argument, `like`, is an
 
 ``tile_3``, ``tile_2``, ``tile_1``, ``row_8``, ``row_4``, ``row_1``
     ``C = S + Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The heart of a Gram matrix.
-``gather``, ``gather_scaled``
-    copy the rows of Y that an index names into a packed buffer, the second times a factor each.
+``gather``, ``gather_scaled``, ``gather_truncated``
+    copy the rows of Y that an index names into a packed buffer: as they are, times a factor each, and that rounded
+    towards zero to whole numbers.
 ``transpose``
     W x W elements, to turn W matrices side by side into one matrix of W-vectors ("interleaved").
 ``chol_diagonal``, ``chol_panel``
@@ -199,7 +200,9 @@ tile_3, tile_2, tile_1 = _tile(TILE_ROWS, 3), _tile(TILE_ROWS, 2), _tile(None, 1
 row_8, row_4, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 1)
 
 
-def _emit_gather(e: _Emit, Y: Any, index: Any, scale: Any | None, K: Any, P: Any, R: Any) -> None:
+def _emit_gather(
+    e: _Emit, Y: Any, index: Any, scale: Any | None, K: Any, P: Any, R: Any, truncate: bool = False
+) -> None:
     """``P[k] = scale[k] · Y[index[k]]`` for K rows of R elements, R a multiple of W; `index` is int32."""
     line = e.b.mul(R, I64(e.size))
     fours, ones = e.b.sdiv(line, I64(4 * e.width)), e.b.sdiv(e.b.srem(line, I64(4 * e.width)), I64(e.width))
@@ -215,7 +218,8 @@ def _emit_gather(e: _Emit, Y: Any, index: Any, scale: Any | None, K: Any, P: Any
                 y, p = carried
                 for v in range(vectors):
                     x = e.load(y, e.width * v)
-                    e.store(e.b.fmul(x, factor) if rest else x, p, e.width * v)
+                    x = e.b.fmul(x, factor) if rest else x
+                    e.store(e.call("trunc", x) if truncate else x, p, e.width * v)
                 return [e.at(y, e.width * vectors), e.at(p, e.width * vectors)]
 
             return body
@@ -234,6 +238,11 @@ def gather(typingctx: Any, like: Any, Y: Any, index: Any, K: Any, P: Any, R: Any
 @intrinsic
 def gather_scaled(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any) -> Any:
     return _void(6, like, _emit_gather)
+
+
+@intrinsic
+def gather_truncated(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any) -> Any:
+    return _void(6, like, lambda e, *args: _emit_gather(e, *args, True))
 
 
 @intrinsic
