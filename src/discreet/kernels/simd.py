@@ -242,7 +242,7 @@ def gather_scaled(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: 
 
 @intrinsic
 def gather_truncated(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any) -> Any:
-    return _void(6, like, lambda e, *args: _emit_gather(e, *args, True))
+    return _void(6, like, lambda e, Y, index, scale, K, P, R: _emit_gather(e, Y, index, scale, K, P, R, True))
 
 
 @intrinsic
