@@ -1,0 +1,174 @@
+"""Data sets of others in the layouts in which they are published: a zip archive, unpacked, or as parquet tables."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from discreet.data.catalogue import Catalogue, read_catalogue
+from discreet.data.encode import object_array
+from discreet.data.ratings import Ratings
+from discreet.errors import DataError
+
+TABLES = ("ratings.parquet", "items.parquet")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a data set is published.
+
+    Attributes
+    ----------
+    archive : str
+        File name under which it is offered, such as ``"ml-10m.zip"``.
+    ratings, items : str
+        Names of the files inside, or of the one file where there is no archive.
+    folder : str
+        Name of the folder in the archive.
+    separator : str
+    header : bool
+    """
+
+    archive: str
+    ratings: str
+    items: str
+    folder: str
+    separator: str
+    header: bool
+
+    @property
+    def files(self) -> str:
+        """What to look for, in words."""
+        plain = f"{self.ratings} (and {self.items})" if self.items else self.ratings
+        return f"{self.archive}, {plain} or {TABLES[0]}" if self.archive != self.ratings else f"{plain} or {TABLES[0]}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set was found: two plain files, or the two members of an archive."""
+
+    ratings: str
+    items: str | None
+    archive: Path | None = None
+    tables: bool = False
+
+
+def locate(layout: Layout, path: Path) -> Source | None:
+    """The data set at ``path``, which may be its archive, its ratings file or a folder with either, or None."""
+    if path.is_file():
+        if path.suffix.lower() == ".zip":
+            return _in_archive(layout, path)
+        return _plain(path, TABLES[1] if path.suffix == ".parquet" else layout.items)
+    if not path.is_dir():
+        return None
+    folders = [folder for folder in (path, path / layout.folder) if folder.is_dir()]
+    for folder in folders:
+        if (folder / layout.ratings).is_file():
+            return _plain(folder / layout.ratings, layout.items)
+    for folder in folders:
+        if layout.archive != layout.ratings and (folder / layout.archive).is_file():
+            return _in_archive(layout, folder / layout.archive)
+    for folder in folders:
+        if (folder / TABLES[0]).is_file():
+            return _plain(folder / TABLES[0], TABLES[1])
+    return None
+
+
+def read(layout: Layout, source: Source, *, catalogue: bool = False) -> Ratings:
+    """Ratings with titles.
+
+    Parameters
+    ----------
+    layout, source
+        From the registry and from :func:`locate`.
+    catalogue : bool
+        Keep every item of the published list, also those that nobody rated; otherwise the rated ones.
+    """
+    with _unpacked(source) as (ratings_file, items_file):
+        listed = None if items_file is None else read_catalogue(items_file)
+        if catalogue and listed is None:
+            raise DataError(f"{layout.items or TABLES[1]} is not beside {source.ratings}, so there is no catalogue")
+        items = listed if catalogue else None
+        if source.tables:
+            made = Ratings.read(ratings_file, items=items)
+        elif layout.header:
+            made = Ratings.read(ratings_file, items=items, rating=_rating_column(ratings_file, layout.separator))
+        else:
+            made = Ratings.read(ratings_file, items=items, separator=layout.separator, header=False)
+    return made if catalogue or listed is None else _titled(made, listed)
+
+
+def _titled(ratings: Ratings, listed: Catalogue) -> Ratings:
+    if listed.titles is None:
+        return ratings
+    title_of = dict(zip(listed.ids.tolist(), listed.titles.tolist(), strict=True))
+    titles = object_array((title_of.get(i, str(i)) for i in ratings.item_ids.tolist()), ratings.n_items)
+    return Ratings.from_indices(
+        ratings.indptr, ratings.indices, ratings.values, ratings.user_ids, ratings.item_ids, ratings.timestamps, titles,
+        ratings.catalogue, ratings.merged,
+    )  # fmt: skip
+
+
+def _rating_column(file: Path, separator: str) -> str:
+    """``rating``, or else the last column: a file without a rating column would silently read as all ones."""
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        names = [name.strip().strip('"') for name in stream.readline().split(separator)]
+    return "rating" if "rating" in names else names[-1]
+
+
+def _plain(ratings: Path, items: str) -> Source:
+    beside = ratings.with_name(items) if items else None
+    found = str(beside) if beside is not None and beside.is_file() else None
+    return Source(str(ratings), found, tables=ratings.suffix == ".parquet")
+
+
+def _in_archive(layout: Layout, archive: Path) -> Source:
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            names = [name for name in opened.namelist() if not name.startswith("__MACOSX")]
+    except (zipfile.BadZipFile, OSError) as problem:
+        raise DataError(f"{archive} is not a whole zip archive ({problem}): remove it and download it again") from None
+
+    def member(file: str) -> str | None:
+        found = [name for name in names if PurePosixPath(name).name == file]
+        return min(found, key=len, default=None)
+
+    ratings = member(layout.ratings)
+    if ratings is None:
+        raise DataError(f"{archive} does not hold {layout.ratings}: it is another archive than {layout.archive}")
+    return Source(ratings, member(layout.items), archive)
+
+
+@contextlib.contextmanager
+def _unpacked(source: Source) -> Iterator[tuple[Path, Path | None]]:
+    """The two files on disk; members of an archive are unpacked for as long as the block lasts."""
+    if source.archive is None:
+        yield Path(source.ratings), None if source.items is None else Path(source.items)
+        return
+    with tempfile.TemporaryDirectory(prefix="discreet-") as folder:
+        try:
+            with zipfile.ZipFile(source.archive) as opened:
+                ratings = _unpack(opened, source.ratings, Path(folder))
+                items = None if source.items is None else _unpack(opened, source.items, Path(folder))
+        except (zipfile.BadZipFile, zlib.error, EOFError) as problem:
+            raise DataError(f"{source.archive} is damaged ({problem}): remove it and download it again") from None
+        except OSError as problem:
+            raise DataError(f"{source.archive} cannot be unpacked into {folder} ({problem.strerror})") from None
+        try:
+            yield ratings, items
+        except DataError as problem:
+            # name what the reader knows, not a file that is gone
+            raise DataError(str(problem).replace(f"{folder}/", f"{source.archive}/")) from None
+
+
+def _unpack(opened: zipfile.ZipFile, member: str, folder: Path) -> Path:
+    target = folder / PurePosixPath(member).name  # only the last part: a member cannot write outside
+    with opened.open(member) as packed, target.open("wb") as plain:
+        shutil.copyfileobj(packed, plain, 1 << 20)
+    return target

@@ -1,0 +1,253 @@
+"""Known data sets by name: embedded, generated, or published by others and read from a file of yours or the network."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from discreet.data import archives
+from discreet.data.archives import Layout
+from discreet.data.download import Progress, cache_folder, download
+from discreet.data.ratings import Ratings
+from discreet.errors import ConfigError, DataError
+
+logger = logging.getLogger("discreet")
+
+_OURS = "invented here, Apache-2.0 like discreet itself"
+_MOVIELENS = (
+    "MovieLens: for research, with acknowledgement (doi.org/10.1145/2827872); not for commercial use and not to be "
+    "passed on without permission, see the README in the archive"
+)
+_SWEETRS = "none stated by the author; cite arxiv.org/abs/1709.03496"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What is known of a data set without opening it.
+
+    Attributes
+    ----------
+    name : str
+    about : str
+    users, items, ratings : int
+        Published sizes; items that somebody rated.
+    kind : {"embedded", "generated", "published"}
+    licence : str
+    source : str
+        Page that describes it.
+    url : str or None
+        File to download.
+    md5 : str or None
+        As published beside the file; None where nothing is published.
+    """
+
+    name: str
+    about: str
+    users: int
+    items: int
+    ratings: int
+    kind: Literal["embedded", "generated", "published"]
+    licence: str = _OURS
+    source: str = ""
+    url: str | None = None
+    md5: str | None = None
+    layout: Layout | None = None
+
+    @property
+    def place(self) -> Path | None:
+        """Where the file belongs in the cache folder; None for data that need no file."""
+        if self.layout is None:
+            return None
+        plain = self.layout.archive == self.layout.ratings
+        return cache_folder() / self.name / self.layout.archive if plain else cache_folder() / self.layout.archive
+
+    @property
+    def present(self) -> bool:
+        """Whether it can be loaded now, without a network."""
+        try:
+            return self.layout is None or self.find() is not None
+        except DataError:  # a broken archive
+            return False
+
+    def find(self) -> archives.Source | None:
+        """Where the data set lies in the cache folder: its archive, or a folder with its name."""
+        assert self.layout is not None
+        folder = cache_folder()
+        for path in (self.place, folder / self.name, folder / self.layout.folder):
+            if path is not None and (found := archives.locate(self.layout, path)) is not None:
+                return found
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for the command line and JSON."""
+        return {
+            "name": self.name, "about": self.about, "users": self.users, "items": self.items, "ratings": self.ratings,
+            "kind": self.kind, "licence": self.licence, "source": self.source, "url": self.url,
+            "place": None if self.place is None else str(self.place), "present": self.present,
+        }  # fmt: skip
+
+
+def _movielens(
+    name: str, about: str, sizes: tuple[int, int, int], md5: str | None, style: str, folder: str | None = None
+) -> Dataset:
+    ratings, items, separator = {
+        "u": ("u.data", "u.item", "\t"),
+        "dat": ("ratings.dat", "movies.dat", "::"),
+        "csv": ("ratings.csv", "movies.csv", ","),
+    }[style]
+    layout = Layout(f"{name}.zip", ratings, items, folder or name, separator, header=style == "csv")
+    page = "latest" if "latest" in name else name.removeprefix("ml-")
+    return Dataset(
+        name, about, *sizes, "published", _MOVIELENS, f"https://grouplens.org/datasets/movielens/{page}/",
+        f"https://files.grouplens.org/datasets/movielens/{name}.zip", md5, layout,
+    )  # fmt: skip
+
+
+_ALL = (
+    Dataset("cinema", "800 invented films with titles and genres, half stars", 20_000, 800, 1_152_805, "embedded"),
+    Dataset("twin-ml10m", "simulated twin of MovieLens 10M, half stars", 69_878, 10_677, 10_000_054, "generated"),
+    Dataset("twin-ml20m", "simulated twin of MovieLens 20M, positives only", 136_677, 20_108, 9_990_682, "generated"),
+    _movielens("ml-100k", "MovieLens 100K (1998), 1 to 5 stars", (943, 1_682, 100_000),
+               "0e33842e24a9c977be4e0107933c0723", "u"),
+    _movielens("ml-1m", "MovieLens 1M (2003), 1 to 5 stars", (6_040, 3_706, 1_000_209),
+               "c4d9eecfca2ab87c1945afe126590906", "dat"),
+    _movielens("ml-10m", "MovieLens 10M (2009), half stars", (69_878, 10_677, 10_000_054),
+               "ce571fd55effeba0271552578f2648bd", "dat", folder="ml-10M100K"),
+    _movielens("ml-20m", "MovieLens 20M (2015), half stars", (138_493, 26_744, 20_000_263),
+               "cd245b17a1ae2cc31bb14903e1204af3", "csv"),
+    _movielens("ml-25m", "MovieLens 25M (2019), half stars", (162_541, 59_047, 25_000_095),
+               "6b51fb2759a8657d3bfcbfc42b592ada", "csv"),
+    _movielens("ml-32m", "MovieLens 32M (2023), half stars", (200_948, 84_432, 32_000_204),
+               "d472be332d4daa821edc399621853b57", "csv"),
+    # rewritten from time to time by its publisher, so there is no checksum to hold it to
+    _movielens("ml-latest-small", "MovieLens, small and changing (sizes of 2018), half stars", (610, 9_724, 100_836),
+               None, "csv"),
+    Dataset("sweetrs", "sweets, 1 to 5; rows with 0 mean 'never tried'", 1_468, 77, 38_116, "published", _SWEETRS,
+            "https://github.com/kidzik/sweetrs-analysis",
+            "https://raw.githubusercontent.com/kidzik/sweetrs-analysis/master/ratings-final.csv", None,
+            Layout("ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True)),
+)  # fmt: skip
+_BY_NAME = {dataset.name: dataset for dataset in _ALL}
+
+
+def datasets() -> list[Dataset]:
+    """All data sets that :func:`load_dataset` knows."""
+    return list(_ALL)
+
+
+def describe(name: str) -> Dataset:
+    """What is known of one data set."""
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    near = difflib.get_close_matches(str(name), _BY_NAME, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}? Known are" if near else "known are"
+    raise ConfigError(f"there is no data set {name!r}: {hint} {', '.join(_BY_NAME)}")
+
+
+def load_dataset(
+    name: str = "cinema",
+    path: str | os.PathLike[str] | None = None,
+    *,
+    seed: int | None = None,
+    scale: float | None = None,
+    catalogue: bool | None = None,
+    drop_zeros: bool | None = None,
+    download: bool = True,
+    progress: Progress | None = None,
+) -> Ratings:
+    """Ratings of a known data set, with titles where there are any.
+
+    Data sets of others are looked for at ``path``, or else in the cache folder (``DISCREET_CACHE``, by default
+    ``~/.cache/discreet``), or else downloaded into it.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`datasets`.
+    path : path, optional
+        Archive, ratings file or folder of a published data set.
+    seed, scale : optional
+        Of generated data sets: the replica (0) and the fraction of the users (1.0).
+    catalogue : bool, optional
+        Of published data sets: keep every item of the published list, also those that nobody rated. The items are then
+        public knowledge, and not learnt from the ratings. By default the rated items only, as in the literature.
+    drop_zeros : bool, optional
+        Of ``sweetrs``: leave out the rows with rating 0, which mean "never tried". By default they are left out.
+    download : bool
+        Whether the network may be used.
+    progress : callable, optional
+        Called as ``progress(done, total, text)`` while downloading or generating.
+
+    Raises
+    ------
+    ConfigError
+        There is no such data set, or it has no such option.
+    DataError
+        Its file is missing or broken; the message says where to get it and where to put it.
+    """
+    dataset = describe(name)
+    given = {"path": path, "seed": seed, "scale": scale, "catalogue": catalogue, "drop_zeros": drop_zeros}
+    _check_options(dataset, [option for option, value in given.items() if value is not None])
+    if dataset.kind != "published":
+        return _generate(name, 0 if seed is None else seed, 1.0 if scale is None else scale, progress)
+    logger.info("%s: licence: %s", name, dataset.licence)
+    ratings = _read_published(dataset, path, bool(catalogue), download, progress)
+    if name == "sweetrs" and drop_zeros is not False:
+        ratings = ratings.keep(ratings.values != 0)
+        ratings = ratings.select_users(np.diff(ratings.indptr) > 0)
+    return ratings
+
+
+def _generate(name: str, seed: int, scale: float, progress: Progress | None) -> Ratings:
+    if name == "cinema":
+        from discreet.data.cinema import make_cinema
+
+        return make_cinema(seed, scale)
+    from discreet.data.twins import load_twin  # numba takes a moment to import
+
+    return load_twin(name, seed, scale, progress=progress)
+
+
+def _read_published(
+    dataset: Dataset, path: str | os.PathLike[str] | None, catalogue: bool, network: bool, progress: Progress | None
+) -> Ratings:
+    layout, place = dataset.layout, dataset.place
+    assert layout is not None
+    assert place is not None
+    assert dataset.url is not None
+    if path is not None:
+        given = Path(path).expanduser()
+        source = archives.locate(layout, given)
+        if source is None:
+            problem = "does not exist" if not given.exists() else f"holds none of {layout.files}"
+            raise DataError(f"{given} {problem}: get {dataset.name} from {dataset.url} and give its path")
+        return archives.read(layout, source, catalogue=catalogue)
+    source = dataset.find()
+    if source is None:
+        where = f"get {dataset.url}, put it at {place}, or give its place with path="
+        if not network:
+            raise DataError(f"{dataset.name} is not on this machine: {where}")
+        logger.warning("downloading %s; licence: %s", dataset.name, dataset.licence)
+        try:
+            download(dataset.url, place, md5=dataset.md5, progress=progress)
+        except DataError as problem:
+            missing = f"{dataset.name} is not on this machine and cannot be downloaded"
+            raise DataError(f"{missing} ({problem}): {where}") from None
+        source = archives.locate(layout, place)
+        assert source is not None
+    return archives.read(layout, source, catalogue=catalogue)
+
+
+def _check_options(dataset: Dataset, given: list[str]) -> None:
+    allowed = ["path", "catalogue"] if dataset.kind == "published" else ["seed", "scale"]
+    if dataset.name == "sweetrs":
+        allowed.append("drop_zeros")
+    for option in given:
+        if option not in allowed:
+            raise ConfigError(f"{dataset.name} has no option {option!r}: it takes {' and '.join(allowed)}")
