@@ -29,8 +29,8 @@ from discreet.data.encode import as_ids, object_array
 from discreet.errors import ConfigError, DataError
 from discreet.models import MODELS, model_class
 from discreet.models.base import Recommender
-from discreet.version import __version__
 from discreet.models.exchange import exchange
+from discreet.version import __version__
 
 FORMAT = 1
 FACTORS, MODEL, CARD, LEDGER = "factors.safetensors", "model.json", "README.md", "ledger.json"
