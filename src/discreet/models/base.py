@@ -242,7 +242,7 @@ class Recommender(ABC):
             raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet: call fit(ratings) first")
 
     def _positions(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
-        require(unknown in ("error", "skip"), f"unknown is {unknown!r}, but must be 'error' or 'skip'")
+        _check_unknown(unknown)
         ids = as_ids(ids, "item id")
         at = self._index.positions(ids, "item id")
         if unknown == "error" and (at < 0).any():
@@ -261,6 +261,7 @@ class Recommender(ABC):
 
     def _rows(self, ratings: Ratings, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of the histories over the model's items."""
+        _check_unknown(unknown)
         if ratings.item_ids is not self.item_ids_ and not np.array_equal(ratings.item_ids, self.item_ids_):
             self._positions(ratings.item_ids[np.unique(ratings.indices)], unknown)
             ratings = ratings.with_items(self.item_ids_, "drop")
@@ -312,6 +313,10 @@ def require(condition: bool, message: str) -> None:
     """Raise a `ConfigError` with the message unless the condition holds."""
     if not condition:
         raise ConfigError(message)
+
+
+def _check_unknown(unknown: str) -> None:
+    require(unknown in ("error", "skip"), f"unknown is {unknown!r}, but must be 'error' or 'skip'")
 
 
 def require_whole(name: str, value: Any, least: int = 1) -> None:

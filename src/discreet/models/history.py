@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from discreet.data.columns import CONVENTIONS, Columns, normalise
-from discreet.data.encode import encode
+from discreet.data.encode import as_ids, encode
 from discreet.data.frames import frame_columns
 from discreet.data.ratings import Ratings
 from discreet.errors import DataError
@@ -46,7 +46,7 @@ def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
     elif isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
         raise DataError(f"a history is a list of item ids or a mapping item id -> rating, and {history!r} was given")
     else:
-        ids = list(history)
+        ids = as_ids(history, "item id")
     if len(ids) == 0:
         return Ratings.from_indices([0, 0], [], [], [0], item_ids)
     if values is None:
