@@ -1,0 +1,252 @@
+"""What was released: an append-only list in which every record holds the hash of the one before.
+
+A ledger can be priced again from its file alone, by any accountant, because an entry holds everything that its price
+depends on. The chain tells whether somebody edited the file afterwards: it starts from the header (library, plan,
+budget, kind of noise), every record continues it, and the last hash seals the stated ε and δ. It is a checksum, not a
+signature: whoever rewrites the whole file consistently is not caught.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from discreet.errors import PrivacyError
+from discreet.privacy import accounting
+from discreet.privacy.accounting import Event, Price
+from discreet.privacy.plan import Plan
+
+FORMAT = "discreet-ledger/1"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release: noise standard deviation = ``noise_multiplier`` × ``sensitivity`` (in ``norm``)."""
+
+    sequence: int
+    name: str
+    mechanism: str
+    sensitivity: float
+    norm: str
+    noise_multiplier: float
+    shape: tuple[int, ...]
+    where: str
+    alpha: float | None = None
+    l2_ratio: float = 1.0
+    unsafe: bool = False
+
+    @property
+    def event(self) -> Event:
+        """What it costs; an unsafe entry costs everything and has no event."""
+        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something taken to be public. ``inferred`` says that it came from the data rather than from the caller."""
+
+    sequence: int
+    name: str
+    text: str
+    inferred: bool = False
+
+
+class Ledger:
+    """The record of one session.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was to be released; the header of the chain.
+    noise : {"secure", "seeded", "none"}
+        The grade of the noise.
+    """
+
+    def __init__(self, plan: Plan, noise: str):
+        self.plan, self.noise = plan, noise
+        self.library = {"name": "discreet", "version": library_version()}
+        #: What the sampler's draws added to δ so far.
+        self.noise_delta = 0.0
+        self._records: list[Entry | Assumption] = []
+        self._hashes = [_digest("", self._header())]
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The releases, in order."""
+        return tuple(record for record in self._records if isinstance(record, Entry))
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What was taken to be public, in order."""
+        return tuple(record for record in self._records if isinstance(record, Assumption))
+
+    @property
+    def private(self) -> bool:
+        """Whether any finite ε can be stated at all."""
+        return self.noise in ("secure", "seeded") and not any(entry.unsafe for entry in self.entries)
+
+    def record(self, name: str, *, mechanism: str, sensitivity: float, norm: str, noise_multiplier: float,
+               shape: Sequence[int], where: str, alpha: float | None = None, l2_ratio: float = 1.0,
+               unsafe: bool = False) -> Entry:  # fmt: skip
+        """Append a release. Called before the data are opened."""
+        entry = Entry(len(self._records), name, mechanism, float(sensitivity), norm, float(noise_multiplier),
+                      tuple(int(n) for n in shape), where, alpha, l2_ratio, unsafe)  # fmt: skip
+        self._append(entry)
+        return entry
+
+    def assume(self, name: str, text: str, inferred: bool = False) -> Assumption:
+        """Append an assumption; the same one twice is recorded once."""
+        for known in self.assumptions:
+            if (known.name, known.text, known.inferred) == (name, text, inferred):
+                return known
+        assumption = Assumption(len(self._records), name, text, inferred)
+        self._append(assumption)
+        return assumption
+
+    def events(self) -> list[Event]:
+        """What the safe entries cost; equal ones are counted together."""
+        found = Counter(entry.event for entry in self.entries if not entry.unsafe)
+        return [replace(event, count=count) for event, count in found.items()]
+
+    def price(self, accountant: str | None = None) -> Price:
+        """ε of what was really released, at the budget's δ less what the sampler used of it."""
+        name = accountant or self.plan.accountant
+        accounting.check_accountant(name)
+        if not self.private:
+            return Price(math.inf, self.plan.budget.delta, math.inf, name, "not private")
+        budget = self.plan.budget.delta
+        found = accounting.price(self.events(), max(0.0, budget - self.noise_delta), name)
+        return Price(found.epsilon, max(budget, self.noise_delta), found.mu, name, found.conversion)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        stated = self._stated(self.price())
+        return {
+            **self._header(),
+            "assumptions": [self._shown(r) for r in self._records if isinstance(r, Assumption)],
+            "entries": [self._shown(r) for r in self._records if isinstance(r, Entry)],
+            **stated,
+            "head": self._hashes[-1],
+            "seal": _digest(self._hashes[-1], stated),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the ledger as JSON."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ledger:
+        """Read a ledger and verify its chain.
+
+        Raises
+        ------
+        PrivacyError
+            Names the first record that does not follow from the ones before, or the header, or the statement.
+        """
+        try:
+            document = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise PrivacyError(f"{Path(path).name} cannot be read as a ledger: {error}") from error
+        return cls.from_dict(document)
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Ledger:
+        """The ledger that ``to_dict`` described, verified."""
+        if document.get("format") != FORMAT:
+            raise PrivacyError(f"ledger format {document.get('format')!r} is not {FORMAT!r}")
+        try:
+            ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
+            ledger.library = dict(document["library"])
+            ledger._hashes = [_digest("", ledger._header())]
+            records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
+            hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise PrivacyError(f"the ledger is incomplete: {error} is missing or has another form") from error
+        for position, shown in enumerate(records):
+            ledger._append(_parsed(shown))
+            if shown["sequence"] != position or ledger._hashes[-1] != shown["hash"]:
+                what = f"entry {shown['sequence']} ({shown.get('name')!r})"
+                first = " or the header before it" if position == 0 else ""
+                raise PrivacyError(f"the ledger was changed after it was written: {what}{first} breaks the hash chain")
+        ledger._check_end(document, hashes)
+        return ledger
+
+    def _check_end(self, document: dict[str, Any], hashes: list[str]) -> None:
+        if document.get("head") != hashes[-1] or self._hashes[-1] != hashes[-1]:
+            raise PrivacyError("the ledger was changed after it was written: records are missing at its end")
+        self.noise_delta = float(document["noise_delta"])
+        stated = {name: document.get(name) for name in self._stated(self.price())}
+        if document.get("seal") != _digest(self._hashes[-1], stated):
+            raise PrivacyError("the ledger was changed after it was written: the stated ε or δ breaks the seal")
+        if self.price().epsilon > float(document["epsilon"]) * (1 + 1e-9):
+            raise PrivacyError(f"the ledger states ε={document['epsilon']}, but its entries cost more")
+
+    def _append(self, record: Entry | Assumption) -> None:
+        self._records.append(record)
+        self._hashes.append(_digest(self._hashes[-1], _plain(record)))
+
+    def _shown(self, record: Entry | Assumption) -> dict[str, Any]:
+        return {**_plain(record), "hash": self._hashes[record.sequence + 1]}
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "library": self.library,
+            "neighbouring": self.plan.budget.neighbouring,
+            "accountant": self.plan.accountant,
+            "noise": self.noise,
+            "plan": self.plan.to_dict(),
+        }
+
+    def _stated(self, price: Price) -> dict[str, Any]:
+        return {
+            "epsilon": jsonable(price.epsilon),
+            "delta": price.delta,
+            "mu": jsonable(price.mu),
+            "conversion": price.conversion,
+            "noise_delta": self.noise_delta,
+        }
+
+
+def jsonable(number: float) -> float | str:
+    """JSON has no infinity; the word is understood by ``float``."""
+    return number if math.isfinite(number) else "Infinity"
+
+
+@lru_cache(maxsize=1)
+def library_version() -> str:
+    """The version of this library, as installed."""
+    try:
+        return metadata.version("discreet")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _digest(previous: str, content: dict[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(f"{previous}{text}".encode()).hexdigest()
+
+
+def _plain(record: Entry | Assumption) -> dict[str, Any]:
+    content = asdict(record)
+    if isinstance(record, Entry):
+        content["shape"] = list(record.shape)
+    return content
+
+
+def _parsed(shown: dict[str, Any]) -> Entry | Assumption:
+    content = {name: value for name, value in shown.items() if name != "hash"}
+    try:
+        if "mechanism" in content:
+            return Entry(**{**content, "shape": tuple(content["shape"])})
+        return Assumption(**content)
+    except (KeyError, TypeError) as error:
+        raise PrivacyError(f"entry {shown.get('sequence')!r} of the ledger is malformed: {error}") from error

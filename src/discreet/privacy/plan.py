@@ -1,0 +1,191 @@
+"""What will be released, how often and with how much noise: a value that is priced before any data are seen.
+
+The plan owns the noise multiplier. A release has a *weight*, its noise relative to the others; one scale, the same for
+all, is calibrated so that everything together costs the budget:
+
+    noise multiplier of a release = scale × weight,   noise standard deviation = noise multiplier × sensitivity.
+
+How to share a budget: with Gaussian noise, a release made n times has the share n/weight² of Σ n/weight².
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch
+from discreet.privacy import accounting
+from discreet.privacy.accounting import Event
+from discreet.privacy.budget import Budget, Neighbouring
+from discreet.privacy.noise import delta_of
+
+#: A session may make this many draws; what they add to δ is set aside when a plan is priced.
+MOST_DRAWS = 2**40
+RESERVE = delta_of(MOST_DRAWS)
+
+
+@dataclass(frozen=True)
+class Release:
+    """One line of a plan.
+
+    Parameters
+    ----------
+    name : str
+        What ``Session.release`` will be called with.
+    count : int
+        How often.
+    weight : float
+        Noise relative to the other releases; twice the weight is twice the noise and, for Gaussian noise, a quarter of
+        the price. In an explicit plan, the noise multiplier itself.
+    mechanism : {"gaussian", "laplace", "huber"}
+    alpha : float, optional
+        Huber only.
+    l2_ratio : float, default 1.0
+        Huber only: the statistic's Δ₂ is at most this times its Δ₁.
+    shape : tuple of int, optional
+        If given, a statistic of another shape is refused from the first release on.
+    """
+
+    name: str
+    count: int = 1
+    weight: float = 1.0
+    mechanism: str = "gaussian"
+    alpha: float | None = None
+    l2_ratio: float = 1.0
+    shape: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ConfigError(f"a release needs a name, not {self.name!r}")
+        self.event(1.0)  # validates the rest
+        if self.shape is not None:
+            object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+
+    def event(self, scale: float) -> Event:
+        """What it costs at that scale."""
+        return Event(self.mechanism, self.weight * scale, self.count, self.alpha, self.l2_ratio)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Releases with a calibrated scale. Make one with ``Plan.calibrated`` or ``Plan.explicit``."""
+
+    releases: tuple[Release, ...]
+    budget: Budget
+    accountant: str = "gdp"
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "releases", tuple(self.releases))
+        accounting.check_accountant(self.accountant)
+        names = [release.name for release in self.releases]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"every release has its own name; given were {', '.join(names)}")
+        if not 0 < self.scale < math.inf:
+            raise ConfigError(f"scale={self.scale!r}: it must be positive and finite")
+
+    @classmethod
+    def calibrated(cls, releases: Iterable[Release], budget: Budget, accountant: str = "gdp") -> Plan:
+        """The least noise, in the proportions of the weights, with which all releases cost at most the budget."""
+        plan = cls(tuple(releases), budget, accountant)
+        return replace(plan, scale=accounting.calibrate(plan._events(1.0), budget.epsilon, plan._delta, accountant))
+
+    @classmethod
+    def explicit(cls, releases: Iterable[Release], delta: float, neighbouring: Neighbouring = "add-remove",
+                 accountant: str = "gdp") -> Plan:  # fmt: skip
+        """Weights are the noise multipliers themselves, as in the papers' tables; the ε is what they cost."""
+        draft = cls(tuple(releases), Budget(1.0, delta, neighbouring), accountant)
+        epsilon = draft.epsilon()
+        if not 0 < epsilon < math.inf:
+            raise ConfigError(f"these releases cost ε={epsilon!r} at δ={delta!r}: a plan needs a positive finite price")
+        return replace(draft, budget=Budget(epsilon, delta, neighbouring))
+
+    @property
+    def events(self) -> list[Event]:
+        """One event per release."""
+        return self._events(self.scale)
+
+    @property
+    def mu(self) -> float:
+        """μ of everything together."""
+        return accounting.total_mu(self.events)
+
+    def epsilon(self, accountant: str | None = None) -> float:
+        """What the plan costs at the budget's δ, by its own or another accountant."""
+        return accounting.epsilon(self.events, self._delta, accountant or self.accountant)
+
+    def check(self) -> None:
+        """Raise unless the budget is kept."""
+        cost = self.epsilon()
+        if cost > self.budget.epsilon * (1 + 1e-9):
+            raise BudgetExceeded(f"the plan costs ε={cost:.6g}, the budget allows {self.budget.epsilon:.6g}")
+
+    def release(self, name: str) -> Release:
+        """The line of that name."""
+        for line in self.releases:
+            if line.name == name:
+                return line
+        planned = ", ".join(repr(line.name) for line in self.releases) or "none"
+        raise PlanMismatch(f"the plan holds no release named {name!r}; planned are: {planned}")
+
+    def noise_multiplier(self, name: str) -> float:
+        """Standard deviation of the noise over the sensitivity."""
+        return self.scale * self.release(name).weight
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The plan as a table: one dictionary per release, with its share of μ² and its price if it stood alone."""
+        total = self.mu**2
+        return [
+            {
+                "name": line.name,
+                "count": line.count,
+                "mechanism": line.mechanism,
+                "weight": line.weight,
+                "noise_multiplier": event.noise_multiplier,
+                "share": event.mu**2 * event.count / total if total else 0.0,
+                "epsilon_alone": accounting.epsilon([event], self._delta, self.accountant),
+                "shape": line.shape,
+            }
+            for line, event in zip(self.releases, self.events, strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "releases": [
+                {**asdict(line), "shape": None if line.shape is None else list(line.shape)} for line in self.releases
+            ],
+            "budget": self.budget.to_dict(),
+            "accountant": self.accountant,
+            "scale": self.scale,
+        }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Plan:
+        """The plan that ``to_dict`` described."""
+        try:
+            lines = [
+                Release(**{**line, "shape": None if line.get("shape") is None else tuple(line["shape"])})
+                for line in document["releases"]
+            ]
+            return cls(tuple(lines), Budget(**document["budget"]), document["accountant"], document["scale"])
+        except (KeyError, TypeError) as error:
+            raise ConfigError(f"this is not a plan written by discreet: {error}") from error
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        return cls.from_dict(json.loads(text))
+
+    @property
+    def _delta(self) -> float:
+        """δ for the releases themselves, after what the sampler may use of it."""
+        return max(0.0, self.budget.delta - RESERVE)
+
+    def _events(self, scale: float) -> list[Event]:
+        return [line.event(scale) for line in self.releases]

@@ -1,0 +1,108 @@
+"""The promise, in a paragraph that a lawyer can read and in JSON that a program can."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from discreet.privacy.accounting import CONVERSIONS
+from discreet.privacy.ledger import Assumption, Ledger, jsonable
+
+_RELATION = {
+    "add-remove": "with or without all the ratings of any one person",
+    "replace-one": "with all the ratings of any one person replaced by those of another",
+}
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What may be promised for everything that was released.
+
+    ``epsilon`` is infinite, and the text says NOT PRIVATE, when any release went round the noise.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float
+    neighbouring: str
+    accountant: str
+    noise: str
+    assumptions: tuple[Assumption, ...]
+    ledger: Ledger = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> PrivacyStatement:
+        """The statement that a ledger supports."""
+        price = ledger.price()
+        return cls(price.epsilon, price.delta, price.mu, ledger.plan.budget.neighbouring, price.accountant,
+                   ledger.noise, ledger.assumptions, ledger)  # fmt: skip
+
+    @property
+    def private(self) -> bool:
+        """Whether there is a finite promise."""
+        return math.isfinite(self.epsilon)
+
+    def __str__(self) -> str:
+        promise = self._promise() if self.private else self._refusal()
+        return " ".join(part for part in (promise, self._releases(), self._noise(), self._assumed()) if part)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON; an infinite ε is the word "Infinity"."""
+        return {
+            "private": self.private,
+            "epsilon": jsonable(self.epsilon),
+            "delta": self.delta,
+            "mu": jsonable(self.mu),
+            "neighbouring": self.neighbouring,
+            "unit": "user",
+            "accountant": self.accountant,
+            "conversion": CONVERSIONS[self.accountant],
+            "noise": self.noise,
+            "releases": len(self.ledger.entries),
+            "assumptions": [
+                {"name": a.name, "text": a.text, "inferred": a.inferred} for a in self.assumptions
+            ],
+            "text": str(self),
+        }  # fmt: skip
+
+    def _promise(self) -> str:
+        times = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
+        odds = f"{times:.4g} times" if math.isfinite(times) else f"e^{self.epsilon:.4g} times"
+        failing = f", except with a probability of at most δ = {self.delta:.3g}" if self.delta > 0 else ""
+        return (
+            f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ = {self.delta:.3g}. "
+            f"Whatever anyone but a user's own self can see of the result is nearly as likely "
+            f"{_RELATION[self.neighbouring]}: no conclusion becomes more than {odds} as likely{failing}. "
+            f"The price was computed by: {CONVERSIONS[self.accountant]} (μ = {self.mu:.4g})."
+        )
+
+    def _refusal(self) -> str:
+        unsafe = sorted({entry.name for entry in self.ledger.entries if entry.unsafe})
+        why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
+        return (
+            f"NOT PRIVATE: {why}, so ε is infinite and nothing is promised to anybody. "
+            "The result must be handled like the ratings themselves."
+        )
+
+    def _releases(self) -> str:
+        counts = Counter(entry.name for entry in self.ledger.entries)
+        listed = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in counts.items())
+        return f"It rests on {len(self.ledger.entries)} releases of sums over users: {listed}." if counts else ""
+
+    def _noise(self) -> str:
+        return {
+            "secure": "The noise came from the operating system's entropy through AES and was added to exact integers; "
+            "what its sampling adds to δ is included.",
+            "seeded": "RESEARCH MODE: the noise came from a seed, in floating point; whoever learns the seed can "
+            "subtract it, and the promise holds only as long as nobody does.",
+        }.get(self.noise, "")
+
+    def _assumed(self) -> str:
+        given = [a.text for a in self.assumptions if not a.inferred]
+        taken = [a.text for a in self.assumptions if a.inferred]
+        parts = [f"Taken to be public: {'; '.join(given)}."] if given else []
+        if taken:
+            parts.append(f"CAUTION, read from the data instead of a public source: {'; '.join(taken)}.")
+        return " ".join(parts)

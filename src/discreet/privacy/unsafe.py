@@ -1,0 +1,39 @@
+"""The one named way round. Whatever leaves here makes ε infinite, and every statement and card says NOT PRIVATE."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from numpy.typing import ArrayLike, NDArray
+
+from discreet.privacy.mechanisms import Mechanism
+from discreet.privacy.session import Session, Statistic, caller
+from discreet.privacy.vault import KEY
+
+
+def reveal(session: Session, name: str, statistic: Statistic) -> NDArray[Any]:
+    """The statistic as it is, without noise and outside the plan.
+
+    Privacy: none. The entry is written first, and from then on ``session.statement.epsilon`` is infinite.
+    """
+    session.ledger.record(
+        name, mechanism="none", sensitivity=statistic.sensitivity(session.plan.budget.neighbouring, "l2"), norm="l2",
+        noise_multiplier=0.0, shape=statistic.shape, where=caller(), unsafe=True,
+    )  # fmt: skip
+    return statistic.compute(KEY)
+
+
+class NoNoise:
+    """A source that adds nothing: for tests that compare a private algorithm with its non-private twin.
+
+    A session with it states an infinite ε.
+    """
+
+    grade: ClassVar[str] = "none"
+    delta: float = 0.0
+
+    def add(
+        self, values: NDArray[Any], mechanism: Mechanism, weights: ArrayLike | None = None, grid: float | None = None
+    ) -> NDArray[Any]:
+        """``values``, in real units."""
+        return values if grid is None else values * grid

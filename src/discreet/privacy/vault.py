@@ -1,0 +1,74 @@
+"""The key to private data. Only ``privacy`` and ``engines`` may import this module; import-linter enforces it.
+
+Python cannot hide anything from code that is determined to look. What the key gives is that every place which opens
+private data has to say so by importing this file, and that nothing else can happen to open them by accident.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NoReturn, TypeVar
+
+from discreet.errors import PrivacyError
+
+T = TypeVar("T")
+
+
+class Key:
+    """The capability to open private data. There is one, ``KEY``; it cannot be copied, pickled or made again."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Key:
+        if "KEY" in globals():
+            raise PrivacyError("there is one key, and it cannot be made again")
+        return super().__new__(cls)
+
+    def __repr__(self) -> str:
+        return "<key to private data>"
+
+    def __reduce__(self) -> NoReturn:
+        raise PrivacyError("the key to private data cannot be copied or stored")
+
+
+KEY = Key()
+
+
+def require(key: object) -> None:
+    """Refuse anything but the key."""
+    if key is not KEY:
+        raise PrivacyError("private data are opened only by Session.release; a statistic needs its key")
+
+
+class Box(Generic[T]):
+    """A closed container. It shows its public label, gives its content to the key, and refuses everything else.
+
+    Parameters
+    ----------
+    content : object
+        What must not leave.
+    label : str
+        Public: made of shapes and bounds that are known without the data.
+    """
+
+    __slots__ = ("_content", "label")
+
+    def __init__(self, content: T, label: str):
+        self._content = lambda: content  # a closure: neither ``vars`` nor a debugger's repr shows it
+        self.label = label
+
+    def open(self, key: Key) -> T:
+        """The content, for whoever holds the key."""
+        require(key)
+        return self._content()
+
+    def __repr__(self) -> str:
+        return f"<sealed {self.label}>"
+
+    def refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
+        """Raise: private data have no length, no elements, no copy and no file."""
+        raise PrivacyError(f"{self!r} cannot be read, copied, stored or turned into an array: use Session.release")
+
+    __array__ = __buffer__ = __dlpack__ = refuse
+    __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
+    __float__ = __int__ = __index__ = __complex__ = refuse
+    __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = refuse

@@ -1,0 +1,65 @@
+import json
+
+import numpy as np
+import pytest
+
+from discreet.privacy import unsafe
+from discreet.privacy.budget import Budget
+from discreet.privacy.plan import Plan, Release
+from discreet.privacy.session import Session
+
+
+@pytest.fixture
+def session(row_sum):
+    def make(noise="secure", **options):
+        session = Session(Plan.calibrated([Release("gram", 2), Release("sum")], Budget(1.5, 1e-6, **options)), noise)
+        session.assume("catalogue", "the list of items")
+        for name in ("gram", "sum", "gram"):
+            session.release(name, row_sum(np.ones((3, 2))))
+        return session
+
+    return make
+
+
+def test_the_paragraph_of_a_secure_session(session):
+    text = str(session().finish())
+    for part in ("ε = 1.5", "δ = 1e-06", "4.482 times", "with or without", "gram × 2", "closed form", "list of items"):
+        assert part in text
+    assert "RESEARCH" not in text
+    assert "\n" not in text
+
+
+def test_research_mode_is_declared(session):
+    statement = session("seeded").statement
+    assert "RESEARCH MODE" in str(statement)
+    assert statement.to_dict()["noise"] == "seeded"
+
+
+def test_replace_one_is_said(session):
+    assert "replaced by those of another" in str(session(neighbouring="replace-one").statement)
+
+
+def test_not_private_is_said_first(session, row_sum):
+    door = session()
+    unsafe.reveal(door, "peek", row_sum(np.ones((3, 2))))
+    statement = door.statement
+    assert str(statement).startswith("NOT PRIVATE: peek left without noise")
+    assert statement.to_dict()["private"] is False
+    assert json.loads(json.dumps(statement.to_dict(), allow_nan=False))["epsilon"] == "Infinity"
+
+
+def test_inferred_assumptions_come_with_a_caution(session):
+    door = session()
+    door.assume("range", "ratings between 1 and 5", inferred=True)
+    assert "CAUTION" in str(door.statement)
+
+
+def test_json_has_everything(session):
+    statement = session().statement
+    document = json.loads(json.dumps(statement.to_dict(), allow_nan=False))
+    assert document["epsilon"] == statement.epsilon <= 1.5
+    assert document["text"] == str(statement)
+    assert document["unit"] == "user"
+    assert document["releases"] == 3
+    assert statement.mu == statement.ledger.price().mu
+    assert "entries" not in repr(statement)
