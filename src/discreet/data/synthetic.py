@@ -83,8 +83,8 @@ class LowRankTask:
 
         U Vᵀ - U* V*ᵀ = [U, U*] [V, -V*]ᵀ; of the two tall matrices only their triangular factors count.
         """
-        left = np.linalg.qr(np.hstack([np.asarray(U, np.float64), self.users]), mode="r")
-        right = np.linalg.qr(np.hstack([np.asarray(V, np.float64), -self.items]), mode="r")
+        left: Floats = np.asarray(np.linalg.qr(np.hstack([np.asarray(U, np.float64), self.users]), mode="r"))
+        right: Floats = np.asarray(np.linalg.qr(np.hstack([np.asarray(V, np.float64), -self.items]), mode="r"))
         return float(np.linalg.norm(left @ right.T) ** 2 / (len(self.users) * len(self.items)))
 
 
@@ -116,7 +116,7 @@ def dpals_task(
     _check(n_users, n_items, rank, noise)
     rng = _rng(seed, 1)
     probability = min(density * math.log(n_users) / n_items, 1.0)
-    if not 0 < probability:
+    if not probability > 0:
         raise ConfigError(f"density must be above 0, and {density:g} was given")
     users = np.linalg.qr(rng.standard_normal((n_users, rank)))[0] * math.sqrt(n_users)
     items = np.linalg.qr(rng.standard_normal((n_items, rank)))[0] * math.sqrt(n_items)
@@ -182,7 +182,7 @@ def dplmc_task(
     n_valid = round(valid_fraction * total)
     if not 0 < n_train < total - n_valid or n_valid < 1:
         raise ConfigError(
-            f"{n_train:,} training and {n_valid:,} validation entries do not fit into {n_users:,} × {n_items:,} entries "
+            f"{n_train:,} training and {n_valid:,} validation entries do not fit into {n_users:,} × {n_items:,} ones "
             "with some left to test on: choose n_observed or valid_fraction smaller"
         )
     rng = _rng(seed, 2)
