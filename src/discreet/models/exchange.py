@@ -1,11 +1,13 @@
 """Two folders change places in one step, where the system has such a step.
 
-Replacing a folder by two renames leaves a moment in which there is none; a process killed in it would lose a model.
+Replacing a folder by two renames leaves a moment in which there is none. A process killed in it would leave the earlier
+folder beside its place, under a hidden name that `displaced` finds.
 """
 
 from __future__ import annotations
 
 import ctypes
+import glob
 import os
 import sys
 import uuid
@@ -26,6 +28,12 @@ def exchange(one: Path, other: Path) -> None:
             between.rename(other)
             raise
         between.rename(one)
+
+
+def displaced(place: Path) -> Path | None:
+    """The folder that belongs to `place`, where there is none, if two renames were cut off between."""
+    left = place.parent.glob(f".{glob.escape(place.name)}.*.old") if not place.exists() else ()
+    return max(left, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def _in_one_step(one: bytes, other: bytes) -> bool:

@@ -6,9 +6,9 @@
     README.md             a card that says what this is and what it promises
 
 A folder is written under another name beside its place and changes places with an earlier one when complete: whoever
-loads finds the earlier model or the new one, also if saving is killed at any moment (what it leaves is a hidden folder
-``.name.….part``). `load` checks the checksums, so damage is noticed. There is no pickle: loading a model runs none of
-its contents.
+loads finds the earlier model or the new one, also if saving is killed at any moment. What it leaves then is a hidden
+folder ``.name.….part``, which may be deleted (`exchange` says what happens where two folders cannot be swapped at
+once). `load` checks the checksums, so damage is noticed. There is no pickle: loading a model runs none of its contents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from discreet.data.encode import as_ids, object_array
 from discreet.errors import ConfigError, DataError
 from discreet.models import MODELS, model_class
 from discreet.models.base import Recommender
-from discreet.models.exchange import exchange
+from discreet.models.exchange import displaced, exchange
 from discreet.version import __version__
 
 FORMAT = 1
@@ -73,6 +73,8 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     folder = Path(path)
     if not (folder / MODEL).is_file():
+        if (left := displaced(folder)) is not None:
+            raise DataError(f"{folder} does not exist, because a save was cut off: rename {left} to have it back")
         what = "is not a folder" if folder.exists() and not folder.is_dir() else "holds no model.json"
         raise DataError(f"{folder} {what if folder.exists() else 'does not exist'}: give a folder that save() wrote")
     try:
