@@ -1,0 +1,130 @@
+"""Downloads from a server on this machine that breaks in every way a real one does."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from local_server import serving
+
+from discreet.data.download import cache_folder, download, file_md5, written_aside
+from discreet.errors import DataError
+
+BODY = np.random.default_rng(0).bytes(700_000)
+MD5 = hashlib.md5(BODY, usedforsecurity=False).hexdigest()
+
+
+@pytest.fixture
+def server():
+    with serving(BODY) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch):
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def test_a_whole_file_arrives_with_progress(server, tmp_path):
+    seen = []
+    target = tmp_path / "new" / "folder" / "a.zip"
+    assert download(server.url + "/a.zip", target, md5=MD5, progress=lambda *state: seen.append(state)) == target
+    assert target.read_bytes() == BODY
+    assert [file.name for file in target.parent.iterdir()] == ["a.zip"]
+    assert seen[-1] == (len(BODY), len(BODY), "a.zip")
+    assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
+
+
+def test_a_cut_connection_is_taken_up_where_it_broke(server, tmp_path):
+    server.cuts = [200_000, 100_000]
+    download(server.url + "/a.zip", tmp_path / "a.zip", md5=MD5, pause=0.0)
+    assert (tmp_path / "a.zip").read_bytes() == BODY
+    assert server.ranges == [None, "bytes=200000-", "bytes=300000-"]
+
+
+def test_a_later_call_resumes_an_earlier_one(server, tmp_path):
+    server.cuts = [150_000, 0, 0, 0]
+    target = tmp_path / "a.zip"
+    with pytest.raises(DataError, match="150,000 bytes are kept"):
+        download(server.url + "/a.zip", target, pause=0.0)
+    assert not target.exists()
+    server.ranges.clear()
+    download(server.url + "/a.zip", target, md5=MD5)
+    assert server.ranges == ["bytes=150000-"]
+    assert target.read_bytes() == BODY
+
+
+def test_a_server_that_cannot_resume_is_read_from_the_start(server, tmp_path):
+    server.resumes = False
+    server.cuts = [200_000]
+    download(server.url + "/a.zip", tmp_path / "a.zip", md5=MD5, pause=0.0)
+    assert (tmp_path / "a.zip").read_bytes() == BODY
+
+
+def test_a_finished_part_is_only_checked(server, tmp_path):
+    (tmp_path / "a.zip.part").write_bytes(BODY)
+    download(server.url + "/a.zip", tmp_path / "a.zip", md5=MD5)
+    assert (tmp_path / "a.zip").read_bytes() == BODY
+
+
+def test_a_part_that_is_too_long_is_thrown_away(server, tmp_path):
+    (tmp_path / "a.zip.part").write_bytes(BODY + b"?")
+    download(server.url + "/a.zip", tmp_path / "a.zip", md5=MD5)
+    assert (tmp_path / "a.zip").read_bytes() == BODY
+
+
+def test_an_unknown_length_is_fine(server, tmp_path):
+    seen = []
+    download(server.url + "/unknown-length.zip", tmp_path / "a.zip", md5=MD5, progress=lambda *s: seen.append(s))
+    assert seen[-1][:2] == (len(BODY), 0)
+
+
+def test_a_wrong_checksum_removes_the_file(server, tmp_path):
+    with pytest.raises(DataError, match=f"checksum {MD5} instead of 0000") as caught:
+        download(server.url + "/a.zip", tmp_path / "a.zip", md5="0" * 32)
+    assert list(tmp_path.iterdir()) == []
+    assert "\n" not in str(caught.value)
+
+
+def test_404_and_a_dead_server_say_so(server, tmp_path):
+    with pytest.raises(DataError, match="answered 404 Not Found"):
+        download(server.url + "/missing.zip", tmp_path / "a.zip")
+    assert not (tmp_path / "a.zip").exists()
+    url = server.url
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(DataError, match="cannot be reached"):
+        download(url + "/a.zip", tmp_path / "a.zip", timeout=2)
+
+
+def test_a_folder_that_cannot_be_made_says_so(server, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be created"):
+        download(server.url + "/a.zip", tmp_path / "file" / "a.zip")
+
+
+def test_written_aside_leaves_all_or_nothing(tmp_path):
+    target = tmp_path / "sub" / "x.bin"
+
+    def write_half():
+        with written_aside(target) as part:
+            part.write_bytes(b"half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_half()
+    assert list(target.parent.iterdir()) == []
+    with written_aside(target) as part:
+        part.write_bytes(b"whole")
+    assert [file.name for file in target.parent.iterdir()] == ["x.bin"]
+    assert file_md5(target) == hashlib.md5(b"whole", usedforsecurity=False).hexdigest()
+
+
+def test_cache_folder_follows_the_environment(monkeypatch, tmp_path):
+    monkeypatch.setenv("DISCREET_CACHE", str(tmp_path / "a"))
+    assert cache_folder() == tmp_path / "a"
+    monkeypatch.delenv("DISCREET_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "discreet"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "discreet"
