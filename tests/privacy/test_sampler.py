@@ -148,13 +148,14 @@ def test_table_constants_to_seventy_digits():
             assert abs(strip / area - 1) < mp.mpf(10) ** -68
 
 
-@pytest.mark.parametrize("alpha", [1e-3, 0.3, 1.0, 2.5, 8.0])
-def test_probability_of_hubers_centre_to_ninety_digits(alpha):
-    with mp.workdps(120):
+@pytest.mark.parametrize("alpha", [1e-3, 0.3, 1.0, 2.5, 8.0, 20.0])
+def test_probability_of_hubers_tails_to_ninety_digits(alpha):
+    with mp.workdps(150):
         a = mp.mpf(alpha)
         centre = mp.sqrt(2 * mp.pi) * mp.erf(a / mp.sqrt(2))
-        core = centre / (centre + 2 / a * mp.exp(-a * a / 2))
-        assert abs(mp.mpf(exact.huber_core(alpha)) / 2**320 - core) < mp.mpf(2) ** -310
+        outside = 2 / a * mp.exp(-a * a / 2)
+        exactly = outside / (centre + outside)
+        assert abs(mp.mpf(exact.huber_tails(alpha)) / 2 ** (64 + exact.EXTRA_BITS) / exactly - 1) < mp.mpf(10) ** -90
 
 
 def test_the_error_budget_of_the_intervals():

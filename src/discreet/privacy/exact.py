@@ -1,6 +1,6 @@
 r"""The noise sampler's specification: exact draws, slowly, with as many random bits as a decision needs.
 
-A draw is a function of infinitely many fair bits on real numbers; this file evaluates it with 256 bits more than the
+A draw is a function of infinitely many fair bits on real numbers; this file evaluates it with 1024 bits more than the
 64 a word gives and 110 decimal digits, and is what ``sampler`` must agree with bit for bit. Three laws, all *rounded to
 the nearest integer*, because x + round(N) = round(x + N) for an integer x: adding rounded noise to an integer statistic
 is post-processing of the ideal mechanism, so it costs exactly what the ideal mechanism costs, for every ε and every
@@ -17,8 +17,8 @@ and x₂₅₆ = 0; region 0 is [0, x₁] × [0, f(x₁)] and the tail beyond x�
 
 A point that is uniform in a set of regions of equal area is uniform under f, so x has density √(2/π)·f, exactly.
 
-Laplace: sign = bit 0 of the word, U = the rest, |x| = −ln U. Huber: with probability ``core`` a Gaussian kept to
-|x| ≤ α, otherwise ±(α + E/α) with E = −ln U.
+Laplace: sign = bit 0 of the word, U = the rest, |x| = −ln U. Huber: with probability ``huber_tails`` ±(α + E/α) with
+E = −ln U, otherwise a Gaussian kept to |x| ≤ α.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ TAIL = Decimal("3.65415288536100877164542972039951576297485459974627388596867628
 AREA = Decimal("0.004928673233974655347361775402336028069135384702856501808589365467144655648795")
 REGIONS = 256
 #: Random bits that one decision takes beyond its word, before it is made with what is known.
-EXTRA_BITS = 256
-#: The probability of every integer within 30 scales differs from the ideal one by at most this factor, for a scale
-#: between 1/8 and ``LARGEST`` grid units; everything further out has probability below 2⁻⁶⁰⁰. Proof: docs/noise.md.
-RATIO = 2.0**-120
+EXTRA_BITS = 1024
+#: The probability of every outcome within 30 (Gaussian) or 500 (Laplace, Huber) scales is within a factor 1 ± RATIO of
+#: the ideal one, for scales from 1/8 to ``LARGEST`` grid units; all others have less than 2⁻⁶⁰⁰. Proof: docs/noise.md.
+RATIO = 2.0**-180
 LARGEST = 2.0**44
 
 Bits = Callable[[int], int]
@@ -92,24 +92,24 @@ def rounded_exponential(
 
 
 @lru_cache(maxsize=64)
-def huber_core(alpha: float) -> int:
-    r"""``⌊2³²⁰ · core⌋``: the probability of the Gaussian centre of Huber noise (see ``mechanisms.Huber.core``).
+def huber_tails(alpha: float) -> int:
+    r"""``⌊2¹⁰⁸⁸ · p⌋`` with p the probability that Huber noise falls outside its centre, 1 − ``mechanisms.Huber.core``.
 
     ``√(2π)(2Φ(α) − 1) = 2 e^{−α²/2} Σ_k α^{2k+1}/(2k+1)!!``, all terms positive.
     """
     with localcontext(_CONTEXT):
         a = Decimal(alpha)
-        term = total = a
+        term = centre = a
         k = 1
-        while term > total * Decimal(10) ** -109:
+        while term > centre * Decimal(10) ** -109:
             term = term * a * a / (2 * k + 1)
-            total, k = total + term, k + 1
-        return int(total / (total + 1 / a) * 2 ** (64 + EXTRA_BITS))  # both masses share the factor 2 e^{−α²/2}
+            centre, k = centre + term, k + 1
+        return int(1 / (a * centre + 1) * 2 ** (64 + EXTRA_BITS))  # both masses share the factor 2 e^{−α²/2}
 
 
-def is_core(alpha: float, word: int, bits: Bits = secrets.randbits) -> bool:
-    """Whether a uniform number that begins with this word falls into the centre."""
-    return (word << EXTRA_BITS | bits(EXTRA_BITS)) < huber_core(alpha)
+def in_tails(alpha: float, word: int, bits: Bits = secrets.randbits) -> bool:
+    """Whether a uniform number that begins with this word chooses a tail of Huber noise."""
+    return (word << EXTRA_BITS | bits(EXTRA_BITS)) < huber_tails(alpha)
 
 
 def _tail(source: Iterator[int], bits: Bits) -> Decimal:

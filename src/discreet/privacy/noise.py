@@ -13,7 +13,7 @@ What remains is the distance between the numbers drawn here and ideal ones. It h
    per key, below ``DRAW_DISTANCE`` = 2⁻¹⁰⁰ per draw. ``delta_of(n)`` charges it to δ: 2·10⁸ draws cost 1.6·10⁻²².
 2. From bits to noise. ``exact`` draws from the rounded Gaussian, Laplace or Huber law by a procedure on real numbers;
    ``sampler`` takes the same decisions by interval arithmetic and hands over whatever 64 bits do not decide. The
-   probability of every outcome is within a factor 1 ± 2⁻¹²⁰ of the ideal one, so n draws add n·2⁻¹¹⁹ to ε: less than
+   probability of every outcome is within a factor 1 ± 2⁻¹⁸⁰ of the ideal one, so n draws add n·2⁻¹⁷⁹ to ε: less than
    the upward rounding of every ε that is stated.
 
 No key, seed or generator outlives a call, so a fork, a copy or a pickle of this object cannot repeat a stream, and
@@ -226,15 +226,15 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
     assert isinstance(mechanism, Huber)
     alpha = mechanism.alpha
     centre, tail = gaussian(alpha), exponential(Fraction(alpha), 1 / Fraction(alpha))
-    threshold = exact.huber_core(alpha) >> exact.EXTRA_BITS
+    threshold = exact.huber_tails(alpha) >> exact.EXTRA_BITS
 
     def huber(block: NDArray[Any], kinds: NDArray[np.uint8], unit: Any) -> bool:
         words = _fresh_words()(block.size)
-        core = words < threshold
+        outside = words < threshold
         for index in np.flatnonzero(words == threshold):
-            core[index] = exact.is_core(alpha, int(words[index]))
+            outside[index] = exact.in_tails(alpha, int(words[index]))
         broken, each = False, _cycled(kinds, 0, block.size)
-        for part, sampled in ((core, centre), (~core, tail)):
+        for part, sampled in ((outside, tail), (~outside, centre)):
             chosen = block[part]
             if chosen.size:
                 broken |= sampled(chosen, each[part], unit)
