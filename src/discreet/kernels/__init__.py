@@ -1,7 +1,7 @@
 """Compiled functions on plain arrays. They know neither people nor privacy; each has a numpy twin in the same file."""
 
 from discreet.kernels.cholesky import solve_spd
-from discreet.kernels.normal import gram_rows, solve_rows
+from discreet.kernels.normal import gram_rows, solve_rows, sum_rows
 from discreet.kernels.psd import project_psd, solve_psd
 from discreet.kernels.threads import set_threads, thread_count
 from discreet.kernels.topk import top_k
@@ -13,6 +13,7 @@ __all__ = [
     "solve_psd",
     "solve_rows",
     "solve_spd",
+    "sum_rows",
     "thread_count",
     "top_k",
 ]

@@ -132,6 +132,18 @@ def gram_rows(
     return (A, b) if r == R else (np.ascontiguousarray(A[:, :r, :r]), np.ascontiguousarray(b[:, :r]))
 
 
+def sum_rows_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """``Σ_j c_ij y_j`` for each row: the specification of `sum_rows`."""
+    return np.array([c[a:b] @ Y[indices[a:b]] for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
+
+
+def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """``Σ_j c_ij y_j`` (n, r) for each row."""
+    b = np.zeros((len(indptr) - 1, Y.shape[1]), Y.dtype)
+    run(lambda start, stop: _sums(indptr, indices, c, Y, b, start, stop), cost_cuts(np.diff(indptr) + 1.0))
+    return b
+
+
 def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
     return np.empty(0, like.dtype) if x is None else np.ascontiguousarray(x, like.dtype)
 
@@ -269,6 +281,16 @@ def _gram(
         for k in range(R):
             for j in range(k):
                 A[i, k, j] = A[i, j, k]
+
+
+@njit(nogil=True, cache=True)
+def _sums(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, b: np.ndarray, start: int, stop: int
+) -> None:
+    for i in range(start, stop):
+        for e in range(indptr[i], indptr[i + 1]):
+            for k in range(Y.shape[1]):
+                b[i, k] += c[e] * Y[indices[e], k]
 
 
 @njit(nogil=True, cache=True, fastmath=True)

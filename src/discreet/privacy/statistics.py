@@ -1,0 +1,149 @@
+"""Sums over users that own their sensitivity.
+
+Each function here builds a statistic from contributions that are already cut to their bounds, and states how far one
+user can move it. Two facts do most of the work. For contributions x_i whose inner products are never negative (counts,
+Gram matrices: ⟨u uᵀ, v vᵀ⟩ = (u·v)² ≥ 0), replacing a user moves the sum by at most √2 times what removing one does;
+for signed ones, by at most twice. And a symmetric matrix packed as (diagonal, √2 × off-diagonal) keeps its Frobenius
+norm, so that off-diagonal entries need only 1/√2 of the noise (erratum 5).
+
+With k items, squared weights B, values up to c, and vectors of ℓ₂ norm Γ and ℓ₁ norm Γ₁ (S = √(k B)):
+
+    statistic                        remove, ℓ₂     replace, ℓ₂    remove, ℓ₁      one entry
+    item_counts    Σ w               √B             √2 √B          S               √B
+    item_grams     Σ w u uᵀ          √B Γ²          √2 √B Γ²       S Γ₁²           √B Γ²
+    item_sums      Σ w y u           √B c Γ         2 √B c Γ       S c Γ₁          √B c Γ
+    global_gram    Σ u uᵀ            Γ²             √2 Γ²          Γ₁²             Γ²
+    covariance     Σ y yᵀ, ‖y‖ ≤ L   L²             √2 L²          k L²            L²
+    gradient       Σ e uᵀ, ‖e‖ ≤ G   G Γ            2 G Γ          √k G Γ₁         G Γ
+    rating_sum     Σ w y             S c            2 S c          S c             S c
+    rating_count   Σ w               S              S              S               S
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from discreet.errors import PrivacyError
+from discreet.privacy.budget import Neighbouring, Norm
+from discreet.privacy.vault import Key, require
+
+Compute = Callable[[float | None, slice], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far one user moves a statistic: remove in ℓ₂ and ℓ₁, the factor for replacing, and one entry at most."""
+
+    l2: float
+    l1: float
+    entry: float
+    replace_l2: float
+    replace_l1: float = 2.0
+
+
+class Sum:
+    """A statistic: shape and sensitivity are public, the sum itself opens only with the key.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    reach : Reach
+    compute : function (grid, rows) -> array
+        The exact sum of those rows; in units of the grid and rounded per contribution, where one is given.
+    symmetric : int, optional
+        Rank of the symmetric matrices whose packed upper triangles are the rows.
+    """
+
+    __slots__ = ("_compute", "_reach", "_shape", "_symmetric")
+
+    def __init__(self, shape: tuple[int, ...], reach: Reach, compute: Compute, symmetric: int | None = None) -> None:
+        self._shape, self._reach, self._symmetric = shape, reach, symmetric
+        self._compute = compute
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    def sensitivity(self, neighbouring: Neighbouring, norm: Norm) -> float:
+        """See the table in the module's docstring."""
+        if norm == "inf":
+            return self._reach.entry
+        reach, factor = (
+            (self._reach.l2, self._reach.replace_l2) if norm == "l2" else (self._reach.l1, self._reach.replace_l1)
+        )
+        return reach * factor if neighbouring == "replace-one" else reach
+
+    def weights(self, norm: Norm) -> NDArray[np.float64] | None:
+        return isometry(self._symmetric) if self._symmetric is not None and norm == "l2" else None
+
+    def compute(self, key: Key, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
+        require(key)
+        return self._compute(grid, slice(*(rows or slice(None)).indices(self._shape[0])))
+
+    def __repr__(self) -> str:
+        return f"<statistic of shape {self._shape}>"
+
+    def refuse(self, *_arguments: Any, **_options: Any) -> NoReturn:
+        """Raise: an exact sum has no values to look at."""
+        raise PrivacyError(f"{self!r} cannot be read, copied, stored or turned into an array: use Session.release")
+
+    __array__ = __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
+    __float__ = __int__ = __index__ = __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = refuse
+
+
+# ------------------------------------------------------------------ symmetric matrices as vectors
+
+
+def packed_size(r: int) -> int:
+    """Entries of the upper triangle."""
+    return r * (r + 1) // 2
+
+
+def isometry(r: int) -> NDArray[np.float64]:
+    """1 on the diagonal, √2 off it, in the order of `pack`."""
+    a, b = np.triu_indices(r)
+    return np.where(a == b, 1.0, math.sqrt(2.0))
+
+
+def pack(A: NDArray[Any]) -> NDArray[Any]:
+    """Upper triangles (n, r(r+1)/2) of symmetric matrices (n, r, r), row by row."""
+    packed = np.empty((len(A), packed_size(A.shape[1])), A.dtype)
+    _pack(A, packed)
+    return packed
+
+
+def unpack(packed: NDArray[Any], r: int) -> NDArray[Any]:
+    """The matrices (n, r, r) again, both triangles."""
+    A = np.empty((len(packed), r, r), packed.dtype)
+    _unpack(packed, A)
+    return A
+
+
+@njit(nogil=True, cache=True)
+def _pack(A: np.ndarray, packed: np.ndarray) -> None:
+    r = A.shape[1]
+    for i in range(len(A)):
+        at = 0
+        for a in range(r):
+            for b in range(a, r):
+                packed[i, at] = A[i, a, b]
+                at += 1
+
+
+@njit(nogil=True, cache=True)
+def _unpack(packed: np.ndarray, A: np.ndarray) -> None:
+    r = A.shape[1]
+    for i in range(len(A)):
+        at = 0
+        for a in range(r):
+            for b in range(a, r):
+                A[i, a, b] = packed[i, at]
+                A[i, b, a] = packed[i, at]
+                at += 1
