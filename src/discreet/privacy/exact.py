@@ -36,9 +36,9 @@ REGIONS = 256
 #: Random bits that one decision takes beyond its word, before it is made with what is known.
 EXTRA_BITS = 1024
 #: The probability of every outcome within 30 (Gaussian) or 500 (Laplace, Huber) scales is within a factor 1 ± RATIO of
-#: the ideal one, for scales from 1/8 to ``LARGEST`` grid units; all others have less than 2⁻⁶⁰⁰. Proof: docs/noise.md.
+#: the ideal one, for scales from SMALLEST to LARGEST grid units; all others have less than 2⁻⁶⁰⁰. Proof: docs/noise.md.
 RATIO = 2.0**-180
-LARGEST = 2.0**44
+SMALLEST, LARGEST = 2.0**-3, 2.0**44
 
 Bits = Callable[[int], int]
 _CONTEXT = Context(prec=110)

@@ -127,8 +127,9 @@ class SecureNoise:
         width = kinds.size
         if scale.ndim != 1 or len(distinct) > 256 or (width > 1 and (out.ndim == 0 or out.shape[-1] != width)):
             raise ConfigError(f"one scale, or one per column with few distinct ones: got {scale.shape} for {out.shape}")
-        if not (distinct[0] > 0 and distinct[-1] <= exact.LARGEST):
-            raise ConfigError(f"noise of {distinct[-1]:.3g} grid units: more than 0 and at most {exact.LARGEST:.3g}")
+        if not exact.SMALLEST <= distinct[0] <= distinct[-1] <= exact.LARGEST:
+            allowed = f"between {exact.SMALLEST:.3g} and {exact.LARGEST:.3g}"
+            raise ConfigError(f"noise of {distinct[0]:.3g} to {distinct[-1]:.3g} grid units: it must lie {allowed}")
         draw = _block_sampler(mechanism, distinct)
         flat = out.reshape(-1)
         self.draws += flat.size
