@@ -45,7 +45,7 @@ def _run(args: list[str]) -> int:
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
-        if os.environ.get(DEBUG):
+        if os.environ.get(DEBUG, "0") not in ("", "0"):
             import traceback
 
             traceback.print_exc()
@@ -74,10 +74,12 @@ def _explained(error: Exception) -> tuple[int, str]:
 
 
 def _usage(error: Any) -> str:
-    message = error.format_message().rstrip(".")
+    from discreet.cli.words import usage_words
+
+    message = usage_words(error.format_message())
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "discreet"
-    return f"{message[:1].lower()}{message[1:]}: see '{path} --help'"
+    return f"{message} (see '{path} --help')"
 
 
 def _complain(sentence: str) -> None:

@@ -56,6 +56,11 @@ class Choice:
         usual = {name: value for name, value in more.items() if name in allowed}
         return cls(**(usual | checked))
 
+    @property
+    def given(self) -> list[str]:
+        """Options that were used and say something about the model."""
+        return [*(["--model"] if self.model else []), *(f"--set {name}" for name in self._parameters())]
+
     def use_threads(self) -> None:
         if self.threads is not None:
             from discreet.kernels import set_threads

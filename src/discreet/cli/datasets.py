@@ -18,7 +18,7 @@ def _datasets(out: Output) -> None:
     cells = [
         [e["name"], f"{e['users']:,}", f"{e['items']:,}", f"{e['ratings']:,}", _state(e), e["about"]] for e in known
     ]
-    out.table(["name", "users", "items", "ratings", "here?", "what"], cells, wrap=[5], flush_left=[0, 4, 5])
+    out.table(["name", "users", "items", "ratings", "here?", "what"], cells, flush_left=[0, 4, 5])
     licences: dict[str, list[str]] = {}
     for entry in known:
         licences.setdefault(entry["licence"], []).append(entry["name"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from discreet.experiments.compare import Comparison, Score
 
 DEFAULT_METRICS = {"explicit": "rmse,recall@20,ndcg@100", "implicit": "recall@20,recall@50,ndcg@100"}
-BASELINES = ("popularity", "bias")
+BASELINES = ("bias", "popularity")
 HEAD_TO_TAIL = ("1 (head)", "2", "3", "4", "5 (tail)")
 
 
@@ -75,6 +76,8 @@ def evaluate(
         raise ConfigError(f"--relevant is {relevant}, but must be a finite number")
     choice.use_threads()
     if known is not None or target is not None or Path(what, "model.json").is_file():
+        if choice.given or protocol.given:
+            raise ConfigError(f"{(choice.given or protocol.given)[0]} is for training, and {what} is trained already")
         model, split, facts = _saved(what, known, target, source, skip_unknown, out)
         feedback = model.feedback
         relevant = _relevant(relevant, model.rating_range_)
@@ -188,7 +191,7 @@ def _same_users(told: Ratings, rows: Any, asked: Ratings) -> Ratings:
 def show(found: Comparison, out: Output, slices: bool = True) -> None:
     """Tables of the scores and, where there are any, of the popularity quintiles."""
     n = len(found.splits)
-    kind = found.splits[0].split(", fold")[0]
+    kind = re.sub(r", fold \d+$", "", found.splits[0])
     rows = [[row.name, *(cell(row.scores.get(m)) for m in found.metrics), f"{row.seconds:.1f} s"] for row in found.rows]
     runs = f", mean of {n} runs" if n > 1 else f", seed {found.seeds[0]}"
     out.say()

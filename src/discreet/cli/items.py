@@ -148,7 +148,7 @@ def _split_rating(text: str, items: Items) -> tuple[str, str | None]:
     if items.knows(text):  # a title may end in "=5"
         return text, None
     name, equals, rating = text.rpartition("=")
-    return (name, rating) if equals else (text, None)
+    return (name, rating) if equals and "," not in rating else (text, None)
 
 
 def _rating(text: str | None, name: str) -> float | None:

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from discreet.cli.words import for_shell
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -45,24 +47,25 @@ class Output:
 
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None,
-        flush_left: Sequence[int] = (0,), wrap: Sequence[int] = (),
+        flush_left: Sequence[int] = (0,),
     ) -> None:  # fmt: skip
-        """A table for people; the columns numbered in `wrap` may be broken into lines where the terminal is narrow."""
+        """A table for people; cells are broken into lines where the terminal is too narrow, and never cut."""
         if self.json:
             return
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+        if title:
+            self.say(title, style="bold")
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for at, name in enumerate(columns):
-            table.add_column(Text(name), justify="left" if at in flush_left else "right", no_wrap=at not in wrap)
+            table.add_column(Text(name), justify="left" if at in flush_left else "right", overflow="fold")
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))  # Text: a title in [brackets] is no markup
         with self._console.capture() as drawn:
             self._console.print(table)
-        print("\n".join(line.rstrip() for line in drawn.get().rstrip().splitlines()))
-        print()
+        print("\n".join(line.rstrip() for line in drawn.get().strip("\n").splitlines()))
 
     def result(self, value: Mapping[str, Any]) -> None:
         """The JSON document, where one was asked for."""
@@ -125,6 +128,11 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return for_shell(super().format(record))
+
+
 class _Stderr(logging.StreamHandler[TextIO]):
     """Writes to what stderr is at that moment: a progress bar stands in for it while it is shown."""
 
@@ -138,7 +146,7 @@ class _Stderr(logging.StreamHandler[TextIO]):
 
 def _set_up_logging(verbose: bool) -> None:
     handler = _Stderr()
-    handler.setFormatter(logging.Formatter("discreet: %(levelname)s: %(message)s"))
+    handler.setFormatter(_Formatter("discreet: %(levelname)s: %(message)s"))
     logger = logging.getLogger("discreet")
     logger.handlers, logger.propagate = [handler], False
     logger.setLevel(logging.DEBUG if verbose else logging.WARNING)

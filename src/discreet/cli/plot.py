@@ -33,7 +33,8 @@ def draw_quality(found: Comparison, what: str, file: Path) -> None:
     figure.text(0.055, 0.93, "Quality on held-out ratings", fontsize=15, weight="bold", color=INK)
     figure.text(0.985, 0.935, what, fontsize=10, color=INK, alpha=0.7, ha="right")
     handles = [axes[1].patches[at * len(rankings)] for at in range(len(found.rows))]
-    axes[1].legend(handles, [row.name for row in found.rows], frameon=False, fontsize=9, labelcolor=INK)
+    axes[1].legend(handles, [row.name for row in found.rows], facecolor=PAPER, edgecolor="none",
+                   framealpha=1, fontsize=9, labelcolor=INK)  # fmt: skip
     with written_aside(file) as aside:
         figure.savefig(aside, format="png")
 

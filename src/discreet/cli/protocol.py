@@ -48,6 +48,12 @@ class Protocol:
     ] = 0.8
 
     @property
+    def given(self) -> list[str]:
+        """Options that were used."""
+        used = {"--split": self.split, "--folds": self.folds, "--test-users": self.test_users}
+        return [name for name, value in used.items() if value is not None]
+
+    @property
     def runs(self) -> int:
         return self.seeds * (self.folds or 1)
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -87,8 +90,12 @@ class Source(Layout):
 
     def read(self, data: str, out: Output) -> tuple[Ratings, dict[str, Any]]:
         """The ratings, and what was read as a dictionary; says the same to people."""
+        for name in ("min_rating", "binarize"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ConfigError(f"--{name.replace('_', '-')} is {value}, but must be a finite number")
         start = time.perf_counter()
-        with out.progress(f"Reading {data}") as progress:
+        with out.progress(f"Reading {data}") as progress, _said_below("merged repeated"):
             ratings = self._load(data, progress)
         facts = {"data": data, **_counts(ratings), "merged": ratings.merged}
         merged = f", {ratings.merged:,} repeated ratings merged" if ratings.merged else ""
@@ -127,10 +134,6 @@ class Source(Layout):
     def _choose(self, ratings: Ratings) -> Ratings:
         import numpy as np
 
-        for name in ("min_rating", "binarize"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise ConfigError(f"--{name.replace('_', '-')} is {value}, but must be a finite number")
         if self.min_rating is not None:
             ratings = ratings.keep(ratings.values >= self.min_rating)
         if self.binarize is not None:
@@ -140,6 +143,21 @@ class Source(Layout):
         if self.min_user_ratings or self.min_item_ratings:
             ratings = ratings.filter(min_user_ratings=self.min_user_ratings, min_item_ratings=self.min_item_ratings)
         return ratings
+
+
+@contextmanager
+def _said_below(text: str) -> Iterator[None]:
+    """Hold back the library's warnings that begin so, while the block runs."""
+    logger = logging.getLogger("discreet")
+
+    def other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(text)
+
+    logger.addFilter(other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(other)
 
 
 def _column(name: str | None) -> str | int | bool | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
+import tempfile
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -87,5 +87,8 @@ def check_out(folder: str) -> None:
     place = target.absolute().parent
     while not place.exists():
         place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise ConfigError(f"{target} cannot be written: {place} is not a folder that you may write to")
+    try:
+        with tempfile.TemporaryFile(dir=place):  # asking for permissions would not notice a read-only disk
+            pass
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {place}: {error.strerror or error}") from None

@@ -20,6 +20,23 @@ _RULES = [
     (r"\bpath=(\.\.\.)?(?=[\s,;:.)]|$)", "--path"),
 ]
 
+_USAGE = [
+    (r"Value error, ", ""),
+    (r"Input should be a valid integer.*", "should be a whole number"),
+    (r"Input should be a valid number.*", "should be a number"),
+    (r"Input should be", "should be"),
+    (r"^Invalid value for ", ""),
+    (r"\. Did you mean", ": did you mean"),
+]
+
+
+def usage_words(message: str) -> str:
+    """typer's message about a wrong call, as the beginning of a sentence."""
+    for pattern, replacement in _USAGE:
+        message = re.sub(pattern, replacement, message)
+    message = message.rstrip(".")
+    return message[:1].lower() + message[1:]
+
 
 def for_shell(message: str) -> str:
     """The same message with ``name=value`` written as ``--name value`` where that is an option."""

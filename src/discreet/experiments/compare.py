@@ -118,11 +118,12 @@ def compare(
     part, slices : as in `discreet.evaluate`
     progress : callable(done, total, text), optional
     """
-    wanted = {name: [m for m in metrics if _applies(m, make(0).feedback)] for name, make in models.items()}
+    blanks = {name: make(0) for name, make in models.items()}
+    wanted = {name: [m for m in metrics if _applies(m, blank.feedback)] for name, blank in blanks.items()}
     wanted = {name: some for name, some in wanted.items() if some}
     if not wanted:
         raise ConfigError(f"none of the metrics {', '.join(metrics)} can be measured with these models")
-    found: dict[str, list[tuple[Any, Evaluation, float]]] = {name: [] for name in wanted}
+    found: dict[str, list[tuple[Evaluation, float]]] = {name: [] for name in wanted}
     names, seeds = [], []
     total = n_splits * len(wanted)
     for run, split in enumerate(splits):
@@ -136,22 +137,22 @@ def compare(
             seconds = time.perf_counter() - start
             lowest = _lowest(split, part) if relevant is None else relevant
             result = evaluate(model, split, some, part=part, relevant=lowest, slices=slices)
-            found[name].append((model, result, seconds))
-    rows = tuple(_row(name, runs) for name, runs in found.items())
+            found[name].append((result, seconds))
+    rows = tuple(_row(name, blanks[name], runs) for name, runs in found.items())
     return Comparison(rows, tuple(metrics), tuple(names), tuple(seeds), relevant)
 
 
-def _row(name: str, runs: Sequence[tuple[Any, Evaluation, float]]) -> Row:
-    results = [result for _, result, _ in runs]
-    parameters = {k: v for k, v in runs[0][0].get_params().items() if k != "random_state"}
+def _row(name: str, model: Any, runs: Sequence[tuple[Evaluation, float]]) -> Row:
+    results = [result for result, _ in runs]
+    parameters = {k: v for k, v in model.get_params().items() if k != "random_state"}  # that is the run's seed
     scores = {m: Score.of([r.values[m] for r in results], [r.stderr[m] for r in results]) for m in results[0].values}
     groups = N_QUINTILES if results[0].slices else 0
     quintiles = []
     for g in range(groups):
         parts = [r.slices[g] for r in results]
         quintiles.append({m: Score.of([p.values[m] for p in parts], [p.stderr[m] for p in parts]) for m in scores})
-    seconds = statistics.fmean(seconds for _, _, seconds in runs)
-    return Row(name, parameters, runs[0][0].feedback, scores, tuple(quintiles), seconds)
+    seconds = statistics.fmean(seconds for _, seconds in runs)
+    return Row(name, parameters, model.feedback, scores, tuple(quintiles), seconds)
 
 
 def _applies(metric: str, feedback: str) -> bool:

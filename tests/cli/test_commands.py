@@ -1,0 +1,358 @@
+"""What the commands answer when all is well."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+import sys
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import discreet
+from discreet.cli.app import app
+
+COMMANDS = ["demo", "train", "evaluate", "recommend", "similar", "datasets", "doctor", "bench"]
+
+
+def test_help_lists_every_command_and_nothing_else(run):
+    result = run("--help")
+    assert result.code == 0
+    assert all(name in result.out for name in COMMANDS)
+    assert sorted(c.name for c in app.registered_commands) == sorted(COMMANDS)
+    assert run().out == result.out
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_with_an_example_and_json(run, name):
+    result = run(name, "--help")
+    assert result.code == 0
+    assert f"discreet {name}" in result.out.split("Example:")[1]
+    for option in ("--json", "--verbose", "--debug", "--help"):
+        assert option in result.out
+
+
+def test_version(run):
+    assert run("--version").out == f"discreet {discreet.__version__}\n"
+
+
+# ------------------------------------------------------------ train
+
+
+def test_train_saves_what_python_would(run, shelf, tmp_path):
+    result = run("train", shelf / "ratings.csv", "--items", shelf / "films.csv", "--out", tmp_path / "m",
+                 "--factors", 4, "--iterations", 3, "--set", "regularization=1")  # fmt: skip
+    assert result.code == 0, result.err
+    assert result.err == ""
+    for expected in ("60 users, 40 items, 720 ratings", "Saved to", "NOT private", "recommend", "similar"):
+        assert expected in result.out
+    cli, python = discreet.load(tmp_path / "m"), discreet.load(shelf / "model")
+    assert np.array_equal(cli.item_factors_, python.item_factors_)
+    assert cli.get_params() == python.get_params()
+    assert list(cli.titles_) == list(python.titles_)
+
+
+def test_train_replaces_a_model(run, shelf, tmp_path):
+    for model in ("als", "Popularity", "BIAS"):
+        assert run("train", shelf / "ratings.csv", "--out", tmp_path / "m", "--model", model).code == 0
+    assert type(discreet.load(tmp_path / "m")) is discreet.Bias
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+
+
+def test_train_reports_merged_ratings_and_filters_as_json(run, tmp_path):
+    rows = [f"{u},{i},{1 + (u + i) % 5}" for u in range(20) for i in range(8)]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,stars", *rows, "0,0,5", "0,1,5"]))
+    result = run("train", tmp_path / "r.csv", "--out", tmp_path / "m", "--model", "bias", "--min-rating", 2, "--json")
+    assert result.err == ""
+    found = json.loads(result.out)
+    assert (found["users"], found["items"], found["ratings"], found["merged"]) == (20, 8, 160, 2)
+    assert found["kept"]["ratings"] < 160
+    assert found["model"]["class"] == "Bias"
+    assert found["model"]["private"] is False
+    assert found["out"] == str(tmp_path / "m")
+
+
+def test_train_on_a_data_set(run, tmp_path):
+    result = run("train", "cinema", "--scale", 0.01, "--binarize", 4, "--feedback", "implicit", "--factors", 3,
+                 "--iterations", 2, "--threads", 1, "--out", tmp_path / "m", "--json")  # fmt: skip
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["model"]["parameters"]["feedback"] == "implicit"
+    assert discreet.load(tmp_path / "m").titles_ is not None
+
+
+def test_columns_by_name_and_position(run, tmp_path):
+    (tmp_path / "r.tsv").write_text("".join(f"{i}\t{u}\t{1 + (u + i) % 5}\n" for u in range(9) for i in range(5)))
+    result = run("train", tmp_path / "r.tsv", "--user", 1, "--item", 0, "--no-header", "--model", "popularity", "--out",
+                 tmp_path / "m", "--json")  # fmt: skip
+    assert json.loads(result.out)["users"] == 9
+
+
+# ------------------------------------------------------------ recommend and similar
+
+
+def test_recommend_by_id_by_title_and_by_file_is_what_python_says(run, shelf, tmp_path):
+    model = discreet.load(shelf / "model")
+    ids, scores = model.recommend({12: 5.0, 13: 1.5, 14: 5.0}, 7)
+    (tmp_path / "h.csv").write_text("movieId,rating\n12,5\n13,1.5\n14,\n")
+    (tmp_path / "h.txt").write_text("Film 2, the 0 one\n13=1.5\n14\n")
+    ways = [
+        ["--history", "12=5,13=1.5,14"],
+        ["--history", "12", "--history", "13=1.5", "--history", "14=5"],
+        ["--history", "Film 2, the 0 one (1952),film 3, the 1 one=1.5,FILM 4, THE 0 ONE"],
+        ["--history-file", tmp_path / "h.csv"],
+        ["--history-file", tmp_path / "h.txt"],
+    ]
+    for way in ways:
+        result = run("recommend", shelf / "model", *way, "-n", 7, "--json")
+        assert result.code == 0, result.err
+        rows = json.loads(result.out)["recommendations"]
+        assert [row["item_id"] for row in rows] == ids.tolist()
+        assert [row["score"] for row in rows] == scores.tolist()
+        assert rows[0]["title"] == str(model.titles_[model.item_ids_.tolist().index(ids[0])])
+    shown = run("recommend", shelf / "model", *ways[0], "-n", 7).out
+    assert all(str(item) in shown for item in ids)
+
+
+def test_recommend_leaves_out_and_lets_in(run, shelf):
+    def items(*options: object) -> list[int]:
+        found = json.loads(run("recommend", shelf / "model", "--history", "12,14", "-n", 40, *options, "--json").out)
+        return [row["item_id"] for row in found["recommendations"]]
+
+    assert set(items()) == set(range(10, 50)) - {12, 14}
+    assert set(items("--include-seen")) == set(range(10, 50))
+    assert set(items("--exclude", "20", "--exclude", "Film 11, the 1 one")) == set(range(10, 50)) - {12, 14, 20, 21}
+    assert items("--history", "999", "--skip-unknown") == items()
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "json", "parquet"])
+def test_recommend_to_many_writes_a_file(run, shelf, tmp_path, kind):
+    file = tmp_path / f"lists.{kind}"
+    result = run("recommend", shelf / "model", "--users", shelf / "known.csv", "-n", 3, "-o", file)
+    assert result.code == 0, result.err
+    if kind == "parquet":
+        rows = pq.read_table(file).to_pylist()
+    elif kind == "json":
+        rows = json.loads(file.read_text())
+    else:
+        rows = list(csv.DictReader(file.open(newline=""), delimiter="\t" if kind == "tsv" else ","))
+    known = discreet.Ratings.read(shelf / "known.csv")
+    ids, _ = discreet.load(shelf / "model").recommend_many(known, 3)
+    assert [int(row["item_id"]) for row in rows] == ids.ravel().tolist()
+    assert [int(row["user_id"]) for row in rows] == np.repeat(known.user_ids, 3).tolist()
+    assert [int(row["rank"]) for row in rows] == [1, 2, 3] * 8
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_recommend_to_many_on_stdout(run, shelf):
+    plain = run("recommend", shelf / "model", "--users", shelf / "known.csv", "-n", 2)
+    rows = list(csv.DictReader(io.StringIO(plain.out)))
+    found = json.loads(run("recommend", shelf / "model", "--users", shelf / "known.csv", "-n", 2, "--json").out)
+    assert [row["item_id"] for row in rows] == [str(row["item_id"]) for row in found["recommendations"]]
+    assert found["users"] == 8
+
+
+def test_ids_of_another_type_are_the_same_ids(run, tmp_path):
+    """A file in which one id is no number gives text ids; the model's 12 and the file's "12" are one item."""
+    rows = "".join(f"u{u},i{i},{1 + (u + i) % 5}\n" for u in range(9) for i in range(5))
+    (tmp_path / "r.csv").write_text("user,item,rating\n" + rows.replace("i", ""))
+    assert run("train", tmp_path / "r.csv", "--model", "bias", "--out", tmp_path / "m").code == 0
+    (tmp_path / "u.csv").write_text("user,item,rating\nu1,2,4\nu1,x9,4\n")
+    result = run("recommend", tmp_path / "m", "--users", tmp_path / "u.csv", "--skip-unknown", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["ignored_ratings"] == 1
+    assert "1 ratings of unknown items" in result.err
+
+
+def test_similar(run, shelf):
+    ids, scores = discreet.load(shelf / "model").similar_items(17, 5)
+    found = json.loads(run("similar", shelf / "model", "17", "-n", 5, "--json").out)
+    assert [row["item_id"] for row in found["similar"]] == ids.tolist()
+    assert [row["score"] for row in found["similar"]] == scores.tolist()
+    assert found["item_id"] == 17
+    assert run("similar", shelf / "model", "film 7, the 1 one", "-n", 5).out.count("\n") > 5
+
+
+# ------------------------------------------------------------ evaluate
+
+
+def test_evaluate_by_split_and_seeds_shows_baselines(run, shelf):
+    args = ["evaluate", shelf / "ratings.csv", "--split", "80/10/10", "--seeds", 2, "--metrics", "rmse,recall@5",
+            "--factors", 2, "--set", "regularization=2"]  # fmt: skip
+    found = json.loads(run(*args, "--slices", "--json").out)
+    assert [m["name"] for m in found["models"]] == ["ALS", "Bias", "Popularity"]
+    assert found["seeds"] == [0, 1]
+    als = found["models"][0]
+    assert als["parameters"]["regularization"] == 2.0
+    score = als["scores"]["rmse"]
+    assert score["mean"] == pytest.approx(np.mean(score["runs"]))
+    assert score["spread"] == pytest.approx(np.std(score["runs"], ddof=1))
+    assert len(als["quintiles"]) == 5
+    assert "rmse" not in found["models"][2]["scores"]
+    shown = run(*args, "--slices").out
+    assert "Popularity" in shown
+    assert "5 (tail)" in shown
+    assert f"{score['mean']:.4f} ± {score['stderr']:.4f}" in shown
+
+
+def test_evaluate_says_what_python_says(run, shelf):
+    ratings = discreet.Ratings.read(shelf / "ratings.csv")
+    from discreet.data.splits import random_ratings
+
+    split = random_ratings(ratings, (0.9, 0.1), 3)
+    model = discreet.ALS(2, regularization=2.0, random_state=3).fit(split.train)
+    metrics = ["rmse", "ndcg@10"]
+    python = discreet.evaluate(model, split, metrics)
+    found = json.loads(run("evaluate", shelf / "ratings.csv", "--split", "90/10", "--seed", 3, "--factors", 2,
+                           "--regularization", 2, "--metrics", ",".join(metrics), "--json").out)  # fmt: skip
+    assert {m: found["models"][0]["scores"][m]["mean"] for m in metrics} == pytest.approx(dict(python.values))
+    assert {m: found["models"][0]["scores"][m]["stderr"] for m in metrics} == pytest.approx(dict(python.stderr))
+    assert found["relevant"] == python.conditions["relevant"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--folds", 3],
+        ["--split", "users", "--test-users", 10, "--feedback", "implicit"],
+        ["--split", "leave-one-out"],
+        ["--split", "newest"],
+        ["--split", "time"],
+        ["--part", "valid"],
+        ["--model", "popularity"],
+        ["--no-baselines", "--metrics", "mae"],
+        ["--binarize", 4, "--feedback", "implicit"],
+    ],
+    ids=lambda options: " ".join(map(str, options)),
+)
+def test_every_way_to_hold_out(run, shelf, options):
+    result = run("evaluate", shelf / "ratings.csv", *options, "--json")
+    assert result.code == 0, result.err
+    found = json.loads(result.out)
+    assert len(found["splits"]) == (3 if "--folds" in options else 1)
+    assert all(score["mean"] is not None for m in found["models"] for score in m["scores"].values())
+    assert run("evaluate", shelf / "ratings.csv", *options).code == 0
+
+
+def test_models_side_by_side_count_the_same_items_as_relevant(run, shelf):
+    """Left to themselves, models of implicit feedback would be judged on all items and the others on favourites."""
+    explicit = json.loads(run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--json").out)
+    implicit = json.loads(run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--feedback", "implicit",
+                              "--json").out)  # fmt: skip
+    assert explicit["relevant"] == 4.0
+    assert implicit["relevant"] is None
+    favourites = json.loads(run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--feedback", "implicit",
+                                "--relevant", 4, "--json").out)  # fmt: skip
+    assert favourites["models"][1:] != implicit["models"][1:]
+    for mine, other in zip(favourites["models"][1:], explicit["models"][1:], strict=True):
+        assert mine["scores"] == other["scores"]
+
+
+def test_evaluate_a_saved_model(run, shelf, tmp_path):
+    args = ["--known", shelf / "known.csv", "--target", shelf / "target.csv", "--metrics", "rmse,recall@5"]
+    found = json.loads(run("evaluate", shelf / "model", *args, "--json").out)
+    model = discreet.load(shelf / "model")
+    known, target = (discreet.Ratings.read(shelf / f"{name}.csv") for name in ("known", "target"))
+    error = model.predict(known, target) - target.values
+    assert found["models"][0]["scores"]["rmse"]["mean"] == pytest.approx(float(np.sqrt(np.mean(error**2))), rel=1e-6)
+    more = (shelf / "target.csv").read_text() + "500,9999,4.0,1\n777,12,5.0,1\n"
+    (tmp_path / "t.csv").write_text(more)
+    args[3] = tmp_path / "t.csv"
+    result = run("evaluate", shelf / "model", *args, "--skip-unknown", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["left_out"] == 1
+
+
+# ------------------------------------------------------------ the others
+
+
+def test_datasets(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("DISCREET_CACHE", str(tmp_path))
+    found = json.loads(run("datasets", "--json").out)
+    by_name = {entry["name"]: entry for entry in found["datasets"]}
+    assert by_name["cinema"]["present"] is True
+    assert by_name["ml-1m"]["present"] is False
+    assert by_name["ml-1m"]["place"].startswith(str(tmp_path))
+    shown = run("datasets").out
+    for expected in ("cinema", "not for commercial use", by_name["ml-1m"]["url"], by_name["ml-1m"]["place"]):
+        assert expected in shown
+
+
+def test_doctor_is_content(run):
+    result = run("doctor", "--json")
+    found = json.loads(result.out)
+    assert result.code == 0
+    assert found["ok"] is True
+    assert {check["kernel"] for check in found["kernels"]["checks"]} >= {"solve_rows", "solve_spd", "top_k"}
+    assert "Everything is in order." in run("doctor").out
+
+
+def test_doctor_finds_a_wrong_kernel(run, monkeypatch):
+    monkeypatch.setattr("discreet.kernels.solve_spd", lambda A, b: (0 * b, np.ones(len(b), bool)))
+    result = run("doctor")
+    assert result.code == 1
+    assert "PROBLEM: the kernel solve_spd" in result.out
+    assert json.loads(run("doctor", "--json").out)["ok"] is False
+
+
+def test_doctor_survives_a_broken_part(run, monkeypatch):
+    monkeypatch.setenv("DISCREET_THREADS", "many")
+    result = run("doctor", "--json")
+    assert result.code == 1
+    assert any("DISCREET_THREADS" in problem for problem in json.loads(result.out)["problems"])
+
+
+def test_bench_is_wired(run, monkeypatch, tmp_path):
+    asked = {}
+
+    def measure(quick: bool, only: set[str] | None, progress: object) -> dict[str, object]:
+        asked.update(quick=quick, only=only)
+        return {"als": {"seconds": 1.5}}
+
+    monkeypatch.setattr("discreet.experiments.bench.run", measure)
+    monkeypatch.setattr("discreet.experiments.bench.render", lambda results: "# Speed\n")
+    assert json.loads(run("bench", "--quick", "--only", "als,csv", "--json").out)["als"] == {"seconds": 1.5}
+    assert asked == {"quick": True, "only": {"als", "csv"}}
+    assert run("bench", "--out", tmp_path / "speed.md").out == "# Speed\n"
+    assert (tmp_path / "speed.md").read_text() == "# Speed\n"
+    assert asked == {"quick": False, "only": None}
+
+
+def test_verbose_shows_log_lines_and_quiet_does_not(run, tmp_path):
+    folder = tmp_path / "ml-100k"
+    folder.mkdir()
+    rows = [f"{u}\t{i}\t{1 + (u + i) % 5}\t88{u}{i}\n" for u in range(1, 9) for i in range(1, 6)]
+    (folder / "u.data").write_text("".join(rows))
+    (folder / "u.item").write_text("".join(f"{i}|Film {i} (1990)|01-Jan-1990||\n" for i in range(1, 6)))
+    args = ["train", "ml-100k", "--path", folder, "--model", "bias", "--out", tmp_path / "m"]
+    quiet, verbose = run(*args), run(*args, "-v")
+    assert (quiet.code, verbose.code) == (0, 0), quiet.err
+    assert quiet.err == ""
+    assert "discreet: INFO: ml-100k: licence" in verbose.err
+
+
+def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("demo", "--quick", "--out", "my demo")
+    assert result.code == 0, result.err
+    assert result.err == ""
+    for expected in ("ALS", "Bias", "Popularity", "rmse", "recall@20", "10 ", "Sci-Fi", "NOT private", "Try next:"):
+        assert expected in result.out
+    assert (tmp_path / "my demo" / "quality.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(p.name for p in (tmp_path / "my demo").iterdir()) == ["model", "quality.png"]
+    again = json.loads(run("demo", "--quick", "--out", "my demo", "--json").out)
+    scores = {m["name"]: m["scores"] for m in again["quality"]["models"]}
+    assert scores["ALS"]["rmse"]["mean"] < scores["Bias"]["rmse"]["mean"]
+    assert len(again["recommendations"]) == 10
+    assert sum("Sci-Fi" in r["title"] or "Adventure" in r["title"] for r in again["recommendations"]) >= 7
+    assert len(again["next"]) == 3
+    for line in again["next"]:
+        assert line in result.out
+        words = shlex.split(line)
+        words = words[words.index("-m") + 2 :] if words[0] == sys.executable else words[1:]
+        if words[0] == "evaluate":
+            words += ["--scale", "0.05"]
+        done = run(*words)
+        assert done.code == 0, done.err

@@ -1,0 +1,146 @@
+"""What only a process of its own can show: fresh starts, pipes, terminals and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import discreet
+
+DISCREET = [sys.executable, "-m", "discreet"]
+WAIT = 120  # seconds that no answer takes, also on a busy machine that still has to compile
+
+
+def shell(*args: object, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*DISCREET, *map(str, args)], capture_output=True, text=True, timeout=WAIT, **options)  # type: ignore[call-overload]
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ratings that take a while to learn from, if there are very many sweeps."""
+    file = tmp_path_factory.mktemp("big") / "ratings.csv"
+    rng = np.random.default_rng(0)
+    pairs = np.unique(np.column_stack([rng.integers(0, 2000, 50_000), rng.integers(0, 500, 50_000)]), axis=0)
+    rows = np.column_stack([pairs, rng.integers(1, 6, len(pairs))])
+    np.savetxt(file, rows, fmt="%d", delimiter=",", header="user,item,rating", comments="")
+    return file
+
+
+def test_a_model_trained_here_recommends_the_same_in_a_new_process(shelf, tmp_path):
+    """Train in one process, recommend in a second; both as Python does in this third one."""
+    done = shell("train", shelf / "ratings.csv", "--out", tmp_path / "m", "--factors", 3, "--json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    json.loads(done.stdout)
+    answer = json.loads(shell("recommend", tmp_path / "m", "--history", "12=5,13=2", "--json").stdout)
+    python = discreet.ALS(3).fit(discreet.Ratings.read(shelf / "ratings.csv"))
+    for model in (python, discreet.load(tmp_path / "m")):
+        ids, scores = model.recommend({12: 5, 13: 2})
+        assert [row["item_id"] for row in answer["recommendations"]] == ids.tolist()
+        assert [row["score"] for row in answer["recommendations"]] == scores.tolist()
+
+
+def test_no_bar_in_a_pipe(shelf, tmp_path):
+    for colour in ({}, {"FORCE_COLOR": "1"}):
+        args = ["train", shelf / "ratings.csv", "--out", tmp_path / "m", "--model", "bias"]
+        done = shell(*args, env={**os.environ, **colour})
+        assert done.returncode == 0
+        assert done.stderr == ""
+        assert "%" not in done.stdout
+
+
+def in_terminal(*args: object) -> tuple[int, str, str]:
+    """Exit code, stdout (a pipe) and stderr (a terminal) of a command."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*DISCREET, *map(str, args)], stdout=subprocess.PIPE, stderr=theirs, text=True,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        shown, end = b"", time.monotonic() + WAIT
+        while time.monotonic() < end:
+            if select.select([ours], [], [], 0.1)[0]:
+                try:
+                    shown += os.read(ours, 65536)
+                except OSError:  # Linux says so when the other end is closed
+                    break
+            elif process.poll() is not None:
+                break
+        out, _ = process.communicate(timeout=WAIT)
+    os.close(ours)
+    return process.returncode, out, shown.decode()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals")
+def test_a_bar_on_a_terminal(big, tmp_path):
+    code, out, shown = in_terminal("train", big, "--out", tmp_path / "m", "--iterations", 30, "--json")
+    assert code == 0
+    assert json.loads(out)["command"] == "train"
+    assert "Training ALS" in shown
+    assert "%" in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.parametrize("place", ["new", "old"])
+def test_control_c_leaves_with_130_and_no_mess(big, tmp_path, shelf, place):
+    """In the middle of training; a model that was there before is still there, whole."""
+    out = tmp_path / "m"
+    if place == "old":
+        discreet.load(shelf / "model").save(out)
+    before = sorted(p.name for p in tmp_path.rglob("*"))
+    with subprocess.Popen(
+        [*DISCREET, "train", str(big), "--out", str(out), "--iterations", "1000000"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("Read ")
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=WAIT)
+    assert process.returncode == 130
+    assert error.startswith("discreet: interrupted")
+    assert error.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.rglob("*")) == before
+    if place == "old":
+        discreet.load(out)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes")
+def test_a_reader_that_leaves_early_is_no_trouble(shelf):
+    with subprocess.Popen(
+        [*DISCREET, "recommend", str(shelf / "model"), "--users", str(shelf / "ratings.csv"), "-n", "20"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(WAIT) == 1
+
+
+def test_output_survives_a_terminal_without_unicode(shelf):
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = shell("evaluate", shelf / "ratings.csv", "--metrics", "rmse", "--factors", 2, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "rmse" in done.stdout
+
+
+def test_start_up_imports_nothing_heavy():
+    code = (
+        "import sys; from discreet.cli.app import run; run(['train', '--help']); "
+        "print(sorted({'numpy', 'numba', 'scipy', 'pyarrow', 'matplotlib', 'pandas'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout[-200:] + done.stderr
