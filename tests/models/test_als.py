@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 from discreet import ALS, Bias, Ratings
 from discreet.data.splits import k_fold, random_ratings
@@ -195,9 +196,10 @@ def test_implicit_feedback_equals_the_implicit_package():
         iterations=4, initial_scale=scale, dtype="float64",
     ).fit(ratings)  # fmt: skip
 
-    theirs = AlternatingLeastSquares(
-        r, regularization=lam * (1 + lam0) / lam0, iterations=4, use_cg=False, dtype=np.float64, num_threads=1
-    )
+    with threadpool_limits(1, "blas"):  # it warns otherwise
+        theirs = AlternatingLeastSquares(
+            r, regularization=lam * (1 + lam0) / lam0, iterations=4, use_cg=False, dtype=np.float64, num_threads=1
+        )
     theirs.item_factors = stretch * start(ours, ratings.n_items)
     confidence = sparse.csr_matrix(ratings.to_csr(), copy=True)
     confidence.data[:] = 1 + 1 / lam0
