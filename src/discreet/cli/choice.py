@@ -91,8 +91,9 @@ def find_model(name: str) -> Any:
 
 
 def is_private(model: Any) -> bool:
-    """Whether the model carries a privacy statement."""
-    return getattr(model, "privacy_", None) is not None
+    """Whether the model carries a privacy statement, and it was not given away since."""
+    statement = getattr(model, "privacy_", None)
+    return statement is not None and bool(getattr(statement, "private", True))
 
 
 def _value(text: str) -> Any:

@@ -55,6 +55,9 @@ def demo(
             "invented films")  # fmt: skip
     out.say("   split at random: 80 % to learn from, 10 % to choose settings by, 10 % to test on")
 
+    with out.progress("Compiling, on the first run only"):
+        few = make_cinema(seed, 0.001)
+        the_model(seed, quick).set_params(iterations=1).fit(few).recommend_many(few)
     model = the_model(seed, quick)
     found = _measure(model, split, out)
     out.say()

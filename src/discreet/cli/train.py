@@ -44,7 +44,9 @@ def train(
     seconds = fit(model, ratings, out)
     model.save(to)
     out.say(f"Saved to {to}")
-    if not is_private(model):
+    if is_private(model):
+        out.say(str(model.privacy_), style="bold green")
+    else:
         out.say(NOT_PRIVATE, style="bold yellow")
     out.next_steps(examples(to, model))
     out.result({"command": "train", **facts, "model": described(model), "out": to, "seconds": round(seconds, 3)})
@@ -62,7 +64,9 @@ def fit(model: Any, ratings: Any, out: Output) -> float:
 
 def described(model: Any) -> dict[str, Any]:
     """A model for JSON."""
-    return {"class": type(model).__name__, "parameters": model.get_params(), "private": is_private(model)}
+    facts = {"class": type(model).__name__, "parameters": model.get_params(), "private": is_private(model)}
+    statement = getattr(model, "privacy_", None)
+    return facts if statement is None else facts | {"epsilon": statement.epsilon, "delta": statement.delta}
 
 
 def examples(folder: str, model: Any) -> list[str]:
