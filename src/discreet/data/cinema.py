@@ -8,7 +8,8 @@
 
 So a person who rates space films highly should be shown more of them, and a reader can tell whether that happened. All
 numbers lie on a grid of powers of two on which sums are exact, and all random bits come from a raw generator whose
-stream never changes: the same seed gives the same ratings on every machine and with every version of numpy.
+stream numpy keeps fixed, so that the same seed should give the same ratings on every machine; a test holds the
+checksums. Only the tables of logarithms and quantiles are computed, and they are rounded to the grid.
 """
 
 from __future__ import annotations
