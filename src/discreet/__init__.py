@@ -19,10 +19,25 @@ if TYPE_CHECKING:
     from discreet.evaluation.protocols import evaluate
     from discreet.models.als import ALS
     from discreet.models.bias import Bias
+    from discreet.models.dpals import DPALS
     from discreet.models.popularity import Popularity
     from discreet.models.store import load
+    from discreet.privacy import mechanisms
 
-__all__ = ["ALS", "Bias", "Popularity", "Ratings", "Split", "__version__", "errors", "evaluate", "load", "load_dataset"]
+__all__ = [
+    "ALS",
+    "DPALS",
+    "Bias",
+    "Popularity",
+    "Ratings",
+    "Split",
+    "__version__",
+    "errors",
+    "evaluate",
+    "load",
+    "load_dataset",
+    "mechanisms",
+]
 
 _HOME = MODELS | {
     "Ratings": "discreet.data.ratings",
@@ -31,11 +46,12 @@ _HOME = MODELS | {
     "load": "discreet.models.store",
     "load_dataset": "discreet.data.datasets",
 }
+_MODULES = {"errors": "discreet.errors", "mechanisms": "discreet.privacy.mechanisms"}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "errors":
-        return importlib.import_module("discreet.errors")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name not in _HOME:
         raise AttributeError(f"module 'discreet' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -8,6 +8,7 @@ from typing import Any
 MODELS = {
     "ALS": "discreet.models.als",
     "Bias": "discreet.models.bias",
+    "DPALS": "discreet.models.dpals",
     "Popularity": "discreet.models.popularity",
 }
 

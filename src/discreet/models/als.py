@@ -36,7 +36,7 @@ class ALS(Recommender):
     iterations : int
         Sweeps over users and items.
     regularization : float, optional
-        λ. Default 25 for explicit and 40 for implicit feedback.
+        λ. Default 20 for explicit and 40 for implicit feedback.
     feedback : {"explicit", "implicit"}
         Predict ratings, or rank items from what was chosen at all (values are then ignored).
     unobserved_weight : float, optional
@@ -156,7 +156,7 @@ class ALS(Recommender):
     def _lambda(self) -> float:
         if self.regularization is not None:
             return self.regularization
-        return 25.0 if self._explicit else 40.0
+        return 20.0 if self._explicit else 40.0
 
     def _unobserved(self) -> float:
         if self.unobserved_weight is not None:

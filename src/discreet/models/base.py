@@ -56,6 +56,12 @@ class Recommender(ABC):
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Vectors (n, factors) and offsets (n,) of n users, each from its own row of the CSR arrays given."""
 
+    def scoring(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
+        return *self.fold(indptr, indices, values), self.item_factors_
+
     def state(self) -> dict[str, Any]:
         """What was learnt beside factors and biases, as plain JSON values; `restore` takes it back."""
         return {}
@@ -73,6 +79,14 @@ class Recommender(ABC):
     def extra_files(self) -> dict[str, str]:
         """Further files to save with the model, by name."""
         return {}
+
+    def restore_files(self, files: dict[str, bytes]) -> None:
+        """Take over what `extra_files` gave, when loading."""
+        assert not self.extra_files()
+
+    def saved_params(self) -> dict[str, Any]:
+        """The parameters as they are saved."""
+        return self.get_params()
 
     # ------------------------------------------------------------ parameters, as scikit-learn has them
 
@@ -286,9 +300,10 @@ class Recommender(ABC):
         for start in range(0, users, BLOCK):
             stop = min(start + BLOCK, users)
             part = indptr[start : stop + 1]
-            vectors, offsets = self.fold(part - part[0], indices[part[0] : part[-1]], values[part[0] : part[-1]])
+            entries = slice(part[0], part[-1])
+            vectors, offsets, V = self.scoring(part - part[0], indices[entries], values[entries])
             seen = (part, indices) if exclude_seen else None
-            best[start:stop], scores[start:stop] = top_k(vectors, self.item_factors_, bias, n, seen)
+            best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, seen)
             scores[start:stop] += offsets[:, None].astype(np.float32)
             if progress:
                 progress(stop, users, "recommending")
@@ -298,13 +313,12 @@ class Recommender(ABC):
         self, rows: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], user: NDArray[Any], item: NDArray[Any]
     ) -> NDArray[np.float32]:
         """Scores of (row of the histories, item) pairs; row −1 is a user without history, item −1 gives NaN."""
-        vectors, offsets = self.fold(*rows)
-        nobody = self.fold(np.zeros(2, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-        vectors, offsets = np.vstack([vectors, nobody[0]]), np.append(offsets, nobody[1])
+        indptr, indices, values = rows
+        vectors, offsets, V = self.scoring(np.append(indptr, indptr[-1]), indices, values)  # the last row is nobody's
         scores = np.empty(len(user), np.float32)
         for s in range(0, len(user), BLOCK):
             u, j = user[s : s + BLOCK], item[s : s + BLOCK]
-            dot = np.einsum("ij,ij->i", vectors[u], self.item_factors_[j])
+            dot = np.einsum("ij,ij->i", vectors[u], V[j])
             scores[s : s + BLOCK] = np.where(j >= 0, dot + offsets[u] + self.item_biases_[j], np.nan)
         return scores
 

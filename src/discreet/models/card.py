@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from discreet.models.base import Recommender
+    from discreet.privacy.statement import PrivacyStatement
 
 _NOT_PRIVATE = """\
 # {name}: NOT PRIVATE
@@ -24,6 +25,43 @@ model = discreet.load("this-folder")
 item_ids, scores = model.recommend({example}, n=10)
 ```
 """
+
+
+_PRIVATE = """\
+# {name}: private with ε = {epsilon:.4g}, δ = {delta:.3g}
+
+{statement}
+
+- {items:,} items, {factors} factors, {feedback} feedback
+- parameters: `{parameters}`
+- `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json` prices it again
+- it holds no user's vector, no number of users and no rating; a user's vector is computed from that user's own history
+  when it is needed, and is for that user alone
+
+```python
+import discreet
+
+model = discreet.load("this-folder")
+print(model.privacy_)
+item_ids, scores = model.recommend({example}, n=10)
+```
+"""
+
+
+def private(model: Recommender, statement: PrivacyStatement) -> str:
+    """Card of a model with a promise, or of one whose promise was given away."""
+    text = _PRIVATE.format(
+        name=type(model).__name__,
+        epsilon=statement.epsilon,
+        delta=statement.delta,
+        statement=statement,
+        items=len(model.item_ids_),
+        factors=model.item_factors_.shape[1],
+        feedback=model.feedback,
+        parameters=", ".join(f"{name}={value!r}" for name, value in model.saved_params().items()),
+        example=model.item_ids_[:2].tolist(),
+    )
+    return text if statement.private else text.replace(f"{type(model).__name__}: private with", "NOT PRIVATE:", 1)
 
 
 def not_private(model: Recommender) -> str:

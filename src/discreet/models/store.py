@@ -92,14 +92,14 @@ def load(path: str | os.PathLike[str]) -> Any:
         for file, content in files.items():
             if hashlib.sha256(content).hexdigest() != described["sha256"][file]:
                 raise DataError(f"{folder / file} is damaged or was changed: its checksum is not the one saved")
-        return _assemble(described, from_bytes(files[FACTORS]))
+        return _assemble(described, files, from_bytes(files[FACTORS]))
     except DataError:
         raise
     except (OSError, LookupError, TypeError, ValueError, AttributeError, SafetensorError) as error:
         raise DataError(f"{folder} is not a complete model ({type(error).__name__}: {error})") from None
 
 
-def _assemble(described: dict[str, Any], arrays: dict[str, Any]) -> Recommender:
+def _assemble(described: dict[str, Any], files: dict[str, bytes], arrays: dict[str, Any]) -> Recommender:
     model: Recommender = model_class(described["class"])(**described["parameters"])
     ids = as_ids([_decode(i) for i in described["item_ids"]], "item id")
     titles, scale = described["titles"], described["rating_range"]
@@ -113,6 +113,7 @@ def _assemble(described: dict[str, Any], arrays: dict[str, Any]) -> Recommender:
         None if scale is None else (scale[0], scale[1]),
     )
     model.restore(described["state"])
+    model.restore_files(files)
     return model
 
 
@@ -121,7 +122,7 @@ def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
         "format": FORMAT,
         "discreet": __version__,
         "class": type(model).__name__,
-        "parameters": model.get_params(),
+        "parameters": model.saved_params(),
         "state": model.state(),
         "rating_range": model.rating_range_,
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},

@@ -105,14 +105,25 @@ class Users(Box[_Rows]):
         )  # fmt: skip
         return Users(fewer, self.bounds, len(items))
 
-    def choose(self, priority: NDArray[np.floating[Any]] | None = None) -> None:
-        """Each user picks at most k items to contribute through: at random, or those of lowest public `priority`."""
+    def recentre(self, centre: float) -> None:
+        """Subtract this public number from every rating instead of what was subtracted before."""
+        rows = self.open(KEY)
+        counts = np.diff(rows.indptr)
+        mean = np.full(len(counts), centre, np.float32)
+        moved = rows._replace(values=rows.values + np.repeat(rows.mean - mean, counts), mean=mean)
+        self._content = lambda: moved
+
+    def choose(self, priority: NDArray[np.floating[Any]] | None = None, draw: int = 0) -> None:
+        """Each user picks at most k items to contribute through: at random, or those of lowest public `priority`.
+
+        `draw` numbers the random choices: another number is another sample.
+        """
         rows = self.open(KEY)
         k = self.bounds.items
         if k is None:
             raise ConfigError("these bounds have no number of items: use weigh, or give Bounds(items=...)")
         row = np.repeat(np.arange(len(rows.indptr) - 1), np.diff(rows.indptr))
-        order = _mix(rows.key[row] + (rows.indices.astype(np.uint64) + np.uint64(1)) * _GOLDEN)
+        order = _mix(rows.key[row] + (rows.indices.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
         ranked = np.lexsort((order, row) if priority is None else (order, priority[rows.indices], row))
         chosen = ranked[np.arange(len(row)) - rows.indptr[row] < k]
         weight = np.full(len(chosen), np.sqrt(self.bounds.squared_weight / k))

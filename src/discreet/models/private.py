@@ -1,0 +1,81 @@
+"""What the private recommenders share: a budget, a plan, one session per fit, and a ledger saved with the model.
+
+A private `fit` seals the ratings, makes a session from the plan, and from then on holds nothing but released numbers.
+The plan follows from the parameters and the number of items in the public catalogue; no rating is needed to price it.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from typing import Any
+
+from discreet.data.ratings import Ratings
+from discreet.models.base import Recommender
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.budget import Budget, Neighbouring
+from discreet.privacy.ledger import Ledger
+from discreet.privacy.plan import Plan
+from discreet.privacy.sealed import Users, seal
+from discreet.privacy.session import Session
+from discreet.privacy.statement import PrivacyStatement
+
+LEDGER = "ledger.json"
+
+
+class PrivateRecommender(Recommender):
+    """Base of the models with a promise.
+
+    Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise`` and ``random_state`` among their
+    parameters, and say `bounds` (what one user may contribute) and `plan` (what will be released).
+    """
+
+    epsilon: float
+    delta: float
+    neighbouring: Neighbouring
+    accountant: str
+    noise: Any
+    random_state: int
+
+    privacy_: PrivacyStatement
+
+    @abstractmethod
+    def bounds(self) -> Bounds:
+        """What one user may contribute at most."""
+
+    @abstractmethod
+    def plan(self, n_items: int) -> Plan:
+        """What `fit` will release on a catalogue of that many items, and at which price."""
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.epsilon, self.delta, self.neighbouring)
+
+    def _open_session(self, ratings: Ratings) -> tuple[Users, Session]:
+        """Sealed users and the door to them, with the assumptions that hold for every model written down."""
+        seed = self.random_state if self.noise == "seeded" else None
+        session = Session(self.plan(ratings.n_items), self.noise, random_state=seed)
+        if getattr(ratings, "catalogue", False):
+            session.assume("items", f"the catalogue of {ratings.n_items:,} items")
+        else:
+            session.assume("items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True)
+        session.assume("parameters", "every parameter of the model")
+        return seal(ratings, self.bounds(), seed=self.random_state), session
+
+    # ------------------------------------------------------------ on disk
+
+    def saved_params(self) -> dict[str, Any]:
+        """Without the seed: whoever knows the seed of seeded noise can subtract it."""
+        given = self.get_params()
+        return given | {"random_state": None, "noise": given["noise"] if isinstance(given["noise"], str) else "seeded"}
+
+    def extra_files(self) -> dict[str, str]:
+        return {LEDGER: json.dumps(self.privacy_.ledger.to_dict(), indent=1, ensure_ascii=False) + "\n"}
+
+    def restore_files(self, files: dict[str, bytes]) -> None:
+        self.privacy_ = PrivacyStatement.of(Ledger.from_dict(json.loads(files[LEDGER])))
+
+    def card(self) -> str:
+        from discreet.models.card import private
+
+        return private(self, self.privacy_)
