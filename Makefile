@@ -1,6 +1,8 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 # All paths are relative, so the clone may live anywhere, also under a path with spaces.
-PYTHON ?= $(firstword $(foreach v,python3.13 python3.12 python3.11 python3,$(if $(shell command -v $(v) 2>/dev/null),$(v))))
+SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+  $$p -c '$(SUITS)' >/dev/null 2>&1 && { echo $$p; break; }; done)
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
@@ -15,9 +17,9 @@ help:
 	@echo "make clean    remove .venv and caches"
 
 $(PY):
-	@test -n "$(PYTHON)" || { echo "discreet needs Python 3.11, 3.12 or 3.13 and found none: install it, or say make PYTHON=/path/to/python3"; exit 2; }
-	@"$(PYTHON)" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
-	  echo "discreet needs Python 3.11, 3.12 or 3.13; $(PYTHON) is $$("$(PYTHON)" --version): say make PYTHON=/path/to/python3"; exit 2; }
+	@test -n "$(PYTHON)" || { \
+	  echo "discreet needs Python 3.11, 3.12 or 3.13 and found none: install it, or say make PYTHON=/path/to/python3"; exit 2; }
+	@"$(PYTHON)" -c '$(SUITS)' || { echo "$(PYTHON) is not Python 3.11, 3.12 or 3.13: say make PYTHON=/path/to/python3"; exit 2; }
 	@echo "Creating .venv with $$("$(PYTHON)" --version)"
 	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; echo "python -m venv failed: on Debian and Ubuntu, apt-get install python3-venv"; exit 2; }
 
