@@ -144,3 +144,23 @@ def test_start_up_imports_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout[-200:] + done.stderr
+
+
+def test_an_interrupt_that_python_drops_is_heard_all_the_same():
+    """In a weak reference's callback an exception is only reported; the interrupt must not be lost there."""
+    code = """
+import sys, weakref
+from discreet import cli
+sys.unraisablehook = cli._interrupt_again
+class Thing: pass
+def interrupted(_): raise KeyboardInterrupt
+thing = Thing(); reference = weakref.ref(thing, interrupted)
+try:
+    del thing
+    for _ in range(1000): pass
+    print("lost")
+except KeyboardInterrupt:
+    print("heard")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("heard\n", "")

@@ -6,6 +6,7 @@ input (one sentence on stderr that starts with ``discreet:``), 130 interrupted. 
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import os
 import sys
@@ -24,6 +25,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a "?" beats an encoding error
     if "--debug" in given:
         os.environ[DEBUG] = "1"
+    sys.unraisablehook = _interrupt_again
     try:
         code = _run(given or ["--help"])
         sys.stdout.flush()
@@ -35,6 +37,14 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     if code == INTERRUPTED:
         _complain("interrupted: nothing was left half-written")
     sys.exit(code)
+
+
+def _interrupt_again(problem: Any) -> None:
+    """Python drops an interrupt that arrives while it cleans up after itself (in a weak reference's callback)."""
+    if problem.exc_type is KeyboardInterrupt:
+        _thread.interrupt_main()
+    else:
+        sys.__unraisablehook__(problem)
 
 
 def _run(args: list[str]) -> int:
