@@ -1,16 +1,27 @@
 """How much one user may contribute: the numbers that every sensitivity is made of.
 
 A bound is not assumed of the data, it is imposed on them: `discreet.privacy.sealed` cuts down whatever exceeds it when
-data are sealed or a user's vector is formed. All of them are public parameters.
+data are sealed (`check_rows`) or a user's vector is formed (`clip_rows`). All of them are public parameters.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from discreet.errors import ConfigError
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.errors import ConfigError, PrivacyError
+from discreet.privacy.budget import require_number
+
+#: Bounds lie between these: below, float32 loses digits; above, its products overflow.
+SMALLEST, LARGEST = 1e-12, 1e12
+SHAVE = 1 - 2.0**-20  # float32 rounds by at most 2⁻²⁴, and a norm adds up a few such errors
+MOST_USERS = 2**23  # whole numbers of at most 2³⁰ units each add up exactly in float64 for this many users
 
 
 @dataclass(frozen=True)
@@ -20,7 +31,7 @@ class Bounds:
     Parameters
     ----------
     items : int, optional
-        k: a user contributes through at most this many items. None: through all, which needs `weight`.
+        A user contributes through at most this many items. None: through all, which needs `weight`.
     weight : float, optional
         B: the weights of a user's contributions have Σ_j w_ij² ≤ B. With weights of 1, B = k, and that is the default.
     rating : float, optional
@@ -49,33 +60,100 @@ class Bounds:
     def __post_init__(self) -> None:
         if self.items is None and self.weight is None:
             raise ConfigError("bounds need items (how many a user contributes through) or weight (Σ w² of a user)")
-        if self.items is not None and not (isinstance(self.items, int) and self.items >= 1):
-            raise ConfigError(f"items is {self.items!r}, but must be a whole number of at least 1")
+        if self.items is not None:
+            object.__setattr__(self, "items", _whole("items", self.items))
         for name in ("weight", "rating", "norm", "norm_l1"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ConfigError(f"{name} is {value!r}, but must be positive and finite")
-        if not self.prior_count >= 0 or not math.isfinite(self.prior_mean):
-            raise ConfigError("prior_count must be at least 0 and prior_mean finite")
-        if self.centre != "user" and not (isinstance(self.centre, (int, float)) and math.isfinite(self.centre)):
-            raise ConfigError(f"centre is {self.centre!r}, but must be a finite number or 'user'")
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, bound(name, getattr(self, name)))
+        object.__setattr__(self, "prior_mean", public_number("prior_mean", self.prior_mean))
+        object.__setattr__(self, "prior_count", public_number("prior_count", self.prior_count))
+        if self.prior_count < 0:
+            raise ConfigError(f"prior_count is {self.prior_count!r}, but must be at least 0")
+        if isinstance(self.centre, str):
+            if self.centre != "user":
+                raise ConfigError(f"centre is {self.centre!r}, but must be a number or 'user'")
+        else:
+            object.__setattr__(self, "centre", public_number("centre", self.centre))
 
-    @property
-    def squared_weight(self) -> float:
-        """B."""
-        return float(self.weight if self.weight is not None else self.items or 0)
+    def through(self, n_items: int) -> int:
+        """k: through how many items a user can contribute."""
+        return n_items if self.items is None else min(self.items, n_items)
+
+    def squared_weight(self, n_items: int) -> float:
+        """B: the most that Σ_j w_ij² can be."""
+        return float(self.through(n_items)) if self.weight is None else self.weight
 
     def weight_sum(self, n_items: int) -> float:
-        """The most that Σ_j w_ij can be: √(k B) by Cauchy and Schwarz, which is k for weights of 1."""
-        k = n_items if self.items is None else min(self.items, n_items)
-        return math.sqrt(k * self.squared_weight)
+        """S: the most that Σ_j w_ij can be, √(k B) by Cauchy and Schwarz, which is k for weights of 1."""
+        return math.sqrt(self.through(n_items) * self.squared_weight(n_items))
 
     @property
     def value(self) -> float:
-        """The largest absolute value of a contribution's rating."""
+        """c: the largest absolute value of a contribution's rating."""
         return 1.0 if self.rating is None else self.rating
 
+    @property
+    def vector_l2(self) -> float:
+        """Γ: the most that the ℓ₂ norm of a vector can be; it never exceeds the ℓ₁ norm."""
+        return self.norm if self.norm_l1 is None else min(self.norm, self.norm_l1)
+
     def vector_l1(self, rank: int) -> float:
-        """The most that the ℓ₁ norm of a vector can be."""
+        """Γ₁: the most that the ℓ₁ norm of a vector can be."""
         most = math.sqrt(rank) * self.norm
         return most if self.norm_l1 is None else min(most, self.norm_l1)
+
+    def triangle_l1(self, rank: int) -> float:
+        """The most that the upper triangle of u uᵀ can add up to: Σ_{a≤b} |u_a u_b| = (‖u‖₁² + ‖u‖₂²) / 2."""
+        return (self.vector_l1(rank) ** 2 + self.vector_l2**2) / 2
+
+
+@np.errstate(all="ignore")
+def clip_rows(U: NDArray[Any], bounds: Bounds) -> NDArray[Any]:
+    """Vectors cut to the bounds: u · min(1, Γ / ‖u‖) (erratum 2), and likewise in ℓ₁; what is not finite becomes 0."""
+    U = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0)
+    exact = U.astype(np.float64)
+    factor = np.minimum(1.0, bounds.norm / np.maximum(np.sqrt((exact**2).sum(axis=1)), 1e-300))
+    if bounds.norm_l1 is not None:
+        factor = np.minimum(factor, bounds.norm_l1 / np.maximum(np.abs(exact).sum(axis=1), 1e-300))
+    return (exact * (SHAVE * factor)[:, None]).astype(U.dtype)
+
+
+def check_rows(ratings: Ratings) -> None:
+    """Ratings may come from a trusted constructor, but bounds on a user hold only for one row per user and pair."""
+    indptr, indices, ids = ratings.indptr, ratings.indices, ratings.user_ids
+    if ratings.n_users > MOST_USERS:
+        raise PrivacyError("one machine adds up exactly for at most 2²³ users: use a distributed engine")
+    if indptr[0] != 0 or (np.diff(indptr) < 0).any() or ((indices < 0) | (indices >= ratings.n_items)).any():
+        raise PrivacyError("the ratings are not rows of users over the items: make them with Ratings.read or from_csr")
+    step = np.diff(indices.astype(np.int64))
+    starts = indptr[1:-1]
+    step[starts[(starts > 0) & (starts < ratings.n_ratings)] - 1] = 1  # from one user's last item to the next one's
+    distinct = len(np.unique(ids)) if ids.dtype == np.int64 else len(set(ids.tolist()))
+    if (step <= 0).any() or distinct != ratings.n_users:
+        raise PrivacyError("the ratings repeat a user or a (user, item) pair: merge them first, as Ratings.read does")
+
+
+def bound(name: str, value: Any) -> float:
+    """The number given, if it can bound something."""
+    require_number(name, value)
+    if not SMALLEST <= value <= LARGEST:
+        raise ConfigError(f"{name} is {value!r}, but must lie between {SMALLEST:g} and {LARGEST:g}")
+    return float(value)
+
+
+def public_number(name: str, value: Any) -> float:
+    """The number given, if ratings can be compared with it."""
+    require_number(name, value)
+    if not abs(value) <= LARGEST:
+        raise ConfigError(f"{name} is {value!r}, but must lie between {-LARGEST:g} and {LARGEST:g}")
+    return float(value)
+
+
+def _whole(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value) if not isinstance(value, bool) else 0
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ConfigError(f"{name} is {value!r}, but must be a whole number of at least 1")
+    return number

@@ -1,22 +1,30 @@
 """Sums over users that own their sensitivity.
 
-Each function here builds a statistic from contributions that are already cut to their bounds, and states how far one
-user can move it. Two facts do most of the work. For contributions x_i whose inner products are never negative (counts,
-Gram matrices: ⟨u uᵀ, v vᵀ⟩ = (u·v)² ≥ 0), replacing a user moves the sum by at most √2 times what removing one does;
-for signed ones, by at most twice. And a symmetric matrix packed as (diagonal, √2 × off-diagonal) keeps its Frobenius
-norm, so that off-diagonal entries need only 1/√2 of the noise (erratum 5).
+Each statistic is made of contributions that are already cut to their bounds, and states how far one user can move it.
+Two facts do most of the work. For contributions x_i whose inner products are never negative (counts, Gram matrices:
+⟨u uᵀ, v vᵀ⟩ = (u·v)² ≥ 0), replacing a user moves the sum by at most √2 times what removing one does; for signed ones,
+by at most twice. And a symmetric matrix packed as (diagonal, √2 × off-diagonal) keeps its Frobenius norm, so that
+off-diagonal entries need only 1/√2 of the noise (erratum 5).
 
-With k items, squared weights B, values up to c, and vectors of ℓ₂ norm Γ and ℓ₁ norm Γ₁ (S = √(k B)):
+With k items, squared weights B, values up to c, vectors of ℓ₂ norm Γ and ℓ₁ norm Γ₁, S = √(k B), and m items in all:
 
-    statistic                        remove, ℓ₂     replace, ℓ₂    remove, ℓ₁      one entry
-    item_counts    Σ w               √B             √2 √B          S               √B
-    item_grams     Σ w u uᵀ          √B Γ²          √2 √B Γ²       S Γ₁²           √B Γ²
-    item_sums      Σ w y u           √B c Γ         2 √B c Γ       S c Γ₁          √B c Γ
-    global_gram    Σ u uᵀ            Γ²             √2 Γ²          Γ₁²             Γ²
-    covariance     Σ y yᵀ, ‖y‖ ≤ L   L²             √2 L²          k L²            L²
-    gradient       Σ e uᵀ, ‖e‖ ≤ G   G Γ            2 G Γ          √k G Γ₁         G Γ
-    rating_sum     Σ w y             S c            2 S c          S c             S c
-    rating_count   Σ w               S              S              S               S
+    statistic                        remove, ℓ₂     replace, ℓ₂    remove, ℓ₁       one entry
+    item_counts    Σ w               √B             √2 √B          S                √B
+    item_grams     Σ w u uᵀ          √B Γ²          √2 √B Γ²       S (Γ₁² + Γ²)/2   √B Γ²
+    item_sums      Σ w y u           √B c Γ         2 √B c Γ       S c Γ₁           √B c Γ
+    global_gram    Σ u uᵀ            Γ²             √2 Γ²          (Γ₁² + Γ²)/2     Γ²
+    covariance     Σ y yᵀ, ‖y‖ ≤ L   L²             √2 L²          k L²             L²
+    gradient       Σ e uᵀ, ‖e‖ ≤ G   G Γ            2 G Γ          √m G Γ₁          G Γ
+    rating_sum     Σ w y             S c            2 S c          S c              S c
+    rating_count   Σ w               S              S              S                S
+
+In ℓ₁, replacing a user counts twice everywhere but in rating_count; rating_sum of implicit feedback is a rating_count.
+Every number is reached by some user, or pair of users, up to rounding; tests/privacy/test_statistics.py builds them.
+The exception: in ℓ₁, two users cannot be opposite in a Gram matrix, whose diagonal is never negative, so that for
+m = 1 or global_gram the factor 2 is an upper bound only, unless Γ₁ ≤ Γ.
+
+Rounding on a grid keeps all of this, because it goes towards zero, entry by entry or factor by factor: norms do not
+grow, counts stay counts and outer products stay outer products.
 """
 
 from __future__ import annotations
@@ -30,8 +38,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from discreet.errors import PrivacyError
-from discreet.privacy.budget import Neighbouring, Norm
+from discreet.errors import ConfigError, PrivacyError
+from discreet.kernels.threads import cost_cuts, run
+from discreet.privacy.budget import RELATIONS, Neighbouring, Norm
 from discreet.privacy.vault import Key, require
 
 Compute = Callable[[float | None, slice], NDArray[Any]]
@@ -73,6 +82,8 @@ class Sum:
 
     def sensitivity(self, neighbouring: Neighbouring, norm: Norm) -> float:
         """See the table in the module's docstring."""
+        if neighbouring not in RELATIONS or norm not in ("l1", "l2", "inf"):
+            raise ConfigError(f"there is no sensitivity for the relation {neighbouring!r} in the norm {norm!r}")
         if norm == "inf":
             return self._reach.entry
         reach, factor = (
@@ -85,7 +96,16 @@ class Sum:
 
     def compute(self, key: Key, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
         require(key)
-        return self._compute(grid, slice(*(rows or slice(None)).indices(self._shape[0])))
+        begin, end, step = (rows or slice(None)).indices(self._shape[0])
+        if step != 1 or end < begin:
+            raise ConfigError(f"rows={rows!r}: a block of rows has no gaps and runs forwards")
+        try:
+            with np.errstate(all="ignore"):  # a warning would be a message about somebody's ratings
+                return self._compute(grid, slice(begin, end))
+        except Exception as error:
+            kind = type(error).__name__
+        # out here, no traceback is chained to this one: the other may speak of private values
+        raise PrivacyError(f"a statistic of shape {self._shape} could not be computed ({kind})")
 
     def __repr__(self) -> str:
         return f"<statistic of shape {self._shape}>"
@@ -94,8 +114,20 @@ class Sum:
         """Raise: an exact sum has no values to look at."""
         raise PrivacyError(f"{self!r} cannot be read, copied, stored or turned into an array: use Session.release")
 
-    __array__ = __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
-    __float__ = __int__ = __index__ = __reduce__ = __reduce_ex__ = __copy__ = __deepcopy__ = refuse
+    __array__ = __buffer__ = __dlpack__ = __dlpack_device__ = refuse
+    __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
+    __float__ = __int__ = __index__ = __complex__ = refuse
+    __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = refuse
+
+
+def total(contribution: NDArray[np.float64], user: NDArray[np.int32], reach: Reach) -> Sum:
+    """One number: the sum over users of what each adds up to, rounded per user where there is a grid."""
+
+    def compute(grid: float | None, items: slice) -> NDArray[Any]:
+        each = np.bincount(user, contribution) if len(user) else np.zeros(1)
+        return (each if grid is None else np.trunc(each / grid)).sum(keepdims=True)[items]
+
+    return Sum((1,), reach, compute)
 
 
 # ------------------------------------------------------------------ symmetric matrices as vectors
@@ -147,3 +179,48 @@ def _unpack(packed: np.ndarray, A: np.ndarray) -> None:
                 A[i, a, b] = packed[i, at]
                 A[i, b, a] = packed[i, at]
                 at += 1
+
+
+# ------------------------------------------------------------------ residuals
+
+
+def residuals_numpy(
+    indptr: NDArray[Any], indices: NDArray[Any], y: NDArray[Any], U: NDArray[Any], V: NDArray[Any], largest: float
+) -> NDArray[np.float64]:
+    """The specification of `residuals`."""
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    e = (U[row].astype(np.float64) * V[indices]).sum(axis=1) - y
+    e[~np.isfinite(e)] = 0
+    length = np.sqrt(np.bincount(row, e**2, minlength=len(indptr) - 1))
+    return e * np.minimum(1.0, largest / np.maximum(length, 1e-300))[row]
+
+
+def residuals(
+    indptr: NDArray[Any], indices: NDArray[Any], y: NDArray[Any], U: NDArray[Any], V: NDArray[Any], largest: float
+) -> NDArray[np.float64]:
+    """e_ij = u_i · v_j − y_ij of each entry, cut to ‖e_i‖ ≤ largest; what is not finite becomes 0.
+
+    A user's residuals are added up in the order of its items, so that no bit of them depends on other users.
+    """
+    e = np.empty(len(indices))
+    run(lambda a, b: _residuals(indptr, indices, y, U, V, largest, e, a, b), cost_cuts(np.diff(indptr) + 1.0))
+    return e
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _residuals(
+    indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, U: np.ndarray, V: np.ndarray, largest: float,
+    e: np.ndarray, start: int, stop: int,
+) -> None:  # fmt: skip
+    for i in range(start, stop):
+        square = 0.0
+        for at in range(indptr[i], indptr[i + 1]):
+            value = -float(y[at])
+            for k in range(U.shape[1]):
+                value += float(U[i, k]) * float(V[indices[at], k])
+            e[at] = value if np.isfinite(value) else 0.0
+            square += e[at] * e[at]
+        length = np.sqrt(square)
+        if length > largest:
+            for at in range(indptr[i], indptr[i + 1]):
+                e[at] *= largest / length

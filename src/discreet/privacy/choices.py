@@ -1,0 +1,88 @@
+"""Random choices that are a user's own: made from the user's id and a public seed, whoever else is there.
+
+If one user's choice depended on the others (on a row number, on a shared random stream, on how the column of ids was
+read), then removing a user would change what everybody else contributes, and no sensitivity would hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import date, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import PrivacyError
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_WHOLE = re.compile(r"\s*([+-]?\d{1,300})(?:\.0*)?\s*", re.ASCII)
+_DECIMAL = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
+_WRITTEN = (str, bytes, int, float, Decimal, Fraction, date, time, timedelta, UUID)
+
+
+def user_keys(user_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
+    """A number per user from its id and the seed alone.
+
+    Raises
+    ------
+    PrivacyError
+        Ids without a fixed written form: the address of an object or the order of a set would decide.
+    """
+    if user_ids.dtype == np.int64:
+        ids = user_ids.astype(np.uint64)
+    else:
+        ids = np.fromiter(map(_number, user_ids.tolist()), np.uint64, len(user_ids))
+    return _mix(ids * _GOLDEN + _mix(np.full(1, seed % 2**64, np.uint64)))
+
+
+def lots(keys: NDArray[np.uint64], items: NDArray[np.integer[Any]], draw: int = 0) -> NDArray[np.uint64]:
+    """A lot for each (user's key, item): sorting a user's items by their lots puts them in random order.
+
+    Another `draw`, from 0 to 2³¹ − 1, gives unrelated lots.
+    """
+    return _mix(keys + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
+
+
+def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64: neighbouring numbers become unrelated ones."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _number(user_id: Any) -> int:
+    """64 bits of an id."""
+    form = _form(user_id)
+    if isinstance(form, int) and -(2**63) <= form < 2**63:
+        return form % 2**64
+    return int.from_bytes(hashlib.blake2b(repr(form).encode(), digest_size=8).digest(), "little")
+
+
+def _form(user_id: Any) -> Any:
+    """An id as a whole number, if it reads as one, else as text.
+
+    7, 7.0 and "7" must be the same: one user called "abc" makes a file's whole column of ids text, and one called 7.5
+    makes it floating, and neither may change what the others choose.
+    """
+    if isinstance(user_id, np.generic):
+        user_id = user_id.item()
+    if isinstance(user_id, tuple):
+        return tuple(_form(part) for part in user_id)
+    if not isinstance(user_id, _WRITTEN) or user_id != user_id:
+        raise PrivacyError(
+            "user ids must be numbers, text, bytes, dates, UUIDs or tuples of these: "
+            "a user's random choices are drawn from its id, so it needs one fixed written form"
+        )
+    if isinstance(user_id, str):
+        if whole := _WHOLE.fullmatch(user_id):
+            return int(whole[1])
+        if not _DECIMAL.fullmatch(user_id):
+            return str(user_id)
+        user_id = float(user_id)
+    number: Any = user_id if isinstance(user_id, (int, float, Decimal, Fraction)) else None
+    return int(number) if number is not None and abs(number) < 2**1000 and number == int(number) else repr(user_id)
