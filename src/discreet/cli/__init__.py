@@ -10,6 +10,7 @@ import _thread
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -42,7 +43,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def _interrupt_again(problem: Any) -> None:
     """Python drops an interrupt that arrives while it cleans up after itself (in a weak reference's callback)."""
     if problem.exc_type is KeyboardInterrupt:
-        _thread.interrupt_main()
+        threading.Timer(0.02, _thread.interrupt_main).start()  # at once, it would be dropped again, in here
     else:
         sys.__unraisablehook__(problem)
 
