@@ -66,6 +66,9 @@ class DPALS(PrivateRecommender):
         k, how many items of a user are contributed.
     user_norm : float
         Γ_u.
+    intercept : float, optional
+        ι: a constant first coordinate of every user's vector, as a part of Γ_u, so that items have a bias. Default 0.5
+        for explicit feedback; 0 is the paper's algorithm.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
     rating_bound : float, optional
@@ -110,6 +113,7 @@ class DPALS(PrivateRecommender):
         user_normalizer: float = 100.0,
         max_items: int = 50,
         user_norm: float = 1.0,
+        intercept: float | None = None,
         rating_range: tuple[float, float] | None = None,
         rating_bound: float | None = None,
         centring: float | Literal["user", "global"] = "user",
@@ -140,6 +144,7 @@ class DPALS(PrivateRecommender):
         self.user_normalizer = user_normalizer
         self.max_items = max_items
         self.user_norm = user_norm
+        self.intercept = intercept
         self.rating_range = rating_range
         self.rating_bound = rating_bound
         self.centring = centring
@@ -182,9 +187,9 @@ class DPALS(PrivateRecommender):
         if self.initialization == "spectral":
             lines["initial"] = 1, 0.2, (frequent, frequent)
         if self._unobserved() > 0:
-            lines["global"] = T, 0.02, (1, packed_size(self.factors))
-        lines["gram"] = T, 0.19, (frequent, packed_size(self.factors))
-        lines["sum"] = T, 0.74, (frequent, self.factors)
+            lines["global"] = T, 0.02, (1, packed_size(self._rank))
+        lines["gram"] = T, 0.19, (frequent, packed_size(self._rank))
+        lines["sum"] = T, 0.74, (frequent, self._rank)
         if self.sigmas is not None:
             exact = [Release(name, n, self._multiplier(name), shape=shape) for name, (n, _, shape) in lines.items()]
             return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
@@ -219,8 +224,9 @@ class DPALS(PrivateRecommender):
         for step in range(self.iterations):
             if self.resample and step:
                 users.choose(counts if self.sampling == "rarest" else None, draw=step)
-            users.solve(V, self._lambda(), exponent=self.user_exponent, scale=self._user_scale(),
-                        unobserved=self._unobserved())  # fmt: skip
+            F, b = self._parts(V)
+            users.solve(F, self._lambda(), exponent=self.user_exponent, scale=self._user_scale(),
+                        unobserved=self._unobserved(), bias=b, intercept=self._intercept())  # fmt: skip
             V = self._item_step(users, session, ridge)
             if progress:
                 progress(step + 1, self.iterations, "steps")
@@ -231,13 +237,13 @@ class DPALS(PrivateRecommender):
         """Equation (2), block by block of items."""
         K = None
         if self._unobserved() > 0:
-            K = unpack(session.release("global", users.global_gram(), np.float32), self.factors)
+            K = unpack(session.release("global", users.global_gram(), np.float32), self._rank)
             project_psd(K)
             K = self._unobserved() * K[0]
         g = session.release("sum", users.item_sums(), np.float32)
-        V = np.empty((users.n_items, self.factors), np.float32)
+        V = np.empty((users.n_items, self._rank), np.float32)
         for rows, G in session.release_blocks("gram", users.item_grams(), dtype=np.float32):
-            V[rows] = solve_psd(unpack(G, self.factors), g[rows], ridge[rows], K, project=self.projection)
+            V[rows] = solve_psd(unpack(G, self._rank), g[rows], ridge[rows], K, project=self.projection)
         if self.orthonormalize:
             values, Q = np.linalg.eigh((V.T @ V).astype(np.float64))
             V = (V @ (Q / np.sqrt(np.maximum(values, 1e-12))) @ Q.T).astype(np.float32)
@@ -269,17 +275,18 @@ class DPALS(PrivateRecommender):
         if scale is None:
             implicit = math.sqrt(max(self._lambda(), 0.5) / (self._unobserved() * n + 40))
             scale = 0.3 if self._explicit else implicit
+        none = np.zeros((n, self._rank - self.factors), np.float32)
         if self.initialization == "random":
             rng = np.random.default_rng(self.random_state)
-            return (scale * rng.standard_normal((n, self.factors))).astype(np.float32)
+            return np.hstack([none, (scale * rng.standard_normal((n, self.factors))).astype(np.float32)])
         largest = math.sqrt(self.max_items) * users.bounds.value
         W = session.release("initial", users.covariance(largest))
         Q = np.linalg.eigh((W + W.T) / 2)[1][:, -self.factors :]
-        return (scale * math.sqrt(n) * Q).astype(np.float32)
+        return np.hstack([none, (scale * math.sqrt(n) * Q).astype(np.float32)])
 
     def _check_signal(self, plan: Plan, counts: NDArray[Any]) -> None:
         """Compare, from released counts alone, the most that a right-hand side can hold with the noise on it."""
-        noise = plan.noise_multiplier("sum") * math.sqrt(self.max_items * self.factors)
+        noise = plan.noise_multiplier("sum") * math.sqrt(self.max_items * self._rank)
         levels = np.quantile(counts / noise, [0.1, 0.5, 0.9, 1.0])
         self.signal_to_noise_ = dict(zip(("10 %", "50 %", "90 %", "best"), map(float, levels), strict=True))
         shown = ", ".join(f"{name} of items: {value:.2g}" for name, value in self.signal_to_noise_.items())
@@ -292,11 +299,10 @@ class DPALS(PrivateRecommender):
             logger.warning("half of the items hold less signal than noise at best (%s): lower item_fraction", shown)
 
     def _finish(self, ratings: Ratings, V: NDArray[Any], frequent: NDArray[np.int64], session: Session) -> None:
-        factors = np.zeros((ratings.n_items, self.factors), np.float32)
-        factors[frequent] = V
+        factors, biases = np.zeros((ratings.n_items, self.factors), np.float32), np.zeros(ratings.n_items, np.float32)
+        factors[frequent], biases[frequent] = self._parts(V)
         self.frequent_ = np.zeros(ratings.n_items, bool)
         self.frequent_[frequent] = True
-        biases = np.zeros(ratings.n_items, np.float32)
         self.privacy_ = session.finish()
         self.restore_items(ratings.item_ids, factors, biases, ratings.titles, self._range() if self._explicit else None)
 
@@ -310,7 +316,9 @@ class DPALS(PrivateRecommender):
         row = np.repeat(np.arange(n), counts)
         kept = np.maximum(np.bincount(row, self.frequent_[indices], minlength=n), 1.0)
         offset = self._offset(indptr, values, row) if self._explicit else np.zeros(n, np.float32)
-        target = values.astype(np.float32) - offset[row] if self._explicit else np.ones(len(indices), np.float32)
+        target = np.ones(len(indices), np.float32)
+        if self._explicit:
+            target = values.astype(np.float32) - offset[row] - self.item_biases_[indices]
         V = self.item_factors_
         shared = self._unobserved() * (V.T @ V) if self._unobserved() > 0 else None
         ridge = self._lambda() * self._user_scale() * kept**self.user_exponent
@@ -349,6 +357,21 @@ class DPALS(PrivateRecommender):
     @property
     def _explicit(self) -> bool:
         return self.feedback == "explicit"
+
+    @property
+    def _rank(self) -> int:
+        return self.factors + (self._intercept() > 0)
+
+    def _intercept(self) -> float:
+        if self.intercept is not None:
+            return self.intercept
+        return 0.5 * self.user_norm if self._explicit else 0.0
+
+    def _parts(self, V: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Factors and biases in what the item step solves for."""
+        if self._rank == self.factors:
+            return V, np.zeros(len(V), np.float32)
+        return np.ascontiguousarray(V[:, 1:]), self._intercept() * V[:, 0]
 
     def _lambda(self) -> float:
         return self.regularization if self.regularization is not None else 80.0 if self._explicit else 0.5

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -108,8 +108,17 @@ class Bounds:
 
 
 @np.errstate(all="ignore")
-def clip_rows(U: NDArray[Any], bounds: Bounds) -> NDArray[Any]:
-    """Vectors cut to the bounds: u · min(1, Γ / ‖u‖) (erratum 2), and likewise in ℓ₁; what is not finite becomes 0."""
+def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArray[Any]:
+    """Vectors cut to the bounds: u · min(1, Γ / ‖u‖) (erratum 2), and likewise in ℓ₁; what is not finite becomes 0.
+
+    With an `intercept` ι, the result is (ι, u) with u cut to √(Γ² − ι²), so that the whole keeps the bound.
+    """
+    if intercept:
+        if not 0 < intercept < bounds.norm or (bounds.norm_l1 is not None and intercept >= bounds.norm_l1):
+            raise ConfigError(f"intercept is {intercept!r}, but must be positive and below the norm {bounds.norm:g}")
+        l1 = None if bounds.norm_l1 is None else bounds.norm_l1 - intercept
+        rest = clip_rows(U, replace(bounds, norm=math.sqrt(bounds.norm**2 - intercept**2), norm_l1=l1))
+        return np.column_stack([np.full(len(U), intercept * SHAVE, U.dtype), rest])
     U = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0)
     exact = U.astype(np.float64)
     factor = np.minimum(1.0, bounds.norm / np.maximum(np.sqrt((exact**2).sum(axis=1)), 1e-300))

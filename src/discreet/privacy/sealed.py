@@ -188,13 +188,14 @@ class Users(Box[_Rows]):
     @np.errstate(all="ignore")
     def solve(
         self, V: NDArray[Any], ridge: float, *, exponent: float = 0.0, scale: float = 1.0,
-        unobserved: float = 0.0, bias: NDArray[Any] | None = None,
+        unobserved: float = 0.0, bias: NDArray[Any] | None = None, intercept: float = 0.0,
     ) -> None:  # fmt: skip
         """Each user's vector by least squares on its own history, cut to the norm.
 
             u = (Σ v vᵀ + λ₀ VᵀV + λ · scale · c^exponent I)⁻¹ Σ (y − b) v,   with c the user's own number of ratings.
 
-        `scale` is 1 / Z of the papers' weights and must be public (erratum 4).
+        `scale` is 1 / Z of the papers' weights and must be public (erratum 4). With an `intercept`, that constant comes
+        before each vector, whose other part is cut to what the norm leaves.
         """
         V = self._factors(V)
         rows = self.open(KEY)
@@ -202,8 +203,9 @@ class Users(Box[_Rows]):
         counts = np.maximum(np.diff(rows.indptr), 1).astype(np.float64)
         shared = unobserved * (V.T @ V) if unobserved else None
         U = solve_rows(rows.indptr, rows.indices, target, V, ridge * scale * counts**exponent, shared)
+        U = clip_rows(U, self.bounds, intercept)
         self._rank = U.shape[1]
-        self._vectors = Box(clip_rows(U, self.bounds), f"vectors of rank {self.rank}")
+        self._vectors = Box(U, f"vectors of rank {self.rank}")
 
     # ------------------------------------------------------------ what may be released
 
