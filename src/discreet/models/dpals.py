@@ -60,6 +60,9 @@ class DPALS(PrivateRecommender):
         λ₀. Default 0 for explicit and 0.6 for implicit feedback; if positive, K̃ is released at every step.
     user_exponent, item_exponent : float
         ν and μ.
+    noise_ridge : float
+        Added to every item's ridge, in units of the known size √(2r) · sd of the noise on its Gram matrix: what noise
+        can turn into a small eigenvalue should not be divided by. 0 is the paper's algorithm.
     user_normalizer : float
         Z, a *public* number (erratum 4): a user with this many ratings gets the ridge λ.
     max_items : int
@@ -72,7 +75,7 @@ class DPALS(PrivateRecommender):
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
     rating_bound : float, optional
-        Γ_M: centred ratings are cut to ±Γ_M. Default: half the width of the range.
+        Γ_M: centred ratings are cut to ±Γ_M. Default: a third of the width of the range.
     centring : {"user", "global"} or float
         Subtract every user's own mean (free), a released global mean, or a public constant.
     item_fraction : float
@@ -98,7 +101,7 @@ class DPALS(PrivateRecommender):
 
     def __init__(
         self,
-        factors: int = 32,
+        factors: int = 16,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -110,7 +113,8 @@ class DPALS(PrivateRecommender):
         unobserved_weight: float | None = None,
         user_exponent: float = 1.0,
         item_exponent: float = 0.5,
-        user_normalizer: float = 100.0,
+        noise_ridge: float = 0.25,
+        user_normalizer: float = 400.0,
         max_items: int = 50,
         user_norm: float = 1.0,
         intercept: float | None = None,
@@ -141,6 +145,7 @@ class DPALS(PrivateRecommender):
         self.unobserved_weight = unobserved_weight
         self.user_exponent = user_exponent
         self.item_exponent = item_exponent
+        self.noise_ridge = noise_ridge
         self.user_normalizer = user_normalizer
         self.max_items = max_items
         self.user_norm = user_norm
@@ -167,7 +172,7 @@ class DPALS(PrivateRecommender):
 
     def bounds(self) -> Bounds:
         low, high = self._range()
-        rating = None if not self._explicit else self.rating_bound or (high - low) / 2
+        rating = None if not self._explicit else self.rating_bound or (high - low) / 3
         centre = self.centring if isinstance(self.centring, (int, float)) else 0.0
         own = self.centring == "user"
         return Bounds(
@@ -218,7 +223,7 @@ class DPALS(PrivateRecommender):
         users.choose(counts if self.sampling == "rarest" else None)
         if self.recount:
             counts = session.release("recounts", users.item_counts())
-        ridge = self._item_ridge(counts)
+        ridge = self._item_ridge(counts, session.plan)
         self._check_signal(session.plan, counts)
         V = self._initial(users, session, len(frequent))
         for step in range(self.iterations):
@@ -265,10 +270,12 @@ class DPALS(PrivateRecommender):
             self.centre_ = float(np.clip(self.centre_ + total / max(count, 1.0), low, high))
             users.recentre(self.centre_)
 
-    def _item_ridge(self, counts: NDArray[Any]) -> NDArray[Any]:
-        """λ c̃_j^μ / Z′, with Z′ such that an average rating has weight 1."""
+    def _item_ridge(self, counts: NDArray[Any], plan: Plan) -> NDArray[Any]:
+        """λ c̃_j^μ / Z′, with Z′ such that an average rating has weight 1, and what the noise asks for."""
         c = np.maximum(counts, 1.0)
-        return self._lambda() * c**self.item_exponent * c.sum() / (c ** (1 + self.item_exponent)).sum()
+        weight = c**self.item_exponent * c.sum() / (c ** (1 + self.item_exponent)).sum()
+        sd = plan.noise_multiplier("gram") * math.sqrt(self.max_items) * self.user_norm**2
+        return self._lambda() * weight + self.noise_ridge * math.sqrt(2 * self._rank) * sd
 
     def _initial(self, users: Users, session: Session, n: int) -> NDArray[Any]:
         scale = self.initial_scale
