@@ -20,8 +20,8 @@ With k items, squared weights B, values up to c, vectors of ℓ₂ norm Γ and �
 
 In ℓ₁, replacing a user counts twice everywhere but in rating_count; rating_sum of implicit feedback is a rating_count.
 Every number is reached by some user, or pair of users, up to rounding; tests/privacy/test_statistics.py builds them.
-The exception: in ℓ₁, two users cannot be opposite in a Gram matrix, whose diagonal is never negative, so that for
-m = 1 or global_gram the factor 2 is an upper bound only, unless Γ₁ ≤ Γ.
+The exceptions are in ℓ₁: the factor 2 for counts, Gram matrices and covariances needs two users without a common item
+(global_gram: without a common coordinate), and is an upper bound only where k > m/2.
 
 Rounding on a grid keeps all of this, because it goes towards zero, entry by entry or factor by factor: norms do not
 grow, counts stay counts and outer products stay outer products.
@@ -192,7 +192,7 @@ def residuals_numpy(
     e = (U[row].astype(np.float64) * V[indices]).sum(axis=1) - y
     e[~np.isfinite(e)] = 0
     length = np.sqrt(np.bincount(row, e**2, minlength=len(indptr) - 1))
-    return e * np.minimum(1.0, largest / np.maximum(length, 1e-300))[row]
+    return e * (largest / np.maximum(length, largest))[row]
 
 
 def residuals(

@@ -1,0 +1,103 @@
+"""Small sets of users, and every statistic that can be asked of them."""
+
+import contextlib
+import math
+
+import numpy as np
+
+from discreet.data.ratings import Ratings
+from discreet.kernels import set_threads, threads
+from discreet.privacy.noise import grid_for
+from discreet.privacy.sealed import seal
+from discreet.privacy.vault import KEY
+
+RELATIONS = ("add-remove", "replace-one")
+NORMS = ("l2", "l1")
+#: Everything that `Users` offers. Those above the line need contributions, those with V need vectors.
+STATISTICS = {
+    "item_counts": lambda users, V: users.item_counts(),
+    "rating_sum": lambda users, V: users.rating_sum(),
+    "rating_count": lambda users, V: users.rating_count(),
+    "covariance": lambda users, V: users.covariance(0.8),
+    "item_grams": lambda users, V: users.item_grams(),
+    "item_sums": lambda users, V: users.item_sums(),
+    "global_gram": lambda users, V: users.global_gram(),
+    "gradient": lambda users, V: users.gradient(V, 1.3),
+}
+
+
+def make(rows, n_items, ids=None):
+    """Ratings from one dictionary {item: rating} per user, by the constructor that trusts its caller."""
+    counts = [len(row) for row in rows]
+    items = [item for row in rows for item in sorted(row)]
+    values = [row[item] for row in rows for item in sorted(row)]
+    user_ids = np.arange(len(rows)) if ids is None else np.fromiter(ids, object, len(ids))
+    with np.errstate(over="ignore"):
+        return Ratings.from_indices(
+            np.concatenate([[0], np.cumsum(counts)]), np.array(items, np.int32), np.array(values, np.float32),
+            user_ids, np.arange(n_items), catalogue=True,
+        )  # fmt: skip
+
+
+def prepared(rows, n_items, bounds, V, steps, *, ids=None, ridge=1e-3, bias=None, seed=0):
+    """Sealed users who have taken `steps` (of restricting, centring and choosing) and formed their vectors."""
+    users = seal(make(rows, n_items, ids), bounds, seed=seed)
+    fewer = steps(users)
+    users = users if fewer is None else fewer
+    users.solve(V[: users.n_items], ridge, bias=None if bias is None else bias[: users.n_items])
+    return users
+
+
+def uniform(users):
+    users.choose()
+
+
+def rarest(users):
+    users.choose(np.linspace(1.0, 2.0, users.n_items))
+
+
+def weigh(users):
+    users.weigh(np.linspace(0.0, 1.0, users.n_items) ** 2)
+
+
+def restrict_recentre_rarest(users):
+    """As DPALS does with a released mean: sample, fewer items, another centre, sample again."""
+    users.choose(draw=3)
+    fewer = users.restrict(np.array([4, 0, 2]))
+    fewer.recentre(2.5)
+    fewer.choose(np.array([1.0, 1.0, 0.5]))
+    return fewer
+
+
+def exact(statistic, deviation=None):
+    """The statistic as a secure release computes it: on the grid that goes with noise of that deviation (finest: 0)."""
+    grid = grid_for(statistic.sensitivity("add-remove", "inf"), deviation or 1e-300)
+    whole = statistic.compute(KEY, grid=grid)
+    assert np.array_equal(whole, np.rint(whole))
+    assert np.abs(whole).max(initial=0) < 2.0**53
+    return whole * grid
+
+
+def floating(statistic):
+    """The statistic as seeded noise sees it."""
+    return statistic.compute(KEY).astype(np.float64)
+
+
+def distance(a, b, statistic, norm):
+    """How far apart two values of a statistic are, in the norm that it is priced by."""
+    weights = statistic.weights(norm)
+    difference = (a - b) * (1.0 if weights is None else weights)
+    return math.sqrt(math.fsum((difference**2).ravel())) if norm == "l2" else math.fsum(np.abs(difference).ravel())
+
+
+@contextlib.contextmanager
+def quick():
+    """Kernels on one thread without asking BLAS about its own: a thousand tiny calls instead of one large one."""
+    limits = threads.threadpool_limits
+    threads.threadpool_limits = lambda *_, **__: contextlib.nullcontext()
+    set_threads(1)
+    try:
+        yield
+    finally:
+        threads.threadpool_limits = limits
+        set_threads(None)
