@@ -1,0 +1,163 @@
+"""Rules about what leaves the data: only what was planned, moved by no person further than stated, and nothing else."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from discreet.errors import DiscreetError, PlanMismatch
+from discreet.testing.rules import listed, must, rule
+from discreet.testing.runs import Kept, Run, differences
+from discreet.testing.watch import Released
+
+if TYPE_CHECKING:
+    from discreet.testing.kit import Kit
+
+#: Rounding of floating-point sums in research mode, and of exact ones, as a share of the sensitivity.
+FLOAT_SLACK, EXACT_SLACK = 1e-3, 1e-12
+
+
+@rule("fit", "the model learns from small data with either grade of noise")
+def _fit(kit: Kit) -> str:
+    for run in (kit.base, kit.seeded):
+        must(bool(np.isfinite(run.model.item_factors_).all()), "the item factors are not all finite numbers")
+    return repr(kit.ratings)
+
+
+@rule("plan", "the ledger is the plan: what was planned was released, as often, with that noise, and nothing else")
+def _plan(kit: Kit) -> str:
+    for run in (kit.base, kit.seeded):
+        plan, ledger = run.model.plan(kit.ratings.n_items), run.model.privacy_.ledger
+        must(plan == ledger.plan, "the ledger was kept for another plan than plan(n_items) gives")
+        planned = {line.name: line.count for line in plan.releases}
+        made = dict(Counter(entry.name for entry in ledger.entries))
+        must(made == planned, f"planned were {planned}, and the ledger has {made}")
+        for entry in ledger.entries:
+            wanted, used = plan.noise_multiplier(entry.name), entry.noise_multiplier
+            must(used == wanted, f"{entry.name!r} has the noise multiplier {used}, and {wanted} was planned")
+    return f"{sum(planned.values())} releases of {len(planned)} kinds"
+
+
+@rule("one look", "every entry of the ledger stands for one look at the data, and no look is without an entry")
+def _one_look(kit: Kit) -> str:
+    for run in (kit.base, kit.seeded):
+        watch, entries = run.watch, run.model.privacy_.ledger.entries
+        charged = sum(len(session.ledger.entries) for session in watch.sessions)
+        many = f"{charged} entries were written in {len(watch.sessions)} sessions"
+        must(len(watch.sessions) == 1, f"{many}, and the model's ledger has {len(entries)}")
+        must(charged == len(entries), f"{many}, and the model's ledger has {len(entries)}")
+        outside = watch.looks - watch.through_the_door + watch.stray
+        must(outside == 0, f"{outside} statistics were computed outside Session.release")
+        for record in watch.releases:
+            length = record.statistic.shape[0]
+            rows = [row for look in record.looks for row in range(length)[look or slice(None)]]
+            found = f"release {record.name!r} was charged once, and {len(rows)} of its {length} rows were computed"
+            must(sorted(rows) == list(range(length)), found)
+    return f"{len(entries)} entries"
+
+
+@rule("extra release", "a release that was not planned, or is one too many, is refused before the data are opened")
+def _extra(kit: Kit) -> str:
+    session, record = kit.base.watch.sessions[-1], kit.base.watch.releases[-1]
+    for name in ("a release that nobody planned", record.name):
+        before = len(session.ledger.entries)
+        try:
+            session.release(name, record.statistic)
+        except PlanMismatch:
+            must(len(session.ledger.entries) == before, f"{name!r} was refused, and is in the ledger")
+        else:
+            must(False, f"after the fit, the session released {name!r} again instead of raising PlanMismatch")
+    return "both refused"
+
+
+@rule("shapes", "what is released, in which shape and how often does not depend on the ratings")
+def _shapes(kit: Kit) -> str:
+    others = [*kit.neighbours, ("with other people altogether", kit.other_people)]
+    for label, run in others:
+        if not isinstance(run, Run):
+            must(False, f"{label}: {run}")
+            continue
+        ours, theirs = (
+            [(record.name, tuple(record.statistic.shape)) for record in each.watch.releases] for each in (kit.base, run)
+        )
+        must(ours == theirs, f"{label}: {listed([str(t) for t in theirs if t not in ours] or ['fewer releases'])}")
+    return f"{len(others)} other data sets"
+
+
+@rule("neighbours", "no statistic moves further than its sensitivity when one person is left out or replaced")
+def _neighbours(kit: Kit) -> str:
+    furthest: dict[str, float] = {}
+    grades = (kit.base, EXACT_SLACK, kit.neighbours), (kit.seeded, FLOAT_SLACK, kit.seeded_neighbours)
+    for base, slack, others in grades:
+        for label, run in others:
+            for one, other in zip(base.watch.releases, _releases(run), strict=False):
+                share = _moved(one, other, label, kit.relation, slack)
+                furthest[one.name] = max(furthest.get(one.name, 0.0), share)
+    return "furthest, as a share of the sensitivity: " + ", ".join(f"{k} {v:.2f}" for k, v in furthest.items())
+
+
+def _moved(one: Released, other: Released, label: str, relation: str, slack: float) -> float:
+    """How far the statistic moved, as a share of its sensitivity."""
+    entry = one.entry
+    if entry is None or one.exact.shape != other.exact.shape:
+        return 0.0  # other rules are about that
+    step = one.exact - other.exact
+    weights = one.parts[0].weights
+    weighted = step if weights is None else step * weights
+    size = {"l2": float(np.sqrt((weighted**2).sum())), "l1": float(np.abs(weighted).sum())}
+    stated = one.statistic.sensitivity(relation, entry.norm)
+    must(entry.sensitivity == stated, f"{one.name!r}: the ledger has {entry.sensitivity}, the statistic {stated}")
+    must(size[entry.norm] <= stated * (1 + slack),
+         f"{one.name!r}, {label}: it moved by {size[entry.norm]:.6g} in the {entry.norm} norm, and its sensitivity is "
+         f"{stated:.6g}; a contribution is not cut, or what one person adds depends on others")  # fmt: skip
+    if entry.mechanism == "huber":
+        must(size["l2"] <= stated * entry.l2_ratio * (1 + slack), f"{one.name!r}, {label}: l2_ratio does not hold")
+    most = one.statistic.sensitivity("add-remove", "inf") * (2 if relation == "replace-one" else 1)
+    found = float(np.abs(step).max(initial=0.0))
+    must(found <= most * (1 + slack), f"{one.name!r}, {label}: an entry moved by {found:.6g}, at most {most:.6g}")
+    return size[entry.norm] / stated
+
+
+@rule("post-processing", "once the same values are released, what the model learnt is the same without any one person")
+def _post_processing(kit: Kit) -> str:
+    for place, content in kit.base.learnt.items():
+        if isinstance(content, Kept):
+            must(False, f"the fitted model holds {content.what} in {place}")
+    for label, run in kit.neighbours:
+        if isinstance(run, Run):
+            found = differences(kit.base.learnt, run.learnt)
+            must(not found, f"{label}: {listed(found)} changed, although the same values had been released")
+    return f"{len(kit.base.learnt)} learnt values, {len(kit.neighbours)} neighbouring data sets"
+
+
+@rule("silence", "what is printed, logged, warned of or shown as progress does not depend on any one person")
+def _silence(kit: Kit) -> str:
+    for label, run in kit.neighbours:
+        if isinstance(run, Run):
+            other = [line for line in kit.base.said if line not in run.said] or ["another number of lines"]
+            must(run.said == kit.base.said, f"{label}, the model did not say: {other[0][:200]!r}")
+    return f"{len(kit.base.said)} lines"
+
+
+@rule("repeated rows", "a person whose rows come twice is refused, or counts once")
+def _repeated(kit: Kit) -> str:
+    try:
+        run = kit.repeated_rows
+    except DiscreetError:
+        return "refused"
+    for one, other in zip(kit.base.watch.releases, run.watch.releases, strict=False):
+        _moved(one, other, "with a person's rows given twice", kit.relation, EXACT_SLACK)
+    return "counted once"
+
+
+@rule("exact sums", "secure sums have the same bits in any order of the users")
+def _exact(kit: Kit) -> str:
+    for one, other in zip(kit.base.watch.releases, kit.reordered.watch.releases, strict=True):
+        must(np.array_equal(one.exact, other.exact), f"{one.name!r} changed with the order of the users")
+    return "users in another order"
+
+
+def _releases(run: Run | Exception) -> list[Released]:
+    return run.watch.releases if isinstance(run, Run) else []

@@ -1,0 +1,168 @@
+"""What a fit does at the one door: every release, what was computed for it, and what left.
+
+While a `Watch` is active, `Session.release`, `Session.release_blocks` and the sources of noise report to it. It sees
+exact sums, so it is for tests alone. A watch may also *replay* an earlier one: every release then returns what it
+returned there, whatever the data are, and so shows what two data sets lead to once the same values have been released.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, Self
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.privacy.ledger import Entry
+from discreet.privacy.mechanisms import Mechanism
+from discreet.privacy.noise import SecureNoise, SeededNoise
+from discreet.privacy.session import Session
+from discreet.privacy.statistics import Sum
+from discreet.privacy.unsafe import NoNoise
+
+
+class Diverged(Exception):
+    """Other data led to another sequence of releases, although the same values had been released before."""
+
+
+@dataclass
+class Part:
+    """One addition of noise: a whole statistic, or a block of its rows. ``exact`` and ``released`` in real units."""
+
+    exact: NDArray[np.float64]
+    released: NDArray[Any]
+    mechanism: Mechanism
+    weights: NDArray[np.float64] | None
+    grid: float | None
+    draws: list[NDArray[np.float64]]
+
+
+@dataclass
+class Released:
+    """One call of ``Session.release`` or ``release_blocks``."""
+
+    name: str
+    statistic: Any
+    session: Session
+    entry: Entry | None = None
+    looks: list[slice | None] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
+
+    @property
+    def exact(self) -> NDArray[np.float64]:
+        """The statistic, its blocks put together."""
+        return np.concatenate([np.atleast_1d(part.exact) for part in self.parts]) if self.parts else np.zeros(0)
+
+
+class Watched:
+    """A statistic that tells when it is looked at."""
+
+    def __init__(self, inner: Any, record: Released, watch: Watch):
+        self._inner, self._record, self._watch = inner, record, watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def compute(self, key: Any, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
+        self._record.looks.append(rows)
+        self._watch.current = self._record
+        self._watch.through_the_door += isinstance(self._inner, Sum)
+        return self._inner.compute(key, grid=grid, rows=rows)
+
+
+class Watch:
+    """A context in which releases are recorded, and perhaps replayed.
+
+    Parameters
+    ----------
+    replay : Watch, optional
+        Return what was released there.
+    draws : int
+        Draw at least this much noise for every release, to look at its law; what is released holds the first draw.
+    """
+
+    def __init__(self, replay: Watch | None = None, draws: int = 0):
+        self.replay, self.draws = replay, draws
+        self.releases: list[Released] = []
+        self.current: Released | None = None
+        self.looks, self.through_the_door, self.stray = 0, 0, 0
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        for owner, name, make in (
+            (Session, "release", self._release),
+            (Session, "release_blocks", self._release),
+            (SecureNoise, "add", self._add),
+            (SeededNoise, "add", self._add),
+            (NoNoise, "add", self._add),
+            (Sum, "compute", self._look),
+        ):
+            self._stack.enter_context(patch.object(owner, name, make(getattr(owner, name))))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stack.close()
+
+    @property
+    def sessions(self) -> list[Session]:
+        """Every session that released something, in order."""
+        return list({id(record.session): record.session for record in self.releases}.values())
+
+    def _release(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def release(session: Session, name: str, statistic: Any, *rest: Any, **options: Any) -> Any:
+            record = Released(name, statistic, session)
+            before = len(session.ledger.entries)
+            self.releases.append(record)
+            try:
+                return original(session, name, Watched(statistic, record, self), *rest, **options)
+            finally:
+                record.entry = next(iter(session.ledger.entries[before:]), None)
+
+        return release
+
+    def _add(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def add(source: Any, values: NDArray[Any], mechanism: Mechanism, weights: Any = None,
+                grid: float | None = None) -> NDArray[Any]:  # fmt: skip
+            record, self.current = self.current, None
+            if record is None:
+                self.stray += 1
+                return original(source, values, mechanism, weights, grid)
+            exact, nothing = np.asarray(values, np.float64) * (grid or 1.0), np.zeros_like(values)
+            if self.replay is not None:
+                original(source, nothing, mechanism, weights, grid)  # so that its draws are counted as ever
+                released = self._earlier(record, exact.shape)
+            else:
+                released = original(source, values.copy(), mechanism, weights, grid)
+            draws = [np.asarray(released, np.float64) - exact]
+            more = -(-self.draws // max(1, exact.size)) - 1
+            if more > 0:  # from a copy: what is drawn to be looked at is not counted as released
+                zeros = np.zeros((more, *exact.shape), values.dtype)
+                draws += list(np.asarray(original(copy.copy(source), zeros, mechanism, weights, grid), np.float64))
+            given = None if weights is None else np.asarray(weights, np.float64)
+            record.parts.append(Part(exact, released, mechanism, given, grid, draws))
+            return released.copy()
+
+        return add
+
+    def _look(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def compute(statistic: Sum, key: Any, **options: Any) -> NDArray[Any]:
+            self.looks += 1
+            return original(statistic, key, **options)
+
+        return compute
+
+    def _earlier(self, record: Released, shape: tuple[int, ...]) -> NDArray[Any]:
+        assert self.replay is not None
+        at, place = len(record.parts), next(i for i, other in enumerate(self.releases) if other is record)
+        known = self.replay.releases[place] if place < len(self.replay.releases) else None
+        if known is None or known.name != record.name:
+            there = "nothing more" if known is None else repr(known.name)
+            raise Diverged(f"release {place + 1} was {record.name!r}, where the other data led to {there}")
+        if at >= len(known.parts) or known.parts[at].released.shape != shape:
+            then = known.parts[at].released.shape if at < len(known.parts) else "no"
+            raise Diverged(f"release {record.name!r} had shape {shape}, where the other data led to {then}")
+        return known.parts[at].released
