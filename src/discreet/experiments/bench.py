@@ -102,16 +102,15 @@ def _peers(ratings: Ratings, r: int) -> dict[str, Callable[[], float]]:
         return {}
     from threadpoolctl import threadpool_limits
 
-    matrix = ratings.to_csr()
+    matrix = ratings.to_csr().copy()  # its own, because implicit wants to be able to write
 
     def sweep(cg: bool, blas: int) -> float:
         times: list[float] = []
         model = AlternatingLeastSquares(
-            factors=r, use_cg=cg, iterations=2 if cg else 1, num_threads=thread_count(), random_state=0,
-            fit_callback=lambda _iteration, seconds, *_: times.append(seconds),
-        )  # fmt: skip
+            factors=r, use_cg=cg, iterations=2 if cg else 1, num_threads=thread_count(), random_state=0
+        )
         with threadpool_limits(blas, user_api="blas"):
-            model.fit(matrix, show_progress=False)
+            model.fit(matrix, show_progress=False, callback=lambda _sweep, seconds, *_: times.append(seconds))
         return min(times)
 
     return {
