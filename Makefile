@@ -13,7 +13,7 @@ help:
 	@echo "make install  .venv with everything the tests and benchmarks need"
 	@echo "make check    lint, types, layers"
 	@echo "make bench    speed against other libraries, as ratios in one run"
-	@echo "make results  write docs/results.md: reference scores on real data and the twins (half an hour)"
+	@echo "make results  write docs/results.md: scores on real data and the twins (a quarter of an hour)"
 	@echo "make clean    remove .venv and caches"
 
 $(PY):
