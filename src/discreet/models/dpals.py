@@ -36,7 +36,7 @@ from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan, Release
 from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session
+from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statistics import packed_size, unpack
 
 logger = logging.getLogger("discreet")
@@ -202,6 +202,16 @@ class DPALS(PrivateRecommender):
         releases = [Release(name, n, math.sqrt(n / share[name]), shape=shape) for name, (n, _, shape) in lines.items()]
         return Plan.calibrated(releases, self.budget, self.accountant)
 
+    def statistics(self, users: Users) -> dict[str, Statistic]:
+        users.choose()
+        found: dict[str, Statistic] = {"counts": users.item_counts()}
+        users = users.restrict(np.arange(self._n_frequent(users.n_items)))
+        users.choose()
+        users.solve(np.zeros((users.n_items, self.factors), np.float32), 1.0, intercept=self._intercept())
+        found |= {"recounts": users.item_counts(), "gram": users.item_grams(), "sum": users.item_sums()}
+        found |= {"global": users.global_gram(), "initial": users.covariance(self._row_norm())}
+        return found | {"centre sum": users.rating_sum(), "centre count": users.rating_count()}
+
     def _multiplier(self, name: str) -> float:
         """The paper's σ over the sensitivity in its units: √k for what k items contribute to, 1 for K̃ and the start."""
         sigma = (self.sigmas or {}).get(name)
@@ -286,10 +296,13 @@ class DPALS(PrivateRecommender):
         if self.initialization == "random":
             rng = np.random.default_rng(self.random_state)
             return np.hstack([none, (scale * rng.standard_normal((n, self.factors))).astype(np.float32)])
-        largest = math.sqrt(self.max_items) * users.bounds.value
-        W = session.release("initial", users.covariance(largest))
+        W = session.release("initial", users.covariance(self._row_norm()))
         Q = np.linalg.eigh((W + W.T) / 2)[1][:, -self.factors :]
         return np.hstack([none, (scale * math.sqrt(n) * Q).astype(np.float32)])
+
+    def _row_norm(self) -> float:
+        """The most that the ratings which a user contributes can have as ℓ₂ norm."""
+        return math.sqrt(self.max_items) * self.bounds().value
 
     def _check_signal(self, plan: Plan, counts: NDArray[Any]) -> None:
         """Compare, from released counts alone, the most that a right-hand side can hold with the noise on it."""

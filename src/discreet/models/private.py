@@ -7,8 +7,11 @@ The plan follows from the parameters and the number of items in the public catal
 from __future__ import annotations
 
 import json
+import secrets
 from abc import abstractmethod
 from typing import Any
+
+import numpy as np
 
 from discreet.data.ratings import Ratings
 from discreet.models.base import Recommender
@@ -17,7 +20,7 @@ from discreet.privacy.budget import Budget, Neighbouring
 from discreet.privacy.ledger import Ledger
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users, seal
-from discreet.privacy.session import Session
+from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statement import PrivacyStatement
 
 LEDGER = "ledger.json"
@@ -27,7 +30,8 @@ class PrivateRecommender(Recommender):
     """Base of the models with a promise.
 
     Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise`` and ``random_state`` among their
-    parameters, and say `bounds` (what one user may contribute) and `plan` (what will be released).
+    parameters, and say `bounds` (what one user may contribute), `plan` (what will be released) and `statistics` (of
+    what). A `random_state` of None, which a loaded model has, stands for another seed in every fit.
     """
 
     epsilon: float
@@ -35,7 +39,7 @@ class PrivateRecommender(Recommender):
     neighbouring: Neighbouring
     accountant: str
     noise: Any
-    random_state: int
+    random_state: int | None
 
     privacy_: PrivacyStatement
 
@@ -47,20 +51,43 @@ class PrivateRecommender(Recommender):
     def plan(self, n_items: int) -> Plan:
         """What `fit` will release on a catalogue of that many items, and at which price."""
 
+    @abstractmethod
+    def statistics(self, users: Users) -> dict[str, Statistic]:
+        """The statistics behind the plan's releases, by name, for any sealed users: so they are priced without data."""
+
+    def price_list(self, n_items: int) -> list[dict[str, Any]]:
+        """The plan as a table, with how far one user can move each release and how much noise that means.
+
+        No data are needed: the statistics are built for nobody at all, and say the same as for everybody.
+        """
+        plan = self.plan(n_items)
+        nobody = Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalogue=True)
+        found = self.statistics(seal(nobody, self.bounds()))
+        rows = []
+        for row, event in zip(plan.rows(), plan.events, strict=True):
+            statistic, norm = found[row["name"]], event.noise.norm
+            sensitivity = statistic.sensitivity(plan.budget.neighbouring, norm)
+            rows.append(row | {
+                "shape": tuple(statistic.shape), "norm": norm, "sensitivity": sensitivity,
+                "deviation": sensitivity * row["noise_multiplier"],
+                "symmetric": statistic.weights(norm) is not None,
+            })  # fmt: skip
+        return rows
+
     @property
     def budget(self) -> Budget:
         return Budget(self.epsilon, self.delta, self.neighbouring)
 
     def _open_session(self, ratings: Ratings) -> tuple[Users, Session]:
         """Sealed users and the door to them, with the assumptions that hold for every model written down."""
-        seed = self.random_state if self.noise == "seeded" else None
-        session = Session(self.plan(ratings.n_items), self.noise, random_state=seed)
+        seed = secrets.randbits(63) if self.random_state is None else self.random_state
+        session = Session(self.plan(ratings.n_items), self.noise, seed if self.noise == "seeded" else None)
         if getattr(ratings, "catalogue", False):
             session.assume("items", f"the catalogue of {ratings.n_items:,} items")
         else:
             session.assume("items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True)
         session.assume("parameters", "every parameter of the model")
-        return seal(ratings, self.bounds(), seed=self.random_state), session
+        return seal(ratings, self.bounds(), seed=seed), session
 
     # ------------------------------------------------------------ on disk
 
