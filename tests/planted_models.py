@@ -88,7 +88,7 @@ class UsesExactCounts(DPALS):
         self._counts = np.bincount(ratings.indices, minlength=ratings.n_items)
         return super().fit(ratings, progress=progress)
 
-    def _item_ridge(self, counts):
+    def _item_ridge(self, counts, *rest):
         return self._lambda() * np.sqrt(self._counts[: len(counts)] + 1.0)
 
 

@@ -40,6 +40,16 @@ def _plan(kit: Kit) -> str:
     return f"{sum(planned.values())} releases of {len(planned)} kinds"
 
 
+@rule("before data", "the shape and the sensitivity of every release are known before any data are")
+def _before_data(kit: Kit) -> str:
+    known = {row["name"]: row for row in kit.base.model.price_list(kit.ratings.n_items)}
+    for entry in kit.base.model.privacy_.ledger.entries:
+        row = known.get(entry.name, {"shape": (), "sensitivity": None})
+        said, done = (row["shape"], row["sensitivity"]), (entry.shape, entry.sensitivity)
+        must(said == done, f"{entry.name!r}: price_list says (shape, sensitivity) {said}, and the ledger {done}")
+    return f"{len(known)} kinds of releases"
+
+
 @rule("one look", "every entry of the ledger stands for one look at the data, and no look is without an entry")
 def _one_look(kit: Kit) -> str:
     for run in (kit.base, kit.seeded):
