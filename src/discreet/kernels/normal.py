@@ -34,6 +34,7 @@ from discreet.kernels.simd import (
 from discreet.kernels.threads import cost_cuts, run
 
 PACK = 128  # entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
+DUAL_RANK = 96  # from this rank on, rows with few entries are solved in the dual
 AHEAD = 128  # entries prefetched beyond those
 
 
@@ -100,11 +101,37 @@ def solve_rows(
         run(lambda a, b: _solve_plain(indptr, indices, values, weights, Y, ridge, S, X, a, b), cost_cuts(cost))
         return X
     W, R = simd.VECTOR_BYTES // Y.itemsize, padded(r, Y.itemsize)
+    X = _empty((n, R), Y.dtype)
+    few = _solve_few(indptr, indices, values, weights, Y, ridge, S, X) if r >= DUAL_RANK else np.zeros(n, bool)
+    rows = np.flatnonzero(~few)
     P, S = pad_columns(Y, R), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
-    X = _empty((n, R), Y.dtype)
-    run(lambda a, b: _solve(indptr, indices, values, weights, P, ridge, S, X, r, a, b), cost_cuts(cost, W))
+    run(lambda a, b: _solve(indptr, indices, values, weights, P, ridge, S, X, rows, r, a, b), cost_cuts(cost[rows], W))
     return X if r == R else np.ascontiguousarray(X[:, :r])
+
+
+def _solve_few(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
+    ridge: np.ndarray, S: np.ndarray, X: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Solve the rows with few entries in the dual (see there), and say which they were."""
+    from discreet.kernels.dual import prefers_dual, solve_dual
+
+    (r, R), W, counts = (Y.shape[1], X.shape[1]), simd.VECTOR_BYTES // Y.itemsize, np.diff(indptr)
+    few = prefers_dual(counts, r, W)
+    if not few.any():
+        return few
+    D, Q = np.linalg.eigh(S.astype(np.float64)) if S.any() else (np.zeros(r), np.eye(r))
+    D = np.maximum(D, 0)
+    few &= D[0] + ridge > 1e-6 * (D[-1] + ridge)  # an almost singular B has no inverse root to speak of
+    rows = np.flatnonzero(few)
+    rows = rows[np.argsort(counts[rows], kind="stable")]
+    P = pad_columns((Y @ Q.astype(Y.dtype)) if S.any() else Y, R)
+    Qt = pad_columns(np.pad(Q.T, ((0, R - r), (0, 0))).astype(Y.dtype), R)
+    D = np.append(D, np.ones(R - r)).astype(Y.dtype)
+    cost = counts[rows] * 1.0 * (counts[rows] + 64) * r
+    run(lambda a, b: solve_dual(indptr, indices, values, weights, P, ridge, D, Qt, rows, X, a, b), cost_cuts(cost, W))
+    return few
 
 
 def gram_rows(
@@ -188,7 +215,7 @@ def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
+def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
     """``b += vᵀP``; v is [K] and b is [R]."""
     W, s = lanes(like), like.itemsize
     line, j = R * s, 0
@@ -226,10 +253,10 @@ def _add_row(
             gather_scaled(P, base, index, v.ctypes.data, K, packed, R)
             for k in range(K):
                 v[k] *= values[first + k]
-            _add_sum(P, packed, v.ctypes.data, K, b, R)
+            add_sum(P, packed, v.ctypes.data, K, b, R)
         else:
             gather(P, base, index, K, packed, R)
-            _add_sum(P, packed, values.ctypes.data + first * s, K, b, R)
+            add_sum(P, packed, values.ctypes.data + first * s, K, b, R)
         for k in range(first + K, min(end, first + K + AHEAD)):
             address = base + np.int64(indices[k]) * R * s
             for line in range(0, R * s, 64):
@@ -241,7 +268,7 @@ def _add_row(
 @njit(nogil=True, cache=True)
 def _solve(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
-    ridge: np.ndarray, S: np.ndarray, X: np.ndarray, r: int, start: int, stop: int,
+    ridge: np.ndarray, S: np.ndarray, X: np.ndarray, rows: np.ndarray, r: int, start: int, stop: int,
 ) -> None:  # fmt: skip
     R, W, s = Y.shape[1], lanes(Y), Y.itemsize
     gap = matrix_gap(Y, R)
@@ -252,9 +279,9 @@ def _solve(
         last = min(first + W, stop)
         b[:] = 0
         for lane in range(W):
-            i = min(first + lane, stop - 1)  # empty lanes of the last group repeat its last row
+            i = rows[min(first + lane, stop - 1)]  # empty lanes of the last group repeat its last row
             _add_row(
-                indices, values, weights, Y, indptr[i], indptr[i + 1], indptr[last], P, v,
+                indices, values, weights, Y, indptr[i], indptr[i + 1], indptr[i + 1], P, v,
                 S.ctypes.data, Ap.ctypes.data + lane * gap * s, bp.ctypes.data + lane * R * s,
             )  # fmt: skip
             for k in range(r):
@@ -262,7 +289,7 @@ def _solve(
         solve_interleaved(Y, Ap.ctypes.data, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         for lane in range(last - first):
             for k in range(R):
-                X[first + lane, k] = b[lane, k]
+                X[rows[first + lane], k] = b[lane, k]
 
 
 @njit(nogil=True, cache=True)

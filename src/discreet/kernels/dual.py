@@ -1,0 +1,100 @@
+"""Rows with few entries, solved in the dual: a K x K system for K entries instead of one of the rank.
+
+With B = S + ridge · I and Z = W^(1/2) Y B^(-1/2) for the K entries of a row, the normal equations are also solved by
+
+    x = (B + Yᵀ W Y)⁻¹ Yᵀ W v  =  B^(-1/2) Zᵀ (I + Z Zᵀ)⁻¹ W^(1/2) v,
+
+exactly, at the price of K² r + K³/3 instead of K r² + r³/3; from rank 96 on that is worth the trouble. An eigenbasis of
+S makes B diagonal for every row at once: the factors are rotated into it beforehand, and the solution is rotated back.
+Rows are taken in order of length, so that the rows of a vector group have systems of about the same size; smaller ones
+are padded with ones on the diagonal, which changes no bit of their solution. Which way a row is solved depends on its
+own length alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from discreet.kernels.cholesky import aligned, matrix_gap, panels_size, solve_interleaved
+from discreet.kernels.normal import add_gram, add_sum
+from discreet.kernels.simd import gather_scaled, lanes, transpose
+
+
+def solve_dual_numpy(v: np.ndarray, Y: np.ndarray, ridge: float, S: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """x of one row with factors Y (K, r), values v and weights w: the specification of `solve_dual`."""
+    D, Q = np.linalg.eigh(S)
+    d = (D + ridge) ** -0.5
+    Z = np.sqrt(w)[:, None] * (Y @ Q) * d
+    return Q @ (d * (Z.T @ np.linalg.solve(np.eye(len(v)) + Z @ Z.T, np.sqrt(w) * v)))
+
+
+def dual_size(counts: np.ndarray, W: int) -> np.ndarray:
+    """Entries rounded up to whole vectors (at least 4, the Cholesky tile)."""
+    step = max(4, W)
+    return np.maximum(-(-counts // step), 1) * step
+
+
+def prefers_dual(counts: np.ndarray, r: int, W: int) -> np.ndarray:
+    """Where the dual costs clearly less than the normal equations."""
+    K = dual_size(counts, W).astype(np.float64)
+    return 1.15 * (K * K * r + K**3 / 3 + 6.0 * counts * r + 2.0 * r * r) < counts * float(r) ** 2 + r**3 / 3
+
+
+@njit(nogil=True, cache=True)
+def solve_dual(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
+    ridge: np.ndarray, D: np.ndarray, Qt: np.ndarray, rows: np.ndarray, X: np.ndarray, start: int, stop: int,
+) -> None:  # fmt: skip
+    """Solve the rows ``rows[start:stop]``, which are in order of length; Y is rotated, Qt is Qᵀ and D the spectrum."""
+    R, W, s = Y.shape[1], lanes(Y), Y.itemsize
+    step = max(4, W)
+    longest = indptr[rows[stop - 1] + 1] - indptr[rows[stop - 1]]
+    most = max(1, -(-longest // step)) * step
+    gap = matrix_gap(Y, most)
+    Z, Zt = aligned(Y, W * most * R), aligned(Y, R * most)
+    Ap, bp = aligned(Y, W * gap), aligned(Y, W * most)
+    Tp, Bp = aligned(Y, panels_size(Y, most)), aligned(Y, W * most)
+    d, one, x = aligned(Y, R), np.ones(most, Y.dtype), aligned(Y, R)
+    eye = np.zeros(most * most, Y.dtype)
+    for first in range(start, stop, W):
+        last = min(first + W, stop) - 1
+        K = max(1, -(-(indptr[rows[last] + 1] - indptr[rows[last]]) // step)) * step
+        eye[:] = 0
+        for k in range(K):
+            eye[k * K + k] = 1
+        bp[: W * K] = 0
+        for lane in range(W):
+            i = rows[min(first + lane, last)]  # empty lanes of the last group repeat its last row
+            count = indptr[i + 1] - indptr[i]
+            z = lane * most * R
+            for k in range(count):
+                e = indptr[i] + k
+                root = np.sqrt(weights[e]) if len(weights) else one[0]
+                one[k] = root
+                bp[lane * K + k] = root * values[e]
+            index = indices.ctypes.data + indptr[i] * 4
+            gather_scaled(Y, Y.ctypes.data, index, one.ctypes.data, count, Z.ctypes.data + z * s, R)
+            one[:count] = 1
+            for c in range(R):
+                d[c] = 1 / np.sqrt(D[c] + ridge[i])
+            for k in range(count):
+                for c in range(R):
+                    Z[z + k * R + c] *= d[c]
+            Z[z + count * R : z + K * R] = 0
+            for k in range(0, K, W):
+                for c in range(0, R, W):
+                    source, target = Z.ctypes.data + (z + k * R + c) * s, Zt.ctypes.data + (c * K + k) * s
+                    transpose(Y, source, R * s, 4 * R * s, target, K * s, 4 * K * s)
+            A = Ap.ctypes.data + lane * matrix_gap(Y, K) * s
+            add_gram(Y, Zt.ctypes.data, R, eye.ctypes.data, A, K)
+        solve_interleaved(Y, Ap.ctypes.data, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, K)
+        for lane in range(last - first + 1):
+            i = rows[first + lane]
+            x[:] = 0
+            z = Z.ctypes.data + lane * most * R * s
+            add_sum(Y, z, bp.ctypes.data + lane * K * s, indptr[i + 1] - indptr[i], x.ctypes.data, R)
+            for c in range(R):
+                x[c] /= np.sqrt(D[c] + ridge[i])
+                X[i, c] = 0
+            add_sum(Y, Qt.ctypes.data, x.ctypes.data, R, X.ctypes.data + i * R * s, R)
