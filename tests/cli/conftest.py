@@ -79,3 +79,14 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_ratings(folder / "known.csv", n_users=8, seed=1, first_user=500)
     write_ratings(folder / "target.csv", n_users=8, seed=2, first_user=500)
     return folder
+
+
+@pytest.fixture(scope="session")
+def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ratings.csv, films.csv and ``model``, a private one. Do not change it."""
+    folder = tmp_path_factory.mktemp("private")
+    data = discreet.Ratings.read(
+        write_ratings(folder / "ratings.csv", n_users=400), items=write_catalogue(folder / "films.csv")
+    )
+    discreet.DPALS(3, epsilon=5, max_items=6, rating_range=(1, 5), random_state=4711).fit(data).save(folder / "model")
+    return folder

@@ -5,20 +5,23 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
 from discreet.errors import ConfigError
 from discreet.models import MODELS, model_class
 
-_PANEL = "Model"
+_PANEL, _PRIVACY = "Model", "Privacy"
 _SPELLINGS = {name.lower(): name for name in MODELS}
+_PROMISE = ("epsilon", "delta", "neighbouring", "noise", "accountant", "rating_range")
+PRIVATE = "dpals"
 
 
-def _option(help: str, *names: str, **rest: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=_PANEL, **rest)
+def _option(help: str, *names: str, panel: str = _PANEL, **rest: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **rest)
 
 
 @dataclass
@@ -26,7 +29,8 @@ class Choice:
     """A model and its parameters; what is not given is the model's own default."""
 
     model: Annotated[
-        str | None, _option(f"One of {', '.join(_SPELLINGS)}; als unless said otherwise.", metavar="NAME")
+        str | None,
+        _option(f"One of {', '.join(_SPELLINGS)}; als unless said otherwise, dpals with --epsilon.", metavar="NAME"),
     ] = None
     factors: Annotated[int | None, _option("Length of the vectors.", metavar="N")] = None
     iterations: Annotated[int | None, _option("Sweeps over users and items.", metavar="N")] = None
@@ -36,6 +40,27 @@ class Choice:
         _option("Predict ratings, or rank items from what was chosen at all.", show_choices=True),
     ] = None
     random_state: Annotated[int | None, _option("Seed of what is random in training.", metavar="SEED")] = None
+    epsilon: Annotated[
+        float | None, _option("How much may be learnt about one user; smaller is more private.", panel=_PRIVACY)
+    ] = None
+    delta: Annotated[
+        float | None, _option("Probability with which that may fail; 1e-6 unless given.", panel=_PRIVACY)
+    ] = None
+    neighbouring: Annotated[
+        Literal["add-remove", "replace-one"] | None,
+        _option("Whether one user is there or not, or is another one.", panel=_PRIVACY),
+    ] = None
+    noise: Annotated[
+        Literal["secure", "seeded"] | None, _option("Seeded noise is for research only.", panel=_PRIVACY)
+    ] = None
+    accountant: Annotated[
+        Literal["gdp", "rdp", "pld", "pure"] | None, _option("How the price is computed.", panel=_PRIVACY)
+    ] = None
+    rating_range: Annotated[
+        str | None,
+        _option("Public range of the ratings, such as 1,5; else it is read from the data, with a caution.",
+                panel=_PRIVACY, metavar="LOW,HIGH"),
+    ] = None  # fmt: skip
     settings: Annotated[
         list[str] | None, _option("Any other parameter of the model; may be repeated.", "--set", metavar="KEY=VALUE")
     ] = None
@@ -43,9 +68,13 @@ class Choice:
 
     def make(self, default: str = "als", **more: Any) -> Any:
         """The model, not trained yet; `more` are parameters that count where the options say nothing."""
-        cls = find_model(self.model or default)
         given = self._parameters()
+        cls = find_model(self.model or (PRIVATE if "epsilon" in given else default))
         allowed = cls.parameter_names()
+        for name in _PROMISE if "epsilon" not in allowed else ():
+            if name in given:
+                how = f"use --model {PRIVATE}" if self.model or "epsilon" in given else "give --epsilon"
+                raise ConfigError(f"--{name.replace('_', '-')} is for private models, and {cls.__name__} is not: {how}")
         for name in given:
             if name not in allowed:
                 near = difflib.get_close_matches(name, allowed, n=1)
@@ -68,8 +97,10 @@ class Choice:
             set_threads(self.threads)
 
     def _parameters(self) -> dict[str, Any]:
-        named = ("factors", "iterations", "regularization", "feedback", "random_state")
+        named = ("factors", "iterations", "regularization", "feedback", "random_state", *_PROMISE)
         given = {name: value for name in named if (value := getattr(self, name)) is not None}
+        if "rating_range" in given:
+            given["rating_range"] = _range(given["rating_range"])
         for setting in self.settings or []:
             name, equals, text = setting.partition("=")
             name = name.strip().replace("-", "_")
@@ -107,11 +138,25 @@ def _value(text: str) -> Any:
         return text
 
 
+def _range(text: str) -> list[float]:
+    """``"1,5"``, ``"0.5:5"`` or ``"1-5"`` as two numbers."""
+    number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
+    found = re.fullmatch(rf"\s*{number}\s*[-,:;\s]\s*{number}\s*", text, re.IGNORECASE)
+    if found is None:
+        raise ConfigError(f"--rating-range takes the lowest and the highest rating, such as 1,5, and not {text!r}")
+    return [float(found[1]), float(found[2])]
+
+
 def _checked(name: str, value: Any, wanted: Any) -> Any:
     """The value, if its type is one that the parameter has; models check the rest themselves."""
-    kinds = get_args(wanted) or (wanted,)
+    kinds = _kinds(wanted)
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, list) and tuple in kinds:
+        value = tuple(value)
     if wanted is Any or (value is None and type(None) in kinds) or (type(value) in kinds and not numeric):
+        return value
+    words = [kind for kind in kinds if isinstance(kind, str)]
+    if value in words:
         return value
     if numeric and not math.isfinite(value):
         raise ConfigError(f"{name} is {value}, but must be a finite number")
@@ -121,5 +166,17 @@ def _checked(name: str, value: Any, wanted: Any) -> Any:
         return float(value)
     if type(value) is int and int in kinds:
         return value
-    names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", type(None): "none"}
-    raise ConfigError(f"{name} is {value!r}, but must be {' or '.join(names.get(kind, str(kind)) for kind in kinds)}")
+    names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", type(None): "none",
+             dict: 'a mapping such as {"sum": 1}', tuple: "a list such as [1, 5]"}  # fmt: skip
+    allowed = [repr(kind) if isinstance(kind, str) else names.get(kind, str(kind)) for kind in kinds]
+    raise ConfigError(f"{name} is {value!r}, but must be {' or '.join(allowed)}")
+
+
+def _kinds(wanted: Any) -> list[Any]:
+    """What a parameter may be: plain types, and the words of a Literal."""
+    if get_origin(wanted) is Literal:
+        return list(get_args(wanted))
+    if get_origin(wanted) in (dict, tuple, list):
+        return [get_origin(wanted)]
+    parts = get_args(wanted)
+    return [kind for part in parts for kind in _kinds(part)] if parts else [wanted]

@@ -27,9 +27,9 @@ def draw_quality(found: Comparison, what: str, file: Path) -> None:
     _bars(axes[0], rated, ["rmse"], colours)
     _bars(axes[1], list(found.rows), rankings, colours)
     _by_popularity(axes[2], rated, colours)
-    _title(axes[0], "Error of predicted stars", "RMSE, lower is better")
-    _title(axes[1], "Held-out favourites found", "higher is better")
-    _title(axes[2], "Error from popular to rare films", "RMSE by fifths of the ratings (axis cut), lower is better")
+    title(axes[0], "Error of predicted stars", "RMSE, lower is better")
+    title(axes[1], "Held-out favourites found", "higher is better")
+    title(axes[2], "Error from popular to rare films", "RMSE by fifths of the ratings (axis cut), lower is better")
     figure.text(0.055, 0.93, "Quality on held-out ratings", fontsize=15, weight="bold", color=INK)
     figure.text(0.985, 0.935, what, fontsize=10, color=INK, alpha=0.7, ha="right")
     handles = [axes[1].patches[at * len(rankings)] for at in range(len(found.rows))]
@@ -58,7 +58,7 @@ def _bars(axis: Any, rows: list[Row], metrics: list[str], colours: dict[str, str
         axis.set_xlim(-0.45, 0.45)
     else:
         axis.set_xticks(range(len(metrics)), metrics)
-    _plain(axis)
+    plain(axis)
 
 
 def _by_popularity(axis: Any, rows: list[Row], colours: dict[str, str]) -> None:
@@ -73,15 +73,17 @@ def _by_popularity(axis: Any, rows: list[Row], colours: dict[str, str]) -> None:
     axis.set_xticks(range(1, 6), ["1\nmost popular", "2\n", "3\n", "4\n", "5\nrarest"])
     axis.set_xlim(0.6, 5.4)
     axis.margins(y=0.2)
-    _plain(axis)
+    plain(axis)
 
 
-def _title(axis: Any, text: str, below: str) -> None:
+def title(axis: Any, text: str, below: str) -> None:
+    """A heading over a panel, and what it shows."""
     axis.text(0, 1.13, text, transform=axis.transAxes, fontsize=11, weight="bold", color=INK)
     axis.text(0, 1.055, below, transform=axis.transAxes, fontsize=9, color=INK, alpha=0.7)
 
 
-def _plain(axis: Any) -> None:
+def plain(axis: Any) -> None:
+    """A panel with light grid lines and little else."""
     axis.set_facecolor(PAPER)
     axis.grid(axis="y", color=FAINT, linewidth=0.8, zorder=0)
     axis.tick_params(length=0, labelsize=9, colors=INK)

@@ -19,8 +19,11 @@ from discreet.errors import ConfigError
 NOT_PRIVATE = ("This model is NOT private: single users' ratings may be recovered from it. "
                "Do not share it more widely than the ratings.")  # fmt: skip
 
+REMEDIES = {"items": "a public catalogue with --items", "ratings": "the public range of ratings with --rating-range"}
+
 
 @command(
+    "discreet train ratings.parquet --out model/ --epsilon 1 --items films.csv --rating-range 1,5",
     "discreet train ratings.parquet --out model/",
     "discreet train ratings.csv --items films.csv --out model/ --factors 64",
     "discreet train cinema --out model/ --feedback implicit --binarize 4",
@@ -34,10 +37,15 @@ def train(
 ) -> None:
     """Learn from ratings and save the model.
 
+    With --epsilon the model is private: what it holds would be nearly as likely without any one user. Without, it is
+    not.
+
     DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) with a user, an item and, where there
     is one, a rating per line, or the name of a data set (see discreet datasets).
     """
     model = choice.make()
+    if hasattr(model, "plan"):
+        model.plan(1)  # a budget that cannot be kept is refused before anything is read
     check_out(to)
     choice.use_threads()
     ratings, facts = source.read(data, out)
@@ -46,6 +54,9 @@ def train(
     out.say(f"Saved to {to}")
     if is_private(model):
         out.say(str(model.privacy_), style="bold green")
+        remedies = [REMEDIES[a.name] for a in model.privacy_.assumptions if a.inferred and a.name in REMEDIES]
+        if remedies:
+            out.say(f"To have no such caution, give {' and '.join(remedies)}.", style="bold yellow")
     else:
         out.say(NOT_PRIVATE, style="bold yellow")
     out.next_steps(examples(to, model))
@@ -66,7 +77,9 @@ def described(model: Any) -> dict[str, Any]:
     """A model for JSON."""
     facts = {"class": type(model).__name__, "parameters": model.get_params(), "private": is_private(model)}
     statement = getattr(model, "privacy_", None)
-    return facts if statement is None else facts | {"epsilon": statement.epsilon, "delta": statement.delta}
+    if statement is None:
+        return facts
+    return facts | {"epsilon": statement.epsilon, "delta": statement.delta, "privacy": statement.to_dict()}
 
 
 def examples(folder: str, model: Any) -> list[str]:
@@ -76,6 +89,8 @@ def examples(folder: str, model: Any) -> list[str]:
     lines = [f"{program()} recommend {where} --history {shlex.quote(','.join(ids))}"]
     if model.item_factors_.shape[1]:
         lines.append(f"{program()} similar {where} {shlex.quote(ids[0])}")
+    if hasattr(model, "privacy_"):
+        lines.append(f"{program()} budget {where}")
     return lines
 
 

@@ -17,6 +17,7 @@ _RULES = [
     (r"\bunknown_items='drop'", "--unknown-items drop"),
     (r"\bunknown='(skip|drop)'", "--skip-unknown"),
     (r"\bitems=(?=[\s,;:.]|$)", "--items"),
+    (r"\b(epsilon|delta|neighbouring|noise|accountant)='?([\w.+-]+)'?", r"--\1 \2"),
     (r"\bpath=(\.\.\.)?(?=[\s,;:.)]|$)", "--path"),
 ]
 

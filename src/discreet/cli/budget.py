@@ -1,0 +1,275 @@
+"""``discreet budget``: what a private model will cost, before any data, and what one has cost, from its ledger."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from discreet.cli.app import command
+from discreet.cli.choice import PRIVATE, Choice
+from discreet.cli.output import Output
+from discreet.errors import ConfigError, DataError, PrivacyError
+
+if TYPE_CHECKING:
+    from discreet.privacy.accounting import Event
+    from discreet.privacy.ledger import Ledger
+
+#: Where the curve of ε over δ is evaluated, for tables and JSON.
+DELTAS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
+#: Beyond this ε, the independent accountant takes minutes.
+INDEPENDENT_UP_TO = 60.0
+RELATION = {"add-remove": "one user more or less", "replace-one": "one user replaced by another"}
+COLUMNS = ("release", "times", "numbers each", "sensitivity", "noise multiplier", "noise s.d.", "share of budget")
+
+
+@dataclass
+class Bill:
+    """Releases with their prices: of a plan, or of a ledger."""
+
+    of: str
+    epsilon: float
+    delta: float
+    neighbouring: str
+    accountant: str
+    events: list[Event]
+    releases: list[dict[str, Any]]
+    spare: float  # of δ, for the sampler
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def for_releases(self) -> float:
+        """δ without what the sampler uses."""
+        return max(0.0, self.delta - self.spare)
+
+
+@command(
+    "discreet budget --factors 32 --epsilon 1 --delta 1e-6 --items 20000",
+    "discreet budget --model dpals --epsilon 1 --items 20000 --set max_items=100 --plot budget.png",
+    "discreet budget model/",
+    "discreet budget model/ledger.json --accountant rdp",
+)
+def budget(
+    choice: Choice,
+    out: Output,
+    what: Annotated[
+        str | None, typer.Argument(help="Folder of a private model, or its ledger.json.", metavar="[LEDGER]")
+    ] = None,
+    items: Annotated[int | None, typer.Option(help="How many items the catalogue has.", min=1, metavar="N")] = None,
+    plot: Annotated[
+        str | None, typer.Option(help="Draw ε over δ, the noise over ε, and the shares.", metavar="FILE.png")
+    ] = None,
+) -> None:
+    """Price a private model before it sees any data, or price the ledger of one again.
+
+    Without LEDGER: what the model with these options will release, how often, how far one user can move it, how much
+    noise hides that, and what half the ε would do. With LEDGER: checks that nobody changed the file, and prices what it
+    lists, with an independent accountant beside.
+    """
+    _check_plot(plot)
+    bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)
+    with out.progress("Pricing"):
+        prices, independent = _prices(bill, choice.accountant)
+        noise = _noise_at(bill)
+    _show(bill, prices, independent, noise, out)
+    if independent is not None and independent["epsilon"] > bill.epsilon + 1e-6:
+        raise PrivacyError(f"ε = {bill.epsilon:.8g} is stated, and the independent accountant finds "
+                           f"{independent['epsilon']:.8g} at δ = {bill.delta:g}")  # fmt: skip
+    if plot is not None:
+        from discreet.cli.budget_plot import draw_budget
+
+        draw_budget(bill, independent, Path(plot))
+        out.say(f"Wrote {plot}")
+    out.result({
+        "command": "budget", "of": bill.of, "epsilon": bill.epsilon, "delta": bill.delta,
+        "neighbouring": bill.neighbouring, "accountant": bill.accountant, "mu": _mu(bill), "releases": bill.releases,
+        "prices": prices, "independent": independent, "noise_at": noise, "curve": curve(bill, DELTAS),
+        "notes": bill.notes, "plot": plot,
+    })  # fmt: skip
+
+
+# ------------------------------------------------------------ before any data
+
+
+def _of_plan(choice: Choice, items: int | None) -> Bill:
+    from discreet.privacy.plan import RESERVE
+
+    model = choice.make(default=PRIVATE)
+    if not hasattr(model, "plan"):
+        raise ConfigError(f"{type(model).__name__} is not private, so it has no budget: use --model {PRIVATE}")
+    if items is None:
+        raise ConfigError("say how many items the catalogue has, such as --items 20000, or name a ledger to price")
+    plan = model.plan(items)
+    rows = model.price_list(items)
+    of, priced = f"{model!r} on {items:,} items", [_row(r["name"], r["count"], r) for r in rows]
+    bill = Bill(of, plan.epsilon(), plan.budget.delta, plan.budget.neighbouring, plan.accountant, plan.events, priced,
+                RESERVE)  # fmt: skip
+    if model.feedback == "explicit" and getattr(model, "rating_range", ()) is None:
+        bill.notes.append("ratings are taken to lie between 1 and 5: say otherwise with --rating-range")
+    _note_triangles(bill, [r["name"] for r in rows if r["symmetric"]])
+    return bill
+
+
+def _row(name: str, count: int, r: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "count": count, "mechanism": r["mechanism"], "shape": list(r["shape"]), "norm": r["norm"],
+            "sensitivity": r["sensitivity"], "noise_multiplier": r["noise_multiplier"],
+            "deviation": r["noise_multiplier"] * r["sensitivity"], "share": r["share"]}  # fmt: skip
+
+
+def _note_triangles(bill: Bill, names: Sequence[str]) -> None:
+    if names:
+        what = " and ".join(names)
+        bill.notes.append(f"{what}: symmetric matrices, with 1/√2 of that noise on the entries off the diagonal")
+
+
+# ------------------------------------------------------------ from a ledger
+
+
+def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
+    others = [name for name in choice.given if name != "--set accountant"] + (["--items"] if items is not None else [])
+    if others:
+        raise ConfigError(f"{others[0]} is for a model that is still to be trained, and {what} is a ledger")
+    ledger = _read(Path(what))
+    if not ledger.private:
+        unsafe = sorted({entry.name for entry in ledger.entries if entry.unsafe})
+        why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
+        raise PrivacyError(f"{what} is the ledger of a model that is NOT PRIVATE: {why}, so its ε is infinite")
+    price, total = ledger.price(), sum(entry.event.mu**2 for entry in ledger.entries)
+    groups: dict[Any, list[Any]] = {}
+    for entry in ledger.entries:
+        groups.setdefault((entry.name, entry.sensitivity, entry.event, entry.shape), []).append(entry)
+    rows = [_row(name, len(same), vars(same[0]) | {"share": len(same) * event.mu**2 / total})
+            for (name, _, event, _), same in groups.items()]  # fmt: skip
+    records = len(ledger.entries) + len(ledger.assumptions)
+    bill = Bill(what, price.epsilon, price.delta, ledger.plan.budget.neighbouring, price.accountant, ledger.events(),
+                rows, ledger.noise_delta)  # fmt: skip
+    bill.notes.append(f"the chain of {records} records is unbroken, and the seal on ε and δ fits")
+    if ledger.noise == "seeded":
+        bill.notes.append("RESEARCH MODE: the noise came from a seed, and whoever knows it can subtract it")
+    bill.notes += [f"CAUTION, read from the data: {a.text}" for a in ledger.assumptions if a.inferred]
+    return bill
+
+
+def _read(path: Path) -> Ledger:
+    """The ledger in a file, or in the folder of a model, verified."""
+    from discreet.models.store import LEDGER, MODEL
+    from discreet.privacy.ledger import Ledger
+
+    file = path / LEDGER if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        found = (path / MODEL).is_file()
+        why = "its model is not private" if found else "it is no saved model"
+        raise DataError(f"{path} holds no {LEDGER}: {why}")
+    if not file.is_file():
+        raise DataError(f"{path} does not exist: give the folder of a private model, or its {LEDGER}")
+    if path.is_dir() and (path / MODEL).is_file():
+        _check_sum(path, file)
+    return Ledger.load(file)
+
+
+def _check_sum(folder: Path, file: Path) -> None:
+    from discreet.models.store import MODEL
+
+    try:
+        known = json.loads((folder / MODEL).read_bytes())["sha256"][file.name]
+    except (ValueError, LookupError, TypeError):
+        raise DataError(f"{folder / MODEL} is damaged: it does not list {file.name}") from None
+    if hashlib.sha256(file.read_bytes()).hexdigest() != known:
+        raise PrivacyError(f"{file} was changed after it was saved with the model: its checksum is another one")
+
+
+# ------------------------------------------------------------ prices
+
+
+def _mu(bill: Bill) -> float:
+    from discreet.privacy import accounting
+
+    return accounting.total_mu(bill.events)
+
+
+def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    """ε by the bill's own accountant, the papers' and the one asked for; and by the independent one, if it can say."""
+    from discreet.privacy import accounting
+
+    names = dict.fromkeys([bill.accountant, "gdp", "rdp", *([wanted] if wanted else [])])
+    prices = [accounting.price(bill.events, bill.for_releases, name).to_dict() for name in names]
+    if bill.epsilon > INDEPENDENT_UP_TO:
+        bill.notes.append(f"above ε = {INDEPENDENT_UP_TO:g} the independent accountant takes minutes, and is not asked")
+        return prices, None
+    try:
+        found = accounting.independent_epsilon(bill.events, bill.for_releases)
+    except ConfigError as error:  # dp-accounting is an extra
+        bill.notes.append(f"no independent price: {error}")
+        return prices, None
+    return prices, {"epsilon": found, "by": "dp-accounting, privacy loss distributions of every release"}
+
+
+def _noise_at(bill: Bill) -> dict[str, float]:
+    """How much noise a quarter of the ε, half of it, and so on would take, relative to the noise planned."""
+    from discreet.privacy import accounting
+
+    factors = (0.25, 0.5, 1.0, 2.0, 4.0)
+    return {f"{f * bill.epsilon:.6g}": noise_factor(bill, f * bill.epsilon, accounting) for f in factors}
+
+
+def noise_factor(bill: Bill, epsilon: float, accounting: Any) -> float:
+    """The factor on all noise with which the releases cost that ε."""
+    # "pld" takes a second for every attempt, and comes to the same as "gdp" where all noise is Gaussian
+    quick = bill.accountant == "pld" and all(event.mechanism == "gaussian" for event in bill.events)
+    return float(accounting.calibrate(bill.events, epsilon, bill.for_releases, "gdp" if quick else bill.accountant))
+
+
+def curve(bill: Bill, deltas: Sequence[float], accountant: str = "gdp") -> list[dict[str, float]]:
+    """ε over δ."""
+    from discreet.privacy import accounting
+
+    spent = [accounting.epsilon(bill.events, max(0.0, delta - bill.spare), accountant) for delta in deltas]
+    return [{"delta": delta, "epsilon": epsilon} for delta, epsilon in zip(deltas, spent, strict=True)]
+
+
+# ------------------------------------------------------------ showing
+
+
+def _show(
+    bill: Bill, prices: list[dict[str, Any]], independent: dict[str, Any] | None, noise: dict[str, float], out: Output
+) -> None:
+    out.say(bill.of, style="bold")
+    cells = [
+        [r["name"], str(r["count"]), " × ".join(f"{n:,}" for n in r["shape"]), f"{r['sensitivity']:.4g} ({r['norm']})",
+         f"{r['noise_multiplier']:.4g}", f"{r['deviation']:.4g}", f"{r['share']:.1%}"] for r in bill.releases
+    ]  # fmt: skip
+    out.table(COLUMNS, cells)
+    promise = f"ε = {bill.epsilon:.6g} at δ = {bill.delta:g}, for {RELATION[bill.neighbouring]}"
+    out.say(f"{promise}; together μ = {_mu(bill):.4g}", style="bold")
+    out.say()
+    rows = [[p["accountant"], _number(p["epsilon"]), p["conversion"]] for p in prices]
+    if independent is not None:
+        rows.append(["independent", _number(independent["epsilon"]), independent["by"]])
+    out.table(["accountant", "ε", "how"], rows, flush_left=(0, 2))
+    half, double = (noise[f"{f * bill.epsilon:.6g}"] for f in (0.5, 2.0))
+    out.say(f"Half the ε ({bill.epsilon / 2:.4g}) takes {half:.3g} times the noise, and so about {half:.3g} times as "
+            f"many users for the same signal over noise; twice the ε takes {double:.3g} times the noise.")  # fmt: skip
+    found = ", ".join(f"{c['epsilon']:.4g} at {c['delta']:.0e}" for c in curve(bill, DELTAS[::2]))
+    out.say(f"The same releases at another δ: ε = {found}.")
+    for note in bill.notes:
+        out.say(f"Note: {note}")
+
+
+def _number(value: float) -> str:
+    return f"{value:.7f}" if math.isfinite(value) else "∞"
+
+
+def _check_plot(plot: str | None) -> None:
+    if plot is None:
+        return
+    file = Path(plot)
+    if file.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ConfigError(f"plots are written as .png, .pdf or .svg, and {plot!r} ends in none of them")
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        raise ConfigError(f"{plot} cannot be written: it is a folder, or its folder does not exist")
