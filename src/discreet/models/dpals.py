@@ -284,7 +284,8 @@ class DPALS(PrivateRecommender):
         """λ c̃_j^μ / Z′, with Z′ such that an average rating has weight 1, and what the noise asks for."""
         c = np.maximum(counts, 1.0)
         weight = c**self.item_exponent * c.sum() / (c ** (1 + self.item_exponent)).sum()
-        sd = plan.noise_multiplier("gram") * math.sqrt(self.max_items) * self.user_norm**2
+        relation = math.sqrt(2.0) if self.neighbouring == "replace-one" else 1.0
+        sd = plan.noise_multiplier("gram") * math.sqrt(self.max_items) * self.user_norm**2 * relation
         return self._lambda() * weight + self.noise_ridge * math.sqrt(2 * self._rank) * sd
 
     def _initial(self, users: Users, session: Session, n: int) -> NDArray[Any]:
@@ -306,14 +307,16 @@ class DPALS(PrivateRecommender):
 
     def _check_signal(self, plan: Plan, counts: NDArray[Any]) -> None:
         """Compare, from released counts alone, the most that a right-hand side can hold with the noise on it."""
-        noise = plan.noise_multiplier("sum") * math.sqrt(self.max_items * self._rank)
-        levels = np.quantile(counts / noise, [0.1, 0.5, 0.9, 1.0])
-        self.signal_to_noise_ = dict(zip(("10 %", "50 %", "90 %", "best"), map(float, levels), strict=True))
-        shown = ", ".join(f"{name} of items: {value:.2g}" for name, value in self.signal_to_noise_.items())
-        if levels[3] < 1:
+        replaced = self.neighbouring == "replace-one"
+        noise = plan.noise_multiplier("sum") * math.sqrt(self.max_items * self._rank) * (2.0 if replaced else 1.0)
+        levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
+        self.signal_to_noise_ = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
+        shown = ", ".join(f"{name}: {value:.2g}" for name, value in self.signal_to_noise_.items())
+        if levels[3] < 0.1:  # the average, because single counts drown in their own noise first
             raise BudgetExceeded(
-                f"ε = {self.epsilon:g} cannot support rank {self.factors}: the noise on every item's sum exceeds the "
-                f"most that the sum can be (signal over noise, {shown}); raise epsilon or lower factors or iterations"
+                f"ε = {self.epsilon:g} cannot support rank {self.factors}: the noise on an item's sum is more than ten "
+                f"times what the sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower "
+                "factors, iterations or item_fraction"
             )
         if levels[1] < 1:
             logger.warning("half of the items hold less signal than noise at best (%s): lower item_fraction", shown)

@@ -1,0 +1,155 @@
+"""DPALS: without noise it is ALS; with the paper's noise it costs what the paper should have said."""
+
+import logging
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.data.splits import random_ratings
+from discreet.errors import BudgetExceeded, ConfigError
+from discreet.privacy import accounting
+from discreet.privacy.papers import DPALS_TABLE_4
+from discreet.privacy.unsafe import NoNoise
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    rng = np.random.default_rng(0)
+    user, item = np.nonzero(rng.random((200, 30)) < 0.4)
+    taste = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 30))
+    stars = np.clip(np.round(3 + taste[user, item]), 1, 5)
+    return discreet.Ratings.from_arrays(user, item, stars, item_ids=range(30))
+
+
+def open_wide(**changes):
+    """Bounds so wide that nothing is cut, and none of what the paper does not have."""
+    given = dict(
+        user_norm=1e3, max_items=30, item_fraction=1.0, rating_bound=1e3, rating_range=(1, 5), intercept=0.0,
+        noise_ridge=0.0, user_exponent=0.0, item_exponent=0.0, recount=False, noise=NoNoise(), iterations=3,
+    )  # fmt: skip
+    return discreet.DPALS(4, **(given | changes))
+
+
+def test_without_noise_and_bounds_it_is_als_explicit(ratings):
+    mean = float(ratings.values.mean())
+    twin = discreet.ALS(4, iterations=3, regularization=2.0, user_exponent=0, item_exponent=0, intercepts=False)
+    twin.fit(ratings)
+    model = open_wide(regularization=2.0, centring=mean).fit(ratings)
+    np.testing.assert_allclose(model.item_factors_, twin.item_factors_, atol=2e-3 * np.abs(twin.item_factors_).max())
+    np.testing.assert_allclose(model.predict(ratings, ratings), twin.predict(ratings, ratings), atol=2e-3)
+    assert model.privacy_.epsilon == np.inf
+    assert "NOT PRIVATE" in str(model.privacy_)
+
+
+def test_without_noise_and_bounds_it_is_als_implicit(ratings):
+    same = dict(feedback="implicit", regularization=1.5, unobserved_weight=0.3, initial_scale=0.1)
+    twin = discreet.ALS(4, iterations=3, user_exponent=0, item_exponent=0, **same).fit(ratings)
+    model = open_wide(**same).fit(ratings)
+    np.testing.assert_allclose(model.item_factors_, twin.item_factors_, atol=2e-3 * np.abs(twin.item_factors_).max())
+    assert np.array_equal(model.recommend_many(ratings, 5)[0], twin.recommend_many(ratings, 5)[0])
+
+
+@pytest.mark.parametrize("column", DPALS_TABLE_4, ids=lambda c: f"{c.data}-{c.label:g}")
+def test_the_papers_noise_is_priced_as_it_should_have_been(column):
+    """The plan of a model with the table's sigmas costs what the corrected theorem says, by both conversions."""
+    counts = column.sigma_counts
+    sigmas = {"counts": counts, "recounts": counts, "gram": column.sigma_gram, "sum": column.sigma_rhs}
+    model = discreet.DPALS(
+        4, delta=column.delta, iterations=column.iterations, max_items=column.max_items, sigmas=sigmas
+    )
+    for accountant in ("gdp", "rdp"):
+        expected = accounting.epsilon(column.events()[:3], column.delta, accountant)  # users centre by themselves
+        assert model.plan(1000).epsilon(accountant) == pytest.approx(expected, rel=1e-6)
+
+
+def test_erratum_03_centring_costs_k_and_not_the_root_of_k():
+    """With the paper's noise, √k Γ_M σ_p on a sum that moves by k Γ_M, a release of the sum has multiplier σ_p / √k."""
+    sigmas = dict.fromkeys(("counts", "recounts", "centre sum", "centre count", "gram", "sum"), 20.0)
+    plan = discreet.DPALS(4, max_items=50, sigmas=sigmas, centring="global").plan(100)
+    assert plan.noise_multiplier("centre sum") == pytest.approx(20 / 50**0.5)
+
+
+def test_a_fit_releases_its_plan_and_nothing_else(ratings):
+    model = discreet.DPALS(4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring="global").fit(ratings)
+    assert [e.name for e in model.privacy_.ledger.entries] == [
+        "counts", "centre sum", "centre count", "recounts", "sum", "gram", "sum", "gram",
+    ]  # fmt: skip
+    assert model.privacy_.epsilon == pytest.approx(50.0, rel=1e-6)
+    assert model.privacy_.noise == "secure"
+    assert model.item_factors_.shape == (30, 4)
+    assert (model.item_factors_ != 0).any(axis=1).sum() == 15
+
+
+def test_items_without_factors_are_predicted_by_the_users_own_mean(ratings):
+    for centring in ("user", "global", 3.0):
+        model = discreet.DPALS(4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring=centring).fit(ratings)
+        tail = ratings.item_ids[~model.frequent_][0]
+        history = {int(i): 5.0 if n % 2 else 4.0 for n, i in enumerate(ratings.item_ids[model.frequent_][:6])}
+        one = discreet.Ratings.from_arrays([0] * 6, list(history), list(history.values()))
+        own = (27.0 + 9.0) / 9 if centring == "user" else 4.5  # three ratings of the middle count towards a user's mean
+        assert model.predict(one, [(0, tail)])[0] == pytest.approx(own, abs=1e-5)
+
+
+def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratings):
+    with pytest.raises(BudgetExceeded, match=r"cannot support rank 8: .* raise epsilon or lower factors"):
+        discreet.DPALS(8, epsilon=0.001, rating_range=(1, 5), noise="seeded").fit(ratings)
+
+
+def test_little_signal_is_warned_about(ratings, caplog):
+    with caplog.at_level(logging.WARNING, "discreet"):
+        model = discreet.DPALS(4, epsilon=1.5, rating_range=(1, 5), item_fraction=1.0, noise="seeded").fit(ratings)
+    assert "less signal than noise" in caplog.text
+    assert set(model.signal_to_noise_) == {"10 %", "50 %", "90 %", "average"}
+
+
+def test_a_range_read_from_the_data_is_a_caution(ratings):
+    model = discreet.DPALS(2, epsilon=50.0).fit(ratings)
+    assert [a.name for a in model.privacy_.assumptions if a.inferred] == ["ratings"]
+    assert "CAUTION" in str(model.privacy_)
+    assert "CAUTION" not in str(discreet.DPALS(2, epsilon=50.0, rating_range=(1, 5)).fit(ratings).privacy_)
+
+
+def test_options_of_the_paper(ratings):
+    model = discreet.DPALS(3, epsilon=50.0, rating_range=(1, 5), orthonormalize=True, intercept=0.0).fit(ratings)
+    V = model.item_factors_
+    np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-4)
+    for option in (dict(initialization="spectral"), dict(resample=True), dict(sampling="uniform"),
+                   dict(projection=False), dict(neighbouring="replace-one"), dict(recount=False)):  # fmt: skip
+        model = discreet.DPALS(3, epsilon=50.0, rating_range=(1, 5), **option).fit(ratings)
+        assert np.isfinite(model.item_factors_).all()
+        assert model.privacy_.epsilon == pytest.approx(50.0, rel=1e-6)
+    model = discreet.DPALS(3, epsilon=50.0, initialization="spectral").fit(ratings)
+    assert "initial" in [entry.name for entry in model.privacy_.ledger.entries]
+
+
+def test_seeds(ratings):
+    fit = lambda **k: discreet.DPALS(3, epsilon=20.0, rating_range=(1, 5), **k).fit(ratings).item_factors_  # noqa: E731
+    assert np.array_equal(fit(noise="seeded", random_state=0), fit(noise="seeded", random_state=0))
+    assert not np.array_equal(fit(noise="seeded", random_state=0), fit(noise="seeded", random_state=1))
+    assert not np.array_equal(fit(), fit()), "secure noise never repeats"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (dict(factors=0), "factors is 0"),
+        (dict(centring="item"), "centring is 'item'"),
+        (dict(item_fraction=0.0), "item_fraction is 0.0"),
+        (dict(rating_range=(5, 1)), "rating_range"),
+        (dict(sigmas={"gram": 1.0}), "sigmas needs a positive number for"),
+        (dict(epsilon=-1.0), "epsilon=-1.0"),
+        (dict(noise="loud"), "noise='loud'"),
+    ],
+)
+def test_wrong_parameters_are_named(ratings, wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        discreet.DPALS(**wrong).fit(ratings)
+
+
+def test_it_learns_more_than_a_users_own_mean():
+    """On 4,000 invented people, at a budget where there is something to learn."""
+    split = random_ratings(discreet.load_dataset("cinema", scale=0.2), (0.9, 0.1), seed=0)
+    alone = discreet.evaluate(discreet.Bias(3.0, items=False).fit(split.train), split, ["rmse"], slices=None)["rmse"]
+    model = discreet.DPALS(8, epsilon=10.0, rating_range=(0.5, 5), noise="seeded").fit(split.train)
+    assert discreet.evaluate(model, split, ["rmse"], slices=None)["rmse"] < alone - 0.02
