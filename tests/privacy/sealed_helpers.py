@@ -39,12 +39,13 @@ def make(rows, n_items, ids=None):
         )  # fmt: skip
 
 
-def prepared(rows, n_items, bounds, V, steps, *, ids=None, ridge=1e-3, bias=None, seed=0):
+def prepared(rows, n_items, bounds, V, steps, *, ids=None, ridge=1e-3, bias=None, seed=0, **solving):
     """Sealed users who have taken `steps` (of restricting, centring and choosing) and formed their vectors."""
     users = seal(make(rows, n_items, ids), bounds, seed=seed)
     fewer = steps(users)
     users = users if fewer is None else fewer
-    users.solve(V[: users.n_items], ridge, bias=None if bias is None else bias[: users.n_items])
+    bias = None if bias is None else bias[: users.n_items]
+    users.solve(V[: users.n_items], ridge, bias=bias, **solving)
     return users
 
 

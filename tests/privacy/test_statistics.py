@@ -160,6 +160,19 @@ def test_a_covariance_bound_that_cuts_nothing_is_not_paid_for():
     assert users.covariance(1.0).sensitivity("add-remove", "l2") == 1.0
 
 
+@pytest.mark.parametrize("name", STATISTICS)
+def test_no_grid_makes_a_contribution_larger(name):
+    """Rounding goes towards zero, per contribution: on grids of every size, down to a few units for a contribution."""
+    for further in ({}, {"rating": 0.7, "norm": 0.9}, {"budget": "weight"}):
+        present, absent, replaced = (statistic_of(name, one, "ones", **further) for one in (HIGH, None, LOW))
+        for power in range(-14, 3):
+            grid = 4.0**power
+            values = [grid * statistic.compute(KEY, grid=grid) for statistic in (present, absent, replaced)]
+            for norm in ("l2", "l1"):
+                for relation, other in (("add-remove", values[1]), ("replace-one", values[2])):
+                    assert distance(values[0], other, present, norm) <= present.sensitivity(relation, norm)
+
+
 # ---------------------------------------------------------------------- worst pairs by search (erratum 9)
 
 
@@ -225,7 +238,7 @@ def test_residuals_equal_their_numpy_twin():
     rng = np.random.default_rng(1)
     counts = rng.integers(0, 9, 40)
     indptr, indices = np.concatenate([[0], np.cumsum(counts)]), rng.integers(0, 20, counts.sum()).astype(np.int32)
-    y, U, V = rng.normal(size=len(indices)).astype("f4"), rng.normal(size=(40, 5)), rng.normal(size=(20, 5)).astype("f4")
+    y, U, V = rng.normal(size=len(indices)), rng.normal(size=(40, 5)).astype("f4"), rng.normal(size=(20, 5))
     y[3], y[9] = np.inf, np.nan
     for largest in (0.3, 2.0, 1e6):
         fast, plain = (f(indptr, indices, y, U, V, largest) for f in (residuals, residuals_numpy))

@@ -1,0 +1,157 @@
+"""Faults that a hurried or careless engineer might make, each as one change of the source, and how to plant them.
+
+``planted(name)`` replaces a function by its own source with one piece of text exchanged, and puts it back. That the
+text occurs exactly once is checked, so that no fault survives a change of the code unnoticed.
+"""
+
+import contextlib
+import importlib
+import inspect
+import sys
+import textwrap
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`text` of the function `where` ("module:name" in discreet.privacy) becomes `instead`; tests that catch it."""
+
+    where: str
+    text: str
+    instead: str
+    caught_by: tuple[str, ...]
+
+
+NEIGHBOURS = "test_neighbours.py::test_adversaries_on_the_grid"
+WORST = "test_statistics.py::test_the_worst_user_reaches_the_sensitivity_and_does_not_pass_it"
+WEIGHTS = "test_statistics.py::test_the_worst_user_under_a_weight_budget"
+GRID = "test_statistics.py::test_no_grid_makes_a_contribution_larger"
+BITS = "test_neighbours.py::test_other_users_stay_as_they_are_to_the_last_bit"
+
+FAULTS = {
+    "vectors are not clipped": Fault(
+        "bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBOURS, WORST)),
+    "vectors are clipped by max instead of min": Fault(
+        "bounds:clip_rows", "np.minimum(1.0, bounds.norm", "np.maximum(1.0, bounds.norm",
+        (NEIGHBOURS, "test_errata.py::test_erratum_02_clipping_takes_the_minimum")),
+    "an intercept is not taken from the norm": Fault(
+        "bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBOURS,)),
+    "√k is forgotten for Gram matrices": Fault(
+        "sealed:Users.item_grams", "l2 = bounds.squared_weight(self.n_items) ** 0.5 * ", "l2 = ", (NEIGHBOURS, WORST)),
+    "√k is forgotten for right-hand sides": Fault(
+        "sealed:Users.item_sums", "bounds.squared_weight(m) ** 0.5 * bounds.value", "bounds.value",
+        (NEIGHBOURS, WORST)),
+    "the sum of ratings is priced by √k instead of k": Fault(
+        "sealed:Users.rating_sum", "self.bounds.weight_sum(self.n_items)",
+        "self.bounds.squared_weight(self.n_items) ** 0.5", (NEIGHBOURS, WORST)),
+    "repeated pairs are not refused": Fault(
+        "bounds:check_rows", "(step <= 0).any() or ", "",
+        ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",)),
+    "repeated users are not refused": Fault(
+        "bounds:check_rows", " or distinct != ratings.n_users", "",
+        ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",)),
+    "the weight budget is not normalised": Fault(
+        "sealed:Users.weigh", "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)", "q",
+        (NEIGHBOURS, WEIGHTS)),
+    "a weight budget ignores the number of items": Fault(
+        "sealed:Users.weigh", " or self.bounds.items is not None", "",
+        ("test_sealed.py::test_weigh_and_a_number_of_items_exclude_each_other",)),
+    "one item more than k is contributed": Fault(
+        "sealed:Users.choose", "rows.indptr[row] < k]", "rows.indptr[row] <= k]", (NEIGHBOURS,)),
+    "ratings are not cut": Fault(
+        "sealed:Users._contribute", "np.clip(value[order].astype(np.float64), -largest, largest)",
+        "value[order].astype(np.float64)", (NEIGHBOURS, WORST)),
+    "residuals are not cut": Fault("sealed:Users.gradient", "U, V, G)", "U, V, 1e300)", (NEIGHBOURS, WORST)),
+    "covariance rows are not cut": Fault(
+        "sealed:Users.covariance", "np.minimum(1.0, L / np.maximum(length, 1e-300))", "np.ones(n)",
+        (NEIGHBOURS, WORST)),
+    "what is no number enters the sums": Fault(
+        "sealed:seal", "np.nan_to_num(ratings.values, nan=0.0, posinf=0.0, neginf=0.0)", "ratings.values.copy()",
+        (NEIGHBOURS, "test_sealed.py::test_extreme_ratings_warn_about_nothing")),
+    "replacing a user is priced as removing one": Fault(
+        "statistics:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBOURS, WORST)),
+    "off-diagonal noise is halved again": Fault(
+        "statistics:isometry", "math.sqrt(2.0)", "2.0",
+        (NEIGHBOURS, WORST, "test_errata.py::test_erratum_05_the_packing_is_isometric")),
+    "contributions are rounded to the nearest": Fault(
+        "sealed:Users.item_counts", "np.trunc(", "np.rint(", (GRID,)),
+    "contributions are rounded away from zero": Fault(
+        "sealed:Users.covariance", "np.trunc(y / grid**0.5)", "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)",
+        (GRID,)),
+    "sums are rounded instead of contributions": Fault(
+        "sealed:Users._weighted_sums", "return exact_sums(part, user, c / grid, U.astype(np.float64))",
+        "return np.rint(sum_rows(part, user, c / grid, U.astype(np.float64)))", (GRID,)),
+    "users are centred by everybody's mean": Fault(
+        "sealed:seal", "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
+        "mean += np.float32(summed.sum() / max(counts.sum(), 1))", (NEIGHBOURS, BITS)),
+    "choices depend on the row of a user": Fault(
+        "sealed:seal", "user_keys(ratings.user_ids, seed)", "user_keys(np.arange(ratings.n_users), seed)",
+        (NEIGHBOURS, BITS)),
+    "choices depend on how a column of ids was read": Fault(
+        "choices:_number", "form = _form(user_id)", "form = repr(user_id)",
+        ("test_neighbours.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",)),
+    "a user's ridge depends on everybody's counts": Fault(
+        "sealed:Users.solve", "counts**exponent", "(counts / counts.mean()) ** exponent",
+        ("test_errata.py::test_erratum_04_a_users_vector_depends_on_nobody_else",)),
+    "the noise forgets the sensitivity": Fault(
+        "session:Session._noisy", "entry.noise_multiplier * entry.sensitivity", "entry.noise_multiplier",
+        ("test_session.py::test_a_release_is_the_statistic_plus_noise_of_the_planned_size",)),
+    "Laplace noise is priced in the Euclidean norm": Fault(
+        "session:Session._charge", "sensitivity = _checked_sensitivity(name, statistic, neighbouring, noise.norm)",
+        'sensitivity = _checked_sensitivity(name, statistic, neighbouring, "l2")',
+        ("test_session.py::test_laplace_and_huber_use_the_l1_sensitivity",)),
+    "only the first release is charged": Fault(
+        "ledger:Ledger.record", "self._append(entry)", "self.entries or self._append(entry)",
+        ("test_session.py::test_unplanned_repeated_and_reshaped_releases_are_refused_unopened",
+         "test_session.py::test_finish_wants_the_whole_plan")),
+    "a release may be made once more than planned": Fault(
+        "session:Session._admit", "self._left[name] <= 0", "self._left[name] < 0",
+        ("test_session.py::test_unplanned_repeated_and_reshaped_releases_are_refused_unopened",)),
+    "the data are opened before the ledger is written": Fault(
+        "session:Session.release", "entry = self._charge", "statistic.compute(KEY)\n    entry = self._charge",
+        ("test_session.py::test_the_ledger_is_written_before_the_data_are_opened",)),
+    "seeded noise is called secure": Fault(
+        "session:_grade", 'SeededNoise: "seeded"', 'SeededNoise: "secure"',
+        ("test_session.py::test_noise_is_graded_by_its_type_not_by_its_word",)),
+    "secure noise comes from a seed": Fault(
+        "noise:_fresh_words", 'int.from_bytes(os.urandom(16), "little")', "7",
+        ("test_noise.py::test_blocks_threads_and_objects_are_independent",)),
+    "what is revealed leaves epsilon finite": Fault(
+        "ledger:Ledger.private", " and not any(entry.unsafe for entry in self.entries)", "",
+        ("test_session.py::test_reveal_is_recorded_first_and_makes_epsilon_infinite",
+         "test_errata.py::test_erratum_12_the_printed_huber_release_has_no_finite_epsilon")),
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def planted(name):
+    """The library with this fault."""
+    fault = FAULTS[name]
+    module_name, _, path = fault.where.partition(":")
+    module = importlib.import_module(f"discreet.privacy.{module_name}")
+    *owners, attribute = path.split(".")
+    owner = module
+    for part in owners:
+        owner = getattr(owner, part)
+    original = inspect.getattr_static(owner, attribute)
+    function = original.fget if isinstance(original, property) else original
+    source = textwrap.dedent(inspect.getsource(function))
+    assert source.count(fault.text) == 1, f"{fault.where} has {source.count(fault.text)} times {fault.text!r}"
+    made = {}
+    code = "from __future__ import annotations\n" + source.replace(fault.text, fault.instead)
+    exec(compile(code, f"<{name}>", "exec"), vars(module), made)
+    broken = made[attribute]
+    places = [owner] if owners else _holders(original)
+    for place in places:
+        setattr(place, attribute, broken)
+    try:
+        yield
+    finally:
+        for place in places if owners else _holders(broken):  # also where it was imported meanwhile
+            setattr(place, attribute, original)
+
+
+def _holders(function):
+    """Modules in which this function goes by its name."""
+    name = function.__name__
+    return [module for module in list(sys.modules.values()) if getattr(module, "__dict__", {}).get(name) is function]

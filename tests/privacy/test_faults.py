@@ -1,0 +1,73 @@
+"""Every planted fault is caught by the tests that docs/verification.md names. Run this file to print its table."""
+
+import re
+from pathlib import Path
+
+import pytest
+from fault_helpers import FAULTS, planted
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs/verification.md"
+
+
+class Failures:
+    """A plugin that keeps what tests failed of."""
+
+    def __init__(self):
+        self.messages = []
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.messages.append(f"{report.when}: {report.longrepr.reprcrash.message}")
+
+
+def run(tests):
+    """What the first of these tests to fail says, in this process; nothing if all pass."""
+    options = ["-q", "-x", "--no-header", "--no-summary", "--tb=short", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    failures = Failures()
+    code = int(pytest.main([*options, *(str(HERE / test) for test in tests)], plugins=[failures]))
+    assert code == bool(failures.messages), f"pytest ended with {code}"  # others: nothing ran
+    return "".join(failures.messages)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_caught_by_each_test_named_for_it(fault):
+    with planted(fault):
+        for test in FAULTS[fault].caught_by:
+            # by an assertion, and not because the change does not even run
+            assert re.match(r"call: (AssertionError|assert |Failed: DID NOT RAISE)", run([test])), test
+
+
+def test_without_faults_the_same_tests_pass():
+    assert run(sorted({test for fault in FAULTS.values() for test in fault.caught_by})) == ""
+
+
+def test_a_planted_fault_is_gone_afterwards():
+    from discreet.privacy import bounds, sealed
+
+    before = bounds.clip_rows
+    with planted("vectors are not clipped"):
+        assert bounds.clip_rows is sealed.clip_rows is not before
+    assert bounds.clip_rows is sealed.clip_rows is before
+
+
+def table():
+    """The table of docs/verification.md."""
+    from test_audit import AUDITED
+
+    lines = ["| fault | in | caught by | audit |", "|---|---|---|---|"]
+    for name, fault in FAULTS.items():
+        tests = "<br>".join(f"`{test.replace('.py::', '::')}`" for test in fault.caught_by)
+        audited = "flags it" if name in AUDITED else ""
+        lines.append(f"| {name} | `{fault.where.replace(':', '.')}` | {tests} | {audited} |")
+    return "\n".join(lines)
+
+
+def test_the_page_lists_exactly_these_faults_and_tests():
+    page = PAGE.read_text(encoding="utf-8")
+    assert table() in page
+    assert len(re.findall(r"^\| fault ", page, re.MULTILINE)) == 1
+
+
+if __name__ == "__main__":
+    print(table())
