@@ -215,6 +215,8 @@ def _rank(
     for start in range(0, len(users), BLOCK):
         stop = min(start + BLOCK, len(users))
         known = holdout.known.select_users(users[start:stop], by="index")
+        if relabel is not None:  # a model of some of the items knows nothing of the others in a history
+            known = known.with_items(model.item_ids_, "drop")
         lists = np.asarray(model.recommend_indices(known, n=depth)[0])
         if relabel is not None:
             lists = np.where(lists >= 0, relabel[lists], -1)
