@@ -216,7 +216,7 @@ def _rank(
         stop = min(start + BLOCK, len(users))
         known = holdout.known.select_users(users[start:stop], by="index")
         if relabel is not None:  # a model of some of the items knows nothing of the others in a history
-            known = known.with_items(model.item_ids_, "drop")
+            known = known.keep(np.isin(known.indices, relabel))
         lists = np.asarray(model.recommend_indices(known, n=depth)[0])
         if relabel is not None:
             lists = np.where(lists >= 0, relabel[lists], -1)
