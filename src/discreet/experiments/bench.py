@@ -2,7 +2,8 @@
 
 Machines are noisy and differ, so what counts are ratios: our sweep of least squares against the ``implicit`` package
 and against the machine's own matrix-product rate; reading a CSV against a bare arrow read; choosing the best items
-against the matrix product that scores them. ``discreet bench`` prints this; ``--out`` writes it as Markdown.
+against the matrix product that scores them; secure noise against seeded noise. ``discreet bench`` prints this;
+``--out`` writes it as Markdown.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from discreet.data.ratings import Ratings
-from discreet.experiments import bench_csv
+from discreet.experiments import bench_csv, bench_private
 from discreet.kernels import thread_count, top_k
 from discreet.kernels.simd import VECTOR_BYTES
 from discreet.kernels.threads import blas_threads, even_cuts
@@ -30,8 +31,8 @@ TARGETS = {32: 12.0, 64: 9.0, 128: 7.0}  # times faster than implicit's Cholesky
 
 
 def run(quick: bool = False, only: set[str] | None = None, progress: Progress | None = None) -> dict[str, Any]:
-    """Measure everything (or `only` some of "als", "topk", "csv", "start"); `quick` on a twentieth of the data."""
-    sections = {"als": _als, "topk": _topk, "csv": _csv, "start": _start}
+    """Measure everything, or `only` some sections; `quick` on a twentieth of the data."""
+    sections = {"als": _als, "topk": _topk, "csv": _csv, "start": _start, "private": bench_private.benchmark}
     chosen = [name for name in sections if only is None or name in only]
     results: dict[str, Any] = {"machine": _machine(), "quick": quick}
     for done, name in enumerate(chosen):
@@ -53,7 +54,8 @@ def render(results: dict[str, Any]) -> str:
     ]
     if results["quick"]:
         lines += ["", "Quick run on a twentieth of the data: the ratios are not those of the full size."]
-    for name, show in (("als", _show_als), ("topk", _show_topk), ("csv", _show_csv), ("start", _show_start)):
+    shown = {"als": _show_als, "topk": _show_topk, "csv": _show_csv, "start": _show_start}
+    for name, show in (shown | {"private": bench_private.show}).items():
         if name in results:
             lines += ["", *show(results[name])]
     return "\n".join(lines) + "\n"
