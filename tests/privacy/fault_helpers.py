@@ -57,7 +57,7 @@ FAULTS = {
         "sealed:Users.weigh", " or self.bounds.items is not None", "",
         ("test_sealed.py::test_weigh_and_a_number_of_items_exclude_each_other",)),
     "one item more than k is contributed": Fault(
-        "sealed:Users.choose", "rows.indptr[row] < k]", "rows.indptr[row] <= k]", (NEIGHBOURS,)),
+        "sealed:Users.choose", "rows.key, first, k, draw", "rows.key, first, k + 1, draw", (NEIGHBOURS,)),
     "ratings are not cut": Fault(
         "sealed:Users._contribute", "np.clip(value[order].astype(np.float64), -largest, largest)",
         "value[order].astype(np.float64)", (NEIGHBOURS, WORST)),

@@ -29,6 +29,7 @@ from sealed_helpers import (
 from discreet.data.ratings import Ratings
 from discreet.kernels import set_threads
 from discreet.privacy.bounds import Bounds
+from discreet.privacy.choices import pick, pick_numpy, user_keys
 from discreet.privacy.sealed import seal
 from discreet.privacy.vault import KEY
 
@@ -232,6 +233,21 @@ def test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read(st
         users.solve(V, 1.0)
         chosen.append(own(users)[:2])
     assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize("k", [1, 3, 7, 100])
+def test_picking_equals_its_numpy_twin(k):
+    rng = np.random.default_rng(k)
+    counts = rng.integers(0, 12, 300)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    items = np.concatenate([np.sort(rng.choice(50, c, replace=False)) for c in counts]).astype(np.int32)
+    keys = user_keys(np.arange(300) - 150, 5)
+    for priority in (np.zeros(50), rng.integers(0, 3, 50).astype(float), rng.normal(size=50)):
+        for draw in (0, 1, 2**31 - 1):
+            picked = pick(indptr, items, keys, priority, k, draw)
+            assert np.array_equal(picked, pick_numpy(indptr, items, keys, priority, k, draw))
+            row = np.repeat(np.arange(300), counts)
+            assert np.array_equal(np.bincount(row, picked, minlength=300), np.minimum(counts, k))
 
 
 def test_choices_differ_between_users_draws_and_seeds():

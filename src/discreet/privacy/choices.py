@@ -15,9 +15,11 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from discreet.errors import PrivacyError
+from discreet.kernels.threads import cost_cuts, run
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _WHOLE = re.compile(r"\s*([+-]?\d{1,300})(?:\.0*)?\s*", re.ASCII)
@@ -40,19 +42,60 @@ def user_keys(user_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
     return _mix(ids * _GOLDEN + _mix(np.full(1, seed % 2**64, np.uint64)))
 
 
-def lots(keys: NDArray[np.uint64], items: NDArray[np.integer[Any]], draw: int = 0) -> NDArray[np.uint64]:
-    """A lot for each (user's key, item): sorting a user's items by their lots puts them in random order.
+def pick_numpy(
+    indptr: NDArray[Any], items: NDArray[Any], keys: NDArray[np.uint64], priority: NDArray[Any], k: int, draw: int
+) -> NDArray[np.bool_]:
+    """The specification of `pick`."""
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    lot = _mix(keys[row] + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
+    order = np.lexsort((lot, priority[items], row))
+    picked = np.zeros(len(items), bool)
+    picked[order[np.arange(len(items)) - indptr[row] < k]] = True
+    return picked
 
-    Another `draw`, from 0 to 2³¹ − 1, gives unrelated lots.
+
+def pick(
+    indptr: NDArray[Any], items: NDArray[Any], keys: NDArray[np.uint64], priority: NDArray[Any], k: int, draw: int = 0
+) -> NDArray[np.bool_]:
+    """Which entries of each row are among its k of lowest priority, where lots decide between equal ones.
+
+    The lot of an entry is made of the row's key, the item and the number `draw`, from 0 to 2³¹ − 1.
     """
-    return _mix(keys + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
+    picked = np.zeros(len(items), bool)
+    cost = np.diff(indptr) + 1.0
+    run(lambda a, b: _pick(indptr, items, keys, priority, k, draw, picked, a, b), cost_cuts(cost * np.log2(cost + 1)))
+    return picked
 
 
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix(x: Any) -> Any:
     """The finaliser of SplitMix64: neighbouring numbers become unrelated ones."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
+
+
+_mix_one = njit(nogil=True, cache=True)(_mix)
+
+
+@njit(nogil=True, cache=True)
+def _pick(
+    indptr: np.ndarray, items: np.ndarray, keys: np.ndarray, priority: np.ndarray, k: int, draw: int,
+    picked: np.ndarray, start: int, stop: int,
+) -> None:  # fmt: skip
+    for i in range(start, stop):
+        first, end = indptr[i], indptr[i + 1]
+        if end - first <= k:
+            picked[first:end] = True
+            continue
+        lot, rank = np.empty(end - first, np.uint64), np.empty(end - first)
+        for at in range(first, end):
+            number = np.uint64(items[at]) + np.uint64(1) + (np.uint64(draw) << np.uint64(32))
+            lot[at - first] = _mix_one(keys[i] + number * _GOLDEN)
+            rank[at - first] = priority[items[at]]
+        order = np.argsort(lot, kind="mergesort")
+        order = order[np.argsort(rank[order], kind="mergesort")]
+        for at in order[:k]:
+            picked[first + at] = True
 
 
 def _number(user_id: Any) -> int:

@@ -23,7 +23,7 @@ from discreet.errors import ConfigError
 from discreet.kernels import gram_rows, solve_rows, sum_rows
 from discreet.kernels.exact import exact_grams, exact_sums
 from discreet.privacy.bounds import SHAVE, Bounds, bound, check_rows, clip_rows, public_number
-from discreet.privacy.choices import lots, user_keys
+from discreet.privacy.choices import pick, user_keys
 from discreet.privacy.statistics import Reach, Sum, pack, packed_size, residuals, total
 from discreet.privacy.vault import KEY, Box
 
@@ -151,14 +151,11 @@ class Users(Box[_Rows]):
         if not 0 <= draw < 2**31:
             raise ConfigError(f"draw is {draw!r}, but must be a whole number from 0 to 2³¹ − 1")
         k = self.bounds.through(self.n_items)
+        first = self._public("priority", np.zeros(self.n_items) if priority is None else priority, (self.n_items,))
         rows = self.open(KEY)
-        row = rows.row
-        by_lot = lots(rows.key[row], rows.indices, draw)
-        rank = None if priority is None else self._public("priority", priority, (self.n_items,))[rows.indices]
-        ranked = np.lexsort((by_lot, row) if rank is None else (by_lot, rank, row))
-        chosen = ranked[np.arange(len(row)) - rows.indptr[row] < k]
-        weight = np.full(len(chosen), np.sqrt(self.bounds.squared_weight(self.n_items) / max(k, 1)))
-        self._contribute(row[chosen], rows.indices[chosen], rows.values[chosen], weight)
+        chosen = pick(rows.indptr, rows.indices, rows.key, first, k, draw)
+        weight = np.full(chosen.sum(), np.sqrt(self.bounds.squared_weight(self.n_items) / max(k, 1)))
+        self._contribute(rows.row[chosen], rows.indices[chosen], rows.values[chosen], weight)
 
     def weigh(self, importance: NDArray[np.floating[Any]]) -> None:
         """Each user contributes through all its items, with w_ij² = B q_j / Σ_j q_j for a public `importance` q ≥ 0."""
