@@ -1,0 +1,22 @@
+"""What the pages say about the tests is true."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def test_every_test_named_in_the_errata_exists_and_every_erratum_has_a_paragraph():
+    text = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert len(named) > 15
+    assert sorted(name for name in named if f"def {name}(" not in code) == []
+    assert set(re.findall(r"def (test_erratum_\w+)\(", code)) <= named
+    assert [int(number) for number in re.findall(r"^\*\*(\d+)\. ", text, re.MULTILINE)] == list(range(1, 14))
+
+
+def test_pages_link_to_pages_that_exist():
+    for page in (ROOT / "docs").glob("*.md"):
+        for target in re.findall(r"\]\(([\w-]+\.md)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).is_file(), f"{page.name} links to {target}"
