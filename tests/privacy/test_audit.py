@@ -1,7 +1,7 @@
 """White-box audit: draws of every mechanism on every statistic cost what is claimed, and faults that cost more show.
 
-Secure noise has no seed. Each audit may call a right release broken (or loose) with probability 1e-9, and there are
-about a hundred of them here: one false alarm in ten million runs.
+Secure noise has no seed. Each audit of it may call a right release broken (or loose) with probability 1e-9, and there
+are fewer than forty of them here: one false alarm in 25 million runs.
 """
 
 import functools
