@@ -184,13 +184,15 @@ class Session:
         noise = mechanisms.of(entry.mechanism, entry.noise_multiplier * entry.sensitivity, entry.alpha)
         norm: Norm = noise.norm
         grid = self._grid(statistic, noise) if self.ledger.noise == "secure" else None
+        failed = ""
         try:
             exact = statistic.compute(KEY, grid=grid, rows=rows)
         except DiscreetError:
             raise
         except Exception as error:
-            kind = type(error).__name__  # its message may speak of private values
-            raise PrivacyError(f"the statistic of release {entry.name!r} could not be computed ({kind})") from None
+            failed = type(error).__name__
+        if failed:  # raised out here, so that the error itself, which may speak of private values, is not its context
+            raise PrivacyError(f"the statistic of release {entry.name!r} could not be computed ({failed})")
         length = entry.shape if rows is None else (rows.stop - rows.start, *entry.shape[1:])
         if exact.shape != length:
             raise PlanMismatch(f"release {entry.name!r} was charged with shape {length} and computed as {exact.shape}")
