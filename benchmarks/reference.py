@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("DISCREET_DATA", ROOT.parent / "shared" / "data"))
 Maker = Callable[[], Recommender]
 Rows = list[str]
-README: Rows = []  # the lines of the README's table, collected on the way
 
 
 def scores(splits: Iterable[Split], make: Maker, metrics: list[str], prepare: Callable = lambda r: r) -> dict:
@@ -50,7 +49,6 @@ def table(
         mean, deviation = result[metric]
         spread = f" ± {deviation:.4f}" if len(splits) > 1 else ""
         out.append(f"| {name} | {mean:.4f}{spread} | {known.get(name, '')} | {result['seconds']:.1f} |")
-        README.append(f"| {title}, {metric} | {name} | {mean:.4f}{spread} |")
         print(out[-1], flush=True)
     return [*out, ""]
 
@@ -119,15 +117,6 @@ def twins() -> Rows:
     return rows
 
 
-def write_readme() -> None:
-    """Put the scores between the markers of the README."""
-    readme = ROOT / "README.md"
-    before, rest = readme.read_text(encoding="utf-8").split("<!-- results -->")
-    after = rest.split("<!-- /results -->")[1]
-    lines = ["<!-- results -->", "| data | model | score |", "|---|---|---|", *README, "<!-- /results -->"]
-    readme.write_text(before + "\n".join(lines) + after, encoding="utf-8")
-
-
 def private() -> Rows:
     """DPALS at several budgets, exactly accounted, beside what costs nothing."""
     out: Rows = []
@@ -153,6 +142,20 @@ def private() -> Rows:
     return ["## With privacy: `DPALS()` as it comes", "", *out]
 
 
+def write_readme(results: Path) -> None:
+    """Put the private scores of the results page between the markers of the README, one line per data set."""
+    head = "| test RMSE | user's own mean | `Bias` | `ALS` | `DPALS`, ε = 1 | ε = 5 | ε = 10 | ε = 20 |"
+    lines = [head, "|---" * 8 + "|"]
+    for part in results.read_text(encoding="utf-8").split("## With privacy")[1].split("### ")[1:]:
+        scores = [row.split("|")[2].split("±")[0].strip() for row in part.splitlines() if "±" in row]
+        lines.append(f"| {part.splitlines()[0]} | " + " | ".join(f"{float(score):.3f}" for score in scores) + " |")
+    readme = ROOT / "README.md"
+    before, rest = readme.read_text(encoding="utf-8").split("<!-- results -->")
+    after = rest.split("<!-- /results -->")[1]
+    text = "\n".join(["<!-- results -->", *lines, "<!-- /results -->"])
+    readme.write_text(before + text + after, encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results.md")
@@ -173,7 +176,7 @@ def main() -> int:
     ]
     options.out.write_text("\n".join(head + rows).rstrip() + "\n", encoding="utf-8")
     if options.only is None:
-        write_readme()
+        write_readme(options.out)
     print(f"written to {options.out}")
     return 0
 

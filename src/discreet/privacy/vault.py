@@ -68,7 +68,7 @@ class Box(Generic[T]):
         """Raise: private data have no length, no elements, no copy and no file."""
         raise PrivacyError(f"{self!r} cannot be read, copied, stored or turned into an array: use Session.release")
 
-    __array__ = __buffer__ = __dlpack__ = refuse
+    __array__ = __buffer__ = __dlpack__ = __dlpack_device__ = refuse
     __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
     __float__ = __int__ = __index__ = __complex__ = refuse
     __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = refuse
