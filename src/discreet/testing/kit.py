@@ -164,21 +164,25 @@ class Kit:
     def _start(self) -> tuple[Ratings, Run]:
         if self._given is not None:
             return self._given, self._first(self._given)
-        found, crowd = None, 0
-        for crowd in _CROWDS:
-            try:
-                found = self._first(self._people(crowd))
-                break
-            except FitFailed as failed:
-                if not isinstance(failed.cause, BudgetExceeded) or crowd == _CROWDS[-1]:
-                    raise
-        assert found is not None
+        crowd, found = self._large_enough()
         # four times as many, so that no fit fails for an unlucky draw; nobody far outside a range read from the data
         self._far = not self._reads_data(found)
         ratings = self._people(4 * crowd)
         return ratings, self._first(ratings)
 
     _far = True
+
+    def _large_enough(self) -> tuple[int, Run]:
+        """A crowd with which the model learns something three times out of three."""
+        for crowd in _CROWDS:
+            try:
+                runs = [self._fit(self._people(crowd), "secure", luck=1) for _ in range(3)]
+            except FitFailed as failed:
+                if not isinstance(failed.cause, BudgetExceeded) or crowd == _CROWDS[-1]:
+                    raise
+            else:
+                break
+        return crowd, runs[0]
 
     def _people(self, crowd: int, seed: int = 0, n_items: int = people.N_ITEMS) -> Ratings:
         low, high = getattr(self.model, "rating_range", None) or (1.0, 5.0)
@@ -212,10 +216,15 @@ class Kit:
 
     # ------------------------------------------------------------ fits
 
-    def _fit(self, ratings: Ratings, noise: Any, seed: int = _SEED, **options: Any) -> Run:
+    def _fit(self, ratings: Ratings, noise: Any, seed: int = _SEED, luck: int = 5, **options: Any) -> Run:
+        """A fit of a new model. One that gives up because of too much noise has more luck with other noise."""
         model = clone(self.model, noise=noise, random_state=seed)
         try:
             return fit(model, ratings, **options)
+        except BudgetExceeded as error:
+            if luck > 1 and noise == "secure" and "replay" not in options:
+                return self._fit(ratings, noise, seed, luck - 1, **options)
+            raise FitFailed(error) from error
         except Exception as error:
             raise FitFailed(error) from error
 
