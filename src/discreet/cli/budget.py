@@ -59,7 +59,7 @@ def budget(
     choice: Choice,
     out: Output,
     what: Annotated[
-        str | None, typer.Argument(help="Folder of a private model, or its ledger.json.", metavar="[LEDGER]")
+        str | None, typer.Argument(help="Folder of a private model, or its ledger.json.", metavar="LEDGER")
     ] = None,
     items: Annotated[int | None, typer.Option(help="How many items the catalogue has.", min=1, metavar="N")] = None,
     plot: Annotated[
