@@ -198,7 +198,8 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("train", "{shelf}/ratings.csv", "--out", "m", "--model", "bias", "--noise", "seeded"), "--noise is for"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 1, "--neighbouring", "both"), "add-remove"),
         # a large rank, because whether a small one is refused depends on the luck of the noise
-        (("train", "{shelf}/ratings.csv", "--out", "m", "--factors", 1000, "--set", "item_fraction=1", "--epsilon", 0.01),
+        (("train", "{shelf}/ratings.csv", "--out", "m", "--factors", 1000, "--set", "item_fraction=1",
+          "--epsilon", 0.01),
          "cannot support rank"),
     ],
 )
