@@ -11,10 +11,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from discreet.errors import ConfigError
 
@@ -48,6 +49,12 @@ def set_threads(n: int | None) -> None:
     _limit = n
 
 
+@lru_cache(maxsize=1)
+def _libraries() -> ThreadpoolController:
+    """The BLAS that numpy brought along; looking for it takes milliseconds, so that is done once."""
+    return ThreadpoolController()
+
+
 def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) -> None:
     """Call ``work(start, stop)`` for each pair of neighbours in `cuts`, on all threads.
 
@@ -55,7 +62,7 @@ def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) ->
     """
     jobs = [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
     threads = min(thread_count(), len(jobs))
-    with threadpool_limits(1, user_api="blas"):
+    with _libraries().limit(limits=1, user_api="blas"):
         if threads <= 1:
             for start, stop in jobs:
                 work(start, stop)
@@ -90,5 +97,5 @@ def cost_cuts(cost: np.ndarray, step: int = 1, pieces: int = 0) -> np.ndarray:
 @contextmanager
 def blas_threads() -> Iterator[None]:
     """Let BLAS use as many threads as the kernels may."""
-    with threadpool_limits(thread_count(), user_api="blas"):
+    with _libraries().limit(limits=thread_count(), user_api="blas"):
         yield

@@ -193,11 +193,13 @@ class DPALS(PlannedALS):
         levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
         self.signal_to_noise_ = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
         shown = ", ".join(f"{name}: {value:.2g}" for name, value in self.signal_to_noise_.items())
-        if levels[3] < 0.1:  # the average, because single counts drown in their own noise first
+        counting = plan.noise_multiplier("recounts" if self.recount else "counts") * math.sqrt(self.max_items)
+        unsure = 2 * counting / math.sqrt(len(counts)) / noise
+        if levels[3] < max(0.1, unsure):  # the average, because single counts drown in their own noise first
             raise BudgetExceeded(
-                f"ε = {self.epsilon:g} cannot support rank {self.factors}: the noise on an item's sum is more than ten "
-                f"times what the sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower "
-                "factors, iterations or item_fraction"
+                f"ε = {self.epsilon:g} cannot support rank {self.factors}: the noise on an item's sum drowns all that the "
+                f"sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower factors, "
+                "iterations or item_fraction (the counts that this is read from have been paid for)"
             )
         if levels[1] < 1:
             logger.warning("half of the items hold less signal than noise at best (%s): lower item_fraction", shown)
