@@ -197,8 +197,8 @@ class DPALS(PlannedALS):
         unsure = 2 * counting / math.sqrt(len(counts)) / noise
         if levels[3] < max(0.1, unsure):  # the average, because single counts drown in their own noise first
             raise BudgetExceeded(
-                f"ε = {self.epsilon:g} cannot support rank {self.factors}: the noise on an item's sum drowns all that the "
-                f"sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower factors, "
+                f"ε = {self.epsilon:g} cannot support rank {self.factors}: the noise on an item's sum drowns all that "
+                f"the sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower factors, "
                 "iterations or item_fraction (the counts that this is read from have been paid for)"
             )
         if levels[1] < 1:
