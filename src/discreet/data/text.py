@@ -158,7 +158,11 @@ def read_text(stream: Any, layout: Layout, doubted: Collection[str] = ()) -> Col
             types[str(position)] = _TEXT if role in doubted else id_type(layout.sample, position)
     delimiter = layout.separator
     if len(delimiter.encode()) > 1:
-        delimiter, stream = "\x1f", pa.PythonFile(Replaced(stream, delimiter.encode(), b"\x1f"), mode="r")
+        # in arrow's own memory: a Python stream may outlive the interpreter in one of arrow's threads, which aborts
+        replaced, sink = Replaced(stream, delimiter.encode(), b"\x1f"), pa.BufferOutputStream()
+        while block := replaced.read(_BLOCK):
+            sink.write(block)
+        delimiter, stream = "\x1f", pa.BufferReader(sink.getvalue())
     table = arrow_csv.read_csv(
         stream,
         read_options=arrow_csv.ReadOptions(

@@ -16,6 +16,7 @@ Implicit feedback has M_ij = 1 on Ω and nothing to centre; there λ₀ is what 
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.kernels import solve_rows
 from discreet.models.base import Progress, Recommender, require, require_number, require_whole
+
+logger = logging.getLogger("discreet")
 
 
 class ALS(Recommender):
@@ -100,6 +103,10 @@ class ALS(Recommender):
             if progress:
                 progress(step + 1, self.iterations, "sweeps")
         self._learned(ratings, V, b)
+        if self._explicit and ratings.values.min() == ratings.values.max():
+            logger.warning("every rating is the same, so there is nothing to predict: use feedback='implicit'")
+        elif np.abs(V).max() < 1e-3:
+            logger.info("regularization=%g has shrunk every vector to nothing: lower it", self._lambda())
         return self
 
     def fold(

@@ -237,6 +237,8 @@ class Recommender(ABC):
         vars(self).pop("item_ids_", None)
 
     def _learned(self, ratings: Ratings, factors: NDArray[Any], biases: NDArray[Any]) -> None:
+        if not (np.isfinite(factors).all() and np.isfinite(biases).all()):
+            raise DataError("training did not stay finite: ratings or initial_scale are too large, or λ is too small")
         explicit = self.feedback == "explicit"
         scale = (float(ratings.values.min()), float(ratings.values.max())) if explicit else None
         self.restore_items(ratings.item_ids, factors, biases, ratings.titles, scale)
