@@ -18,6 +18,7 @@ import numpy as np
 
 import discreet
 from discreet.data.splits import Split, k_fold, random_ratings, strong_generalisation
+from discreet.experiments import pages
 from discreet.models.base import Recommender
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -146,7 +147,8 @@ def write_readme(results: Path) -> None:
     """Put the private scores of the results page between the markers of the README, one line per data set."""
     head = "| test RMSE | user's own mean | `Bias` | `ALS` | `DPALS`, ε = 1 | ε = 5 | ε = 10 | ε = 20 |"
     lines = [head, "|---" * 8 + "|"]
-    for part in results.read_text(encoding="utf-8").split("## With privacy")[1].split("### ")[1:]:
+    own = results.read_text(encoding="utf-8").partition(pages.START)[0]
+    for part in own.split("## With privacy")[1].split("### ")[1:]:
         scores = [row.split("|")[2].split("±")[0].strip() for row in part.splitlines() if "±" in row]
         lines.append(f"| {part.splitlines()[0]} | " + " | ".join(f"{float(score):.3f}" for score in scores) + " |")
     readme = ROOT / "README.md"
@@ -174,7 +176,8 @@ def main() -> int:
         "## Without privacy: the reference",
         "",
     ]
-    options.out.write_text("\n".join(head + rows).rstrip() + "\n", encoding="utf-8")
+    reproduced = pages.kept(options.out)  # what `discreet reproduce docs` wrote stays
+    options.out.write_text("\n".join(head + rows).rstrip() + f"\n\n{reproduced}".rstrip() + "\n", encoding="utf-8")
     if options.only is None:
         write_readme(options.out)
     print(f"written to {options.out}")

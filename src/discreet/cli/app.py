@@ -21,7 +21,7 @@ import typer
 
 import discreet
 
-_MODULES = ("demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench")
+_MODULES = ("demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench", "reproduce")
 
 app = typer.Typer(
     name="discreet",

@@ -1,0 +1,124 @@
+"""What can be reproduced: one TOML file in ``configs/`` for each table or figure of a paper.
+
+A file says which function runs a *cell* and which cells there are:
+
+    title, paper, about   text for the reader
+    run = "module:function"      ``function(settings, sources)`` gives a dict of numbers, or a list of them
+    [data]                data set of the paper = what stands for it where that is not at hand
+    [common]              settings of every cell
+    [[cells]]             settings of some; a list stands for each of its values, and all lists are crossed; a table
+                          inside is passed on as it is; ``quick = false`` leaves the block out of quick runs
+    [quick]               what replaces the settings of these names in quick runs
+    references, published the papers' own values, and which settings each belongs to
+    [[tables]], [[plots]] how the results are laid out (`discreet.experiments.layout`, `discreet.experiments.figures`)
+
+The setting ``seed`` is what results are averaged over.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import itertools
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+from discreet.errors import ConfigError
+from discreet.experiments.sources import Sources
+
+Settings = dict[str, Any]
+Record = dict[str, Any]
+Runner = Callable[[Settings, Sources], Record | list[Record]]
+ORDER = ("dpals", "dplmc", "huber", "baselines", "real")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One table or figure; the fields are those of the file."""
+
+    name: str
+    title: str
+    run: str
+    paper: str = ""
+    about: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+    common: Settings = field(default_factory=dict)
+    cells: tuple[Settings, ...] = ()
+    quick: Settings = field(default_factory=dict)
+    references: tuple[str, ...] = ()
+    published: tuple[Settings, ...] = ()
+    tables: tuple[dict[str, Any], ...] = ()
+    plots: tuple[dict[str, Any], ...] = ()
+
+    def settings(self, sources: Sources, *, quick: bool = False) -> list[Settings]:
+        """The settings of every cell, in the order of the file; ``data`` names what is really used."""
+        found: list[Settings] = []
+        for block in self.cells or ({},):
+            block = dict(block)
+            if not block.pop("quick", True) and quick:
+                continue
+            whole = self.common | block
+            if quick:
+                whole |= {name: value for name, value in self.quick.items() if name in whole}
+            names = [name for name, value in whole.items() if isinstance(value, list)]
+            for values in itertools.product(*(whole[name] for name in names)):
+                one = whole | dict(zip(names, values, strict=True))
+                if "data" in one:
+                    one["data"] = sources.at_hand(one["data"], self.data.get(one["data"]))
+                if one not in found:
+                    found.append(one)
+        return found
+
+    def runner(self) -> Runner:
+        module, function = self.run.split(":")
+        runner: Runner = getattr(importlib.import_module(module), function)
+        return runner
+
+
+def names() -> list[str]:
+    """All entries, paper by paper."""
+    found = [file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml")]
+    papers = {paper: at for at, paper in enumerate(ORDER)}
+    return sorted(found, key=lambda name: (papers.get(name.split("-")[0], len(ORDER)), _natural(name)))
+
+
+def load(name: str) -> Entry:
+    """The entry with that name."""
+    known = names()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}? There are" if near else "there are"
+        raise ConfigError(f"there is nothing called {name!r} to reproduce: {hint} {', '.join(known)}")
+    text = (_folder() / f"{name}.toml").read_text(encoding="utf-8")
+    return parse(name, text)
+
+
+def parse(name: str, text: str) -> Entry:
+    """An entry from the text of its file."""
+    try:
+        document = tomllib.loads(text)
+        lists = {key: tuple(document.get(key, ())) for key in ("cells", "references", "published", "tables", "plots")}
+        return Entry(name=name, **(document | lists))
+    except (tomllib.TOMLDecodeError, TypeError) as problem:
+        raise ConfigError(f"the file of {name} cannot be used: {problem}") from None
+
+
+def key(settings: Settings) -> str:
+    """A short name for the settings of a cell, the same in every run."""
+    text = json.dumps(settings, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _folder() -> Any:
+    return files("discreet.experiments") / "configs"
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """figure2 before figure10."""
+    parts = ["".join(run) for _, run in itertools.groupby(name, str.isdigit)]
+    return [(int(part), "") if part.isdigit() else (0, part) for part in parts]

@@ -1,0 +1,90 @@
+"""Results as a picture like the paper's: lines over a setting, the spread over seeds, the paper's values marked.
+
+A plot of an entry's file is one panel:
+
+    title, x_label, y_label  text
+    x, y          the setting (or number) on each axis
+    line          settings that tell the lines apart
+    where         optional: only records with these settings
+    log_x, log_y  optional
+    reference     optional: the published value to mark with crosses (the first one unless said)
+
+Records without an x, such as models without privacy, become dashed lines across.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from discreet.data.download import written_aside
+from discreet.experiments.entry import Entry, Record
+from discreet.experiments.layout import Group, group, reference
+
+INK, FAINT = "#22303c", "#d9dee3"
+COLOURS = ("#00798c", "#c8553d", "#edae49", "#5b5f97", "#7fb069", "#9aa5b1", "#b0578d", "#3d3d3d")
+WIDTH, HEIGHT = 5.6, 4.6
+
+
+def draw(entry: Entry, records: list[Record], file: Path) -> None:
+    """Write the picture as PNG."""
+    from matplotlib.figure import Figure
+
+    across = min(3, len(entry.plots))
+    down = -(-len(entry.plots) // across)
+    figure = Figure(figsize=(WIDTH * across, HEIGHT * down + 0.5), dpi=110, facecolor="white", layout="constrained")
+    axes = figure.subplots(down, across, squeeze=False).ravel()
+    for axis, panel in zip(axes, entry.plots, strict=False):
+        _panel(axis, entry, records, panel)
+    for axis in axes[len(entry.plots) :]:
+        axis.set_axis_off()
+    figure.suptitle(entry.title, x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
+    with written_aside(file) as aside:
+        figure.savefig(aside, format="png")
+
+
+def _panel(axis: Any, entry: Entry, records: list[Record], panel: Mapping[str, Any]) -> None:
+    x, y, by = panel["x"], panel["y"], panel.get("line", [])
+    marked = False
+    for at, line in enumerate(group(records, by, panel.get("where"))):
+        colour = COLOURS[at % len(COLOURS)]
+        label = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in line.keys.values()) or None
+        flat = Group({}, [record for record in line.records if x not in record])
+        if flat.values(y):
+            axis.axhline(flat.mean(y), color=colour, linestyle="--", linewidth=1.5, label=label, zorder=2)
+        points = [p for p in group([r for r in line.records if x in r], [x]) if p.values(y)]
+        points.sort(key=lambda p: p.keys[x])
+        if not points:
+            continue
+        places = [p.keys[x] for p in points]
+        axis.errorbar(places, [p.mean(y) for p in points], [p.spread(y) for p in points], color=colour, marker="o",
+                      markersize=4.5, linewidth=1.8, capsize=2.5, label=label, zorder=3)  # fmt: skip
+        name = panel.get("reference", entry.references[0] if entry.references else "")
+        known = [(p.keys[x], reference(entry, p, name)) for p in points]
+        known = [(place, value) for place, value in known if value is not None]
+        if known:
+            axis.plot(*zip(*known, strict=True), "x", color=colour, markersize=9, markeredgewidth=2, zorder=4,
+                      label=None if marked else name)  # fmt: skip
+            marked = True
+    _dress(axis, panel, records)
+
+
+def _dress(axis: Any, panel: Mapping[str, Any], records: list[Record]) -> None:
+    x = panel["x"]
+    if panel.get("log_x"):
+        axis.set_xscale("log")
+        ticks = sorted({record[x] for record in records if isinstance(record.get(x), int | float)})
+        if 1 < len(ticks) <= 8:
+            axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+            axis.minorticks_off()
+    if panel.get("log_y"):
+        axis.set_yscale("log")
+    axis.set_title(panel.get("title", ""), fontsize=10, color=INK, loc="left")
+    axis.set_xlabel(panel.get("x_label", x), fontsize=9, color=INK)
+    axis.set_ylabel(panel.get("y_label", panel["y"]), fontsize=9, color=INK)
+    axis.grid(color=FAINT, linewidth=0.7, zorder=0)
+    axis.tick_params(labelsize=8, colors=INK)
+    axis.spines[["top", "right"]].set_visible(False)
+    if axis.get_legend_handles_labels()[1]:
+        axis.legend(fontsize=8, frameon=False, labelcolor=INK)

@@ -1,0 +1,252 @@
+"""Entries can be read, run, stopped and gone on with, and say what they found."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from discreet.errors import BudgetExceeded, ConfigError, DataError
+from discreet.experiments import entry as entries
+from discreet.experiments import layout, pages, reproduce
+from discreet.experiments.sources import Sources
+
+SMALL = "dpals-figure4"
+TEXT = """
+title = "A table"
+run = "nowhere:run"
+references = ["paper"]
+published = [{model = "a", epsilon = 1, paper = 0.5}]
+[common]
+seed = [0, 1]
+size = 10
+options = {fractions = [0.8, 0.2]}
+[[cells]]
+model = "a"
+epsilon = [1, 2]
+[[cells]]
+model = "b"
+quick = false
+[quick]
+seed = [0]
+epsilon = [1]
+size = 2
+[[tables]]
+rows = ["model"]
+columns = "epsilon"
+values = ["rmse"]
+digits = 2
+[[tables]]
+rows = ["model", "epsilon"]
+values = ["rmse", "true"]
+digits = 2
+[[plots]]
+x = "epsilon"
+y = "rmse"
+line = ["model"]
+"""
+
+
+@pytest.fixture
+def entry():
+    return entries.parse("fake", TEXT)
+
+
+def _records(entry, quick=False):
+    return [s | {"rmse": 0.6 + 0.02 * s["seed"], "true": 3.0} for s in entry.settings(Sources(), quick=quick)]
+
+
+# ------------------------------------------------------------ the file
+
+
+def test_lists_are_crossed_and_tables_are_passed_on(entry):
+    cells = entry.settings(Sources())
+    assert len(cells) == 2 * 2 + 2
+    assert cells[0] == {"seed": 0, "size": 10, "options": {"fractions": [0.8, 0.2]}, "model": "a", "epsilon": 1}
+    assert {"seed": 1, "size": 10, "options": {"fractions": [0.8, 0.2]}, "model": "b"} in cells
+    assert len({entries.key(cell) for cell in cells}) == len(cells)
+
+
+def test_quick_replaces_settings_and_leaves_blocks_out(entry):
+    (cell,) = entry.settings(Sources(), quick=True)
+    assert (cell["size"], cell["seed"], cell["epsilon"], cell["model"]) == (2, 0, 1, "a")
+
+
+def test_unknown_names_and_broken_files_are_told_in_a_sentence():
+    with pytest.raises(ConfigError, match="did you mean dpals-figure4"):
+        entries.load("dpals-figure")
+    with pytest.raises(ConfigError, match="cannot be used"):
+        entries.parse("x", "title = ")
+    with pytest.raises(ConfigError, match="cannot be used"):
+        entries.parse("x", 'title = "a"\nrun = "b"\nrows = 3')
+
+
+@pytest.mark.parametrize("name", entries.names())
+def test_every_file_fits_together(name):
+    """Functions exist, tables and plots name what is there, and means are taken over seeds and nothing else."""
+    entry = entries.load(name)
+    assert callable(entry.runner())
+    assert entry.title
+    assert entry.tables
+    cells = entry.settings(Sources())
+    assert 0 < len(entry.settings(Sources(), quick=True)) <= len(cells)
+    known = {key for cell in cells for key in cell}
+    for form in entry.tables:
+        by = [*form["rows"], *([form["columns"]] if "columns" in form else [])]
+        if not set(by) <= known:  # told apart by something that only the run knows
+            continue
+        for group in layout.group(cells, by, form.get("where")):
+            rest = {entries.key({k: v for k, v in r.items() if k != layout.SEED}) for r in group.records}
+            assert len(rest) == 1, f"{name}: the table by {by} averages over more than the seed: {group.keys}"
+    for line in entry.published:
+        assert set(line) & set(entry.references), f"{name}: {line} has no published value"
+
+
+# ------------------------------------------------------------ tables and pictures
+
+
+def test_tables_show_means_spread_and_published_values(entry):
+    records = _records(entry)
+    crossed = layout.table(entry, records, entry.tables[0])
+    assert crossed == [["model", "epsilon = 1", "epsilon = 2"], ["a", "0.61 ± 0.01", "0.61 ± 0.01"],
+                       ["a: paper", "0.50", ""], ["b", "0.61 ± 0.01", "0.61 ± 0.01"]]  # fmt: skip
+    plain = layout.table(entry, records, entry.tables[1])
+    assert plain[0] == ["model", "epsilon", "rmse", "true", "paper"]
+    assert plain[1] == ["a", "1", "0.61 ± 0.01", "3.00 ± 0.00", "0.50"]
+    assert plain[3] == ["b", "–", "0.61 ± 0.01", "3.00 ± 0.00", ""]
+    assert layout.markdown(crossed).splitlines()[1] == "|---|---|---|"
+
+
+def test_a_refusal_is_a_result(entry, monkeypatch, tmp_path):
+    def refuse(settings, sources):
+        raise BudgetExceeded("too little")
+
+    monkeypatch.setattr(entries.Entry, "runner", lambda self: refuse)
+    finished = reproduce.run(entries.load(SMALL), tmp_path, quick=True)
+    assert {record["refused"] for record in finished.records} == {"too little"}
+    assert "refused" in (finished.folder / "README.md").read_text()
+
+
+# ------------------------------------------------------------ running
+
+
+def test_a_run_writes_its_folder_and_does_not_run_again(tmp_path, monkeypatch):
+    told = []
+    entry = entries.load(SMALL)
+    first = reproduce.run(entry, tmp_path, quick=True, progress=lambda *a: told.append(a))
+    assert first.ran == len(first.records) > 0
+    assert first.missing == 0
+    assert told[-1][:2] == (first.ran, first.ran)
+    assert "left" in told[-1][2]
+    folder = tmp_path / "quick" / SMALL
+    document = json.loads((folder / "results.json").read_text())
+    assert document["records"] == first.records
+    assert {"discreet", "python", "numpy", "machine", "cores"} <= set(document["conditions"])
+    with (folder / "results.csv").open() as stream:
+        assert len(list(csv.DictReader(stream))) == len(first.records)
+    assert (folder / "plot.png").read_bytes().startswith(b"\x89PNG")
+    readme = (folder / "README.md").read_text()
+    assert "Quick version" in readme
+    assert "seconds" in readme
+    assert str(tmp_path) not in readme
+    monkeypatch.setattr(reproduce, "run_cell", lambda *a: pytest.fail("a finished cell was run again"))
+    assert reproduce.run(entry, tmp_path, quick=True).ran == 0
+
+
+def test_killing_a_run_loses_no_finished_cell(tmp_path):
+    entry = entries.load(SMALL)
+    total = len(entry.settings(Sources(), quick=True))
+    command = [sys.executable, "-m", "discreet", "reproduce", SMALL, "--quick", "--out", str(tmp_path)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    cells = tmp_path / "quick" / SMALL / "cells"
+    for _ in range(600):
+        if list(cells.glob("*.json")) or process.poll() is not None:
+            break
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = {file: file.stat().st_mtime_ns for file in cells.glob("*.json")}
+    assert before
+    for file in before:
+        json.loads(file.read_text())
+    finished = reproduce.run(entry, tmp_path, quick=True)
+    assert finished.ran == total - len(before)
+    assert len(finished.records) == total
+    assert before == {file: file.stat().st_mtime_ns for file in before}
+
+
+def test_processes_find_the_same_as_one(tmp_path):
+    entry = entries.load(SMALL)
+    alone = reproduce.run(entry, tmp_path / "1", quick=True)
+    both = reproduce.run(entry, tmp_path / "2", quick=True, jobs=2)
+    assert [r["rmse"] for r in both.records] == pytest.approx([r["rmse"] for r in alone.records], rel=1e-4)
+    with pytest.raises(ConfigError, match="jobs is 0"):
+        reproduce.run(entry, tmp_path, jobs=0)
+
+
+# ------------------------------------------------------------ data, and the page
+
+
+def test_official_data_are_used_where_they_are_given(tmp_path, monkeypatch):
+    monkeypatch.delenv("DISCREET_DATA", raising=False)
+    monkeypatch.setenv("DISCREET_CACHE", str(tmp_path / "cache"))
+    assert Sources().at_hand("ml-10m", "twin-ml10m") == "twin-ml10m"
+    place = tmp_path / "ml-10m.zip"
+    place.write_bytes(b"")
+    for word in (f"ml-10m={place}", str(place)):
+        assert Sources.given([word]).at_hand("ml-10m", "twin-ml10m") == "ml-10m"
+    with pytest.raises(ConfigError, match="names no data set"):
+        Sources.given(["films.csv"])
+    with pytest.raises(DataError, match="does not exist"):
+        Sources.given(["ml-10m=nowhere.zip"])
+
+
+def test_splits_are_kept_for_the_next_cell():
+    sources = Sources()
+    first = sources.random("cinema", (0.9, 0.1), top=40, scale=0.02)
+    assert sources.random("cinema", (0.9, 0.1), top=40, scale=0.02) is first
+    assert first.train.n_items == 40
+    sources.random("cinema", (0.9, 0.1), seed=1, scale=0.02)
+    sources.random("cinema", (0.9, 0.1), seed=2, scale=0.02)
+    assert sources.random("cinema", (0.9, 0.1), top=40, scale=0.02) is not first
+
+
+def test_finished_entries_are_written_into_the_page(tmp_path, entry, monkeypatch):
+    page = tmp_path / "results.md"
+    page.write_text("# Results\n\nabove\n")
+    monkeypatch.setattr(entries, "names", lambda: ["fake"])
+    monkeypatch.setattr(entries, "load", lambda name: entry)
+    monkeypatch.setattr(reproduce, "load", lambda name: entry)
+    assert pages.write(page, tmp_path, ["fake"], Sources()) == []
+    monkeypatch.setattr(entries.Entry, "runner", lambda self: lambda s, _: {"rmse": 0.6, "true": 3.0})
+    reproduce.run(entry, tmp_path)
+    for _ in range(2):
+        assert pages.write(page, tmp_path, ["fake"], Sources()) == ["fake"]
+    text = page.read_text()
+    assert text.startswith("# Results\n\nabove\n\n<!-- reproduced -->")
+    assert text.count("### A table") == 1
+    assert "![A table](plots/fake.png)" in text
+    assert (tmp_path / "plots" / "fake.png").is_file()
+    assert pages.kept(page).startswith(pages.START)
+    assert pages.write(page, tmp_path / "empty", [], Sources()) == []
+    assert "### A table" in page.read_text()
+    with pytest.raises(ConfigError, match="does not exist"):
+        pages.write(Path("nowhere.md"), tmp_path, [], Sources())
+
+
+# ------------------------------------------------------------ every entry
+
+
+@pytest.mark.parametrize("name", [name for name in entries.names() if name != SMALL])
+def test_every_entry_has_a_quick_version_that_runs(name, tmp_path):
+    finished = reproduce.run(entries.load(name), tmp_path, quick=True)
+    assert finished.records
+    assert finished.missing == 0
+    assert (finished.folder / "README.md").is_file()
