@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from discreet.models.als import ALS
     from discreet.models.bias import Bias
     from discreet.models.dpals import DPALS
+    from discreet.models.huber import HuberALS
+    from discreet.models.irls import IRLS
     from discreet.models.popularity import Popularity
     from discreet.models.store import load
     from discreet.privacy import mechanisms
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 __all__ = [
     "ALS",
     "DPALS",
+    "IRLS",
     "Bias",
+    "HuberALS",
     "Popularity",
     "Ratings",
     "Split",

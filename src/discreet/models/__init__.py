@@ -9,6 +9,8 @@ MODELS = {
     "ALS": "discreet.models.als",
     "Bias": "discreet.models.bias",
     "DPALS": "discreet.models.dpals",
+    "HuberALS": "discreet.models.huber",
+    "IRLS": "discreet.models.irls",
     "Popularity": "discreet.models.popularity",
 }
 

@@ -1,0 +1,130 @@
+"""IRLS: matrix factorisation under the Huber loss, by iteratively reweighted least squares. Without privacy.
+
+The loss of `ALS` with ρ_α in place of the square (the Huber paper's equation 6):
+
+    f(U, V) = 2 Σ_{(i,j) ∈ Ω} ρ_α(M_ij − m_ij − u_i · v_j) + Σ_i λ w_i ‖u_i‖² + Σ_j λ w_j ‖v_j‖²                (1)
+
+with ρ_α(t) = t²/2 up to α and α(|t| − α/2) beyond: a rating far from its prediction pulls with force α at most, however
+wrong it is. Each half-step is R-IRLS (Algorithm 3, without noise): from the least-squares solution, K times
+
+    ω_ij = min(1, α / |e_ij|),     u_i = (Σ_j ω_ij v_j v_jᵀ + λ w_i I)⁻¹ Σ_j ω_ij (M_ij − m_ij) v_j             (2)
+
+None of these steps raises (1) for the side that it solves. With a huge α all weights are 1, and this is `ALS`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.kernels import solve_rows
+from discreet.models.als import ALS, INTERCEPT
+from discreet.models.base import require, require_number, require_whole
+
+
+class IRLS(ALS):
+    """Robust matrix factorisation: single wrong ratings do little harm. **Not private**: `HuberALS` is.
+
+    Parameters
+    ----------
+    factors : int
+    transition : float
+        α, in units of ratings: residuals beyond it count less.
+    inner_iterations : int
+        K, reweighted solves in each half-step.
+    iterations, regularization, user_exponent, item_exponent, weighting, intercepts, initial_scale, dtype, random_state
+        As for `ALS`; ratings only, no implicit feedback.
+    """
+
+    def __init__(
+        self,
+        factors: int = 32,
+        *,
+        transition: float = 1.0,
+        inner_iterations: int = 2,
+        iterations: int = 15,
+        regularization: float | None = None,
+        user_exponent: float = 0.5,
+        item_exponent: float = 0.5,
+        weighting: str = "rating",
+        intercepts: bool | None = None,
+        initial_scale: float | None = None,
+        dtype: str = "float32",
+        random_state: int | None = 0,
+    ) -> None:
+        super().__init__(
+            factors, iterations=iterations, regularization=regularization, user_exponent=user_exponent,
+            item_exponent=item_exponent, weighting=weighting, intercepts=intercepts, initial_scale=initial_scale,
+            dtype=dtype, random_state=random_state,
+        )  # fmt: skip
+        self.transition = transition
+        self.inner_iterations = inner_iterations
+
+    def _half_step(
+        self, rows: tuple[NDArray[Any], ...], Y: NDArray[Any], offset: NDArray[Any], ridge: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Factors and intercepts of every row by R-IRLS, given the factors and offsets of the other side."""
+        indptr, indices, values = rows
+        target = values.astype(Y.dtype) - offset[indices]
+        none = np.zeros(len(indptr) - 1, Y.dtype)
+        if self.intercepts is False:
+            return self._solve(indptr, indices, target, Y, ridge), none
+        s = np.asarray(np.sqrt(INTERCEPT * self.spread_), Y.dtype)
+        X = self._solve(indptr, indices, target, np.column_stack([Y, np.full(len(Y), s)]), ridge)
+        return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
+
+    def _solve(
+        self, indptr: NDArray[Any], indices: NDArray[Any], target: NDArray[Any], Y: NDArray[Any], ridge: NDArray[Any]
+    ) -> NDArray[Any]:
+        start = solve_rows(indptr, indices, target, Y, ridge)
+        return irls_rows(indptr, indices, target, Y, ridge, self.transition, self.inner_iterations, start)
+
+    def _check(self) -> None:
+        super()._check()
+        require_whole("inner_iterations", self.inner_iterations, 0)
+        require_number("transition", self.transition)
+        require(self.transition > 0, f"transition is {self.transition!r}, but must be above 0")
+
+
+def irls_rows(
+    indptr: NDArray[Any], indices: NDArray[Any], target: NDArray[Any], Y: NDArray[Any], ridge: NDArray[Any],
+    transition: float, iterations: int, X: NDArray[Any],
+) -> NDArray[Any]:  # fmt: skip
+    """Equation (2), `iterations` times from X, for every row at once.
+
+    Parameters
+    ----------
+    indptr, indices, target : CSR arrays of n rows
+    Y : (m, r)
+    ridge : (n,)
+    X : (n, r)
+        Where to start.
+    """
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    for _ in range(iterations):
+        e = np.abs(target - np.einsum("nr,nr->n", X[row], Y[indices]))
+        weights = (transition / np.maximum(e, transition)).astype(Y.dtype)
+        X = solve_rows(indptr, indices, target, Y, ridge, None, weights)
+    return X
+
+
+def huber_regression(
+    y: NDArray[Any], A: NDArray[Any], *, alpha: float = 1.345, ridge: float = 0.0, iterations: int = 20
+) -> NDArray[np.float64]:
+    """Robust linear regression (Algorithm 3 without noise): argmin Σ ρ_α(y − Aθ) + ridge/2 · ‖θ‖², from least squares.
+
+    Parameters
+    ----------
+    y : (n,)
+    A : (n, p)
+    alpha : float
+        The default is Huber's own, for residuals of unit variance.
+    """
+    A, y = np.asarray(A, np.float64), np.asarray(y, np.float64)
+    require(A.ndim == 2 and y.shape == A.shape[:1], f"y has shape {y.shape} and A {A.shape}: they need (n,) and (n, p)")
+    n = len(y)
+    indptr, indices, penalty = np.array([0, n]), np.arange(n, dtype=np.int32), np.array([ridge])
+    start = solve_rows(indptr, indices, y, A, penalty)
+    return irls_rows(indptr, indices, y, A, penalty, alpha, iterations, start)[0]

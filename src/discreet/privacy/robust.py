@@ -1,0 +1,113 @@
+"""What the Huber model needs of private data: weights that users give their own ratings, and the paper's bare releases.
+
+A user's rating counts the less, the further it is from what the public factors predict (Holland & Welsch, 1977):
+
+    w_ij = ψ_α(e_ij) / e_ij = min(1, α / |e_ij|),    e_ij = y_ij − u_i · v_j.
+
+The weights are computed by the user from its own rating and vector and from public factors, and stay sealed. They lie
+between 0 and 1 and multiply what the user contributes anyway, so that every bound on it still holds:
+Σ_j (w_ij β_ij)² ≤ Σ_j β_ij² ≤ B and Σ_j w_ij β_ij ≤ S for the weights β of `Users.choose`. The sensitivities of
+`item_counts`, `item_grams` and `item_sums` are therefore those of `discreet.privacy.statistics`, unchanged, in both
+norms and both relations; the factor √2 for replacing in ℓ₂ needs only that weights are never negative.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from discreet.errors import ConfigError
+from discreet.kernels.threads import even_cuts, run
+from discreet.privacy.bounds import bound
+from discreet.privacy.mechanisms import Mechanism
+from discreet.privacy.sealed import Users
+from discreet.privacy.session import Session, Statistic, caller
+from discreet.privacy.vault import KEY
+
+
+@np.errstate(all="ignore")
+def reweighted(users: Users, V: NDArray[Any], alpha: float) -> Users:
+    """The same users with the same vectors, each contribution multiplied by its Huber weight under the factors `V`.
+
+    Privacy: releases nothing; the sums of the users returned are moved by one user no further than those of `users`.
+
+    Parameters
+    ----------
+    users : Users who have chosen their items and formed their vectors
+    V : (n_items, rank)
+        Public item factors.
+    alpha : float
+        Residuals beyond it count less, in units of ratings.
+    """
+    alpha, rows, U = bound("alpha", alpha), users._contributions(), users._opened()
+    V = users._factors(V)
+    if V.shape[1] != users.rank:
+        raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {users.rank}")
+    item = np.repeat(np.arange(users.n_items), np.diff(rows.by_item))
+    weight = rows.weight * huber_weights(item, rows.user, rows.value, U, V, alpha)
+    fewer = Users(rows._replace(weight=weight), users.bounds, users.n_items)
+    fewer._contributing, fewer._rank, fewer._vectors = True, users.rank, users._vectors
+    return fewer
+
+
+def under_noised(
+    session: Session, name: str, statistic: Statistic, noise: Mechanism | None, rng: np.random.Generator
+) -> NDArray[Any]:
+    """The statistic with noise of a fixed size, however far one user moves it: what the Huber paper does.
+
+    Privacy: none. The entry is written first and marked unsafe: from then on ``session.statement.epsilon`` is infinite.
+    """
+    sensitivity = statistic.sensitivity(session.plan.budget.neighbouring, noise.norm if noise else "l2")
+    deviation = noise.standard_deviation if noise else 0.0
+    session.ledger.record(
+        name, mechanism=noise.kind if noise else "none", sensitivity=sensitivity, norm=noise.norm if noise else "l2",
+        noise_multiplier=deviation / sensitivity, shape=statistic.shape, where=caller(),
+        alpha=getattr(noise, "alpha", None), unsafe=True,
+    )  # fmt: skip
+    exact = statistic.compute(KEY)
+    return exact + noise.sample(exact.shape, rng) if noise else exact
+
+
+# ------------------------------------------------------------------ weights
+
+
+def huber_weights_numpy(
+    item: NDArray[Any], user: NDArray[Any], value: NDArray[Any], U: NDArray[Any], V: NDArray[Any], alpha: float
+) -> NDArray[np.float64]:
+    """The specification of `huber_weights`."""
+    e = np.abs(value - (U[user].astype(np.float64) * V[item]).sum(axis=1))
+    return np.where(np.isfinite(e), np.minimum(1.0, alpha / np.maximum(e, 1e-300)), 0.0)
+
+
+def huber_weights(
+    item: NDArray[Any], user: NDArray[Any], value: NDArray[Any], U: NDArray[Any], V: NDArray[Any], alpha: float
+) -> NDArray[np.float64]:
+    """min(1, α / |value − u · v|) of each (user, item, value); 0 where that is not finite.
+
+    Each is added up by itself and in the order of the factors, so that no bit of it depends on other users.
+    """
+    weight = np.empty(len(item))
+    run(lambda a, b: _weights(item, user, value, U, V, alpha, weight, a, b), even_cuts(len(item)))
+    return weight
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _weights(
+    item: np.ndarray, user: np.ndarray, value: np.ndarray, U: np.ndarray, V: np.ndarray, alpha: float,
+    weight: np.ndarray, start: int, stop: int,
+) -> None:  # fmt: skip
+    for at in range(start, stop):
+        predicted = 0.0
+        for k in range(U.shape[1]):
+            predicted += float(U[user[at], k]) * float(V[item[at], k])
+        size = abs(value[at] - predicted)
+        if not math.isfinite(size):
+            weight[at] = 0.0
+        elif size > alpha:
+            weight[at] = alpha / size
+        else:
+            weight[at] = 1.0
