@@ -62,8 +62,8 @@ class ALS(Recommender):
     intercepts : bool, optional
         Whether users and items have intercepts. Default: for explicit feedback only.
     initial_scale : float, optional
-        Standard deviation of the item factors to start from. Default 0.3 √σ (explicit), or what the loss
-        suggests (implicit).
+        Standard deviation of the item factors to start from. Default 0.3 (explicit), or what the loss suggests
+        (implicit).
     dtype : {"float32", "float64"}
     random_state : int or None
         Seeds the initial item factors; None takes another seed in every fit.
@@ -169,8 +169,8 @@ class ALS(Recommender):
         scale = self.initial_scale
         if scale is None:
             weight = max(self._unobserved(), 1e-3)
-            square = 0.09 * self.spread_ if self._explicit else max(self.regularization_, 0.5) / (weight * n_items + 40)
-            scale = float(np.sqrt(square))
+            suggested = float(np.sqrt(max(self.regularization_, 0.5) / (weight * n_items + 40)))
+            scale = 0.3 if self._explicit else suggested
         rng = np.random.default_rng(self.random_state)
         return (scale * rng.standard_normal((n_items, self.factors))).astype(self.dtype)
 
