@@ -20,17 +20,25 @@ if TYPE_CHECKING:
     from discreet.models.als import ALS
     from discreet.models.bias import Bias
     from discreet.models.dpals import DPALS
+    from discreet.models.frank_wolfe import DPFrankWolfe
     from discreet.models.huber import HuberALS
     from discreet.models.irls import IRLS
     from discreet.models.popularity import Popularity
+    from discreet.models.private_svd import DPSVD
+    from discreet.models.sgd import DPSGD
+    from discreet.models.sgld import DPSGLD
     from discreet.models.store import load
     from discreet.privacy import mechanisms
 
 __all__ = [
     "ALS",
     "DPALS",
+    "DPSGD",
+    "DPSGLD",
+    "DPSVD",
     "IRLS",
     "Bias",
+    "DPFrankWolfe",
     "HuberALS",
     "Popularity",
     "Ratings",

@@ -29,7 +29,10 @@ FORMAT = "discreet-ledger/1"
 
 @dataclass(frozen=True)
 class Entry:
-    """One release: noise standard deviation = ``noise_multiplier`` × ``sensitivity`` (in ``norm``)."""
+    """One release: noise standard deviation = ``noise_multiplier`` × ``sensitivity`` (in ``norm``).
+
+    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability.
+    """
 
     sequence: int
     name: str
@@ -42,11 +45,12 @@ class Entry:
     alpha: float | None = None
     l2_ratio: float = 1.0
     unsafe: bool = False
+    rate: float = 1.0
 
     @property
     def event(self) -> Event:
         """What it costs; an unsafe entry costs everything and has no event."""
-        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio)
+        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate)
 
 
 @dataclass(frozen=True)
@@ -95,10 +99,11 @@ class Ledger:
 
     def record(self, name: str, *, mechanism: str, sensitivity: float, norm: str, noise_multiplier: float,
                shape: Sequence[int], where: str, alpha: float | None = None, l2_ratio: float = 1.0,
-               unsafe: bool = False) -> Entry:  # fmt: skip
+               unsafe: bool = False, rate: float = 1.0) -> Entry:  # fmt: skip
         """Append a release. Called before the data are opened."""
         entry = Entry(len(self._records), name, mechanism, float(sensitivity), norm, float(noise_multiplier),
-                      tuple(int(n) for n in shape), where, alpha, l2_ratio, unsafe)  # fmt: skip
+                      tuple(int(n) for n in shape), where, alpha, l2_ratio, unsafe,
+                      float(rate))  # fmt: skip
         self._append(entry)
         return entry
 
@@ -239,6 +244,8 @@ def _plain(record: Entry | Assumption) -> dict[str, Any]:
     content = asdict(record)
     if isinstance(record, Entry):
         content["shape"] = list(record.shape)
+        if record.rate == 1:  # left out, so that ledgers from before there were batches keep their hashes
+            del content["rate"]
     return content
 
 

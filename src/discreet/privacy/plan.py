@@ -47,6 +47,8 @@ class Release:
         Huber only: the statistic's Δ₂ is at most this times its Δ₁.
     shape : tuple of int, optional
         If given, a statistic of another shape is refused from the first release on.
+    rate : float, default 1.0
+        The share of users in the Poisson batch that is released (``discreet.privacy.subsample``); Gaussian only.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Release:
     alpha: float | None = None
     l2_ratio: float = 1.0
     shape: tuple[int, ...] | None = None
+    rate: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -66,7 +69,7 @@ class Release:
 
     def event(self, scale: float) -> Event:
         """What it costs at that scale."""
-        return Event(self.mechanism, self.weight * scale, self.count, self.alpha, self.l2_ratio)
+        return Event(self.mechanism, self.weight * scale, self.count, self.alpha, self.l2_ratio, self.rate)
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,11 @@ class Plan:
             raise ConfigError(f"every release has its own name; given were {', '.join(names)}")
         if not 0 < self.scale < math.inf:
             raise ConfigError(f"scale={self.scale!r}: it must be positive and finite")
+        if self.budget.neighbouring != "add-remove" and any(release.rate < 1 for release in self.releases):
+            raise ConfigError(
+                "random batches are priced for neighbouring='add-remove' only: a user who is replaced is in the batch "
+                "before or after, which is another law; use batches of everybody, or add-remove"
+            )
 
     @classmethod
     def calibrated(cls, releases: Iterable[Release], budget: Budget, accountant: str = "gdp") -> Plan:
@@ -137,7 +145,7 @@ class Plan:
 
     def rows(self) -> list[dict[str, Any]]:
         """The plan as a table: one dictionary per release, with its share of μ² and its price if it stood alone."""
-        total = self.mu**2
+        total = sum(event.share_mu**2 * event.count for event in self.events)
         return [
             {
                 "name": line.name,
@@ -145,7 +153,7 @@ class Plan:
                 "mechanism": line.mechanism,
                 "weight": line.weight,
                 "noise_multiplier": event.noise_multiplier,
-                "share": event.mu**2 * event.count / total if total else 0.0,
+                "share": event.share_mu**2 * event.count / total if total else 0.0,
                 "epsilon_alone": accounting.epsilon([event], self._delta, self.accountant),
                 "shape": line.shape,
             }
@@ -155,9 +163,7 @@ class Plan:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {
-            "releases": [
-                {**asdict(line), "shape": None if line.shape is None else list(line.shape)} for line in self.releases
-            ],
+            "releases": [_plain(line) for line in self.releases],
             "budget": self.budget.to_dict(),
             "accountant": self.accountant,
             "scale": self.scale,
@@ -189,3 +195,11 @@ class Plan:
 
     def _events(self, scale: float) -> list[Event]:
         return [line.event(scale) for line in self.releases]
+
+
+def _plain(line: Release) -> dict[str, Any]:
+    """A line for JSON; a rate of 1 is left out, so that older ledgers keep their hashes."""
+    content = asdict(line) | {"shape": None if line.shape is None else list(line.shape)}
+    if line.rate == 1:
+        del content["rate"]
+    return content

@@ -160,12 +160,13 @@ class Session:
             both = _checked_sensitivity(name, statistic, neighbouring, "l2")
             if both > planned.l2_ratio * sensitivity * (1 + 1e-12):
                 raise PlanMismatch(f"release {name!r}: L2 sensitivity above l2_ratio={planned.l2_ratio:g} times L1")
+        _check_batch(planned, statistic, self.ledger.noise)
         with self._lock:
             self._admit(planned, shape)
             return self.ledger.record(
                 name, mechanism=planned.mechanism, sensitivity=sensitivity, norm=noise.norm,
                 noise_multiplier=self.plan.noise_multiplier(name), shape=shape, where=caller(), alpha=planned.alpha,
-                l2_ratio=planned.l2_ratio,
+                l2_ratio=planned.l2_ratio, rate=planned.rate,
             )  # fmt: skip
 
     def _admit(self, planned: Release, shape: tuple[int, ...]) -> None:
@@ -224,6 +225,15 @@ def _checked_sensitivity(name: str, statistic: Statistic, neighbouring: Neighbou
     if not 0.0 < value < math.inf:
         raise PrivacyError(f"release {name!r} states a {norm} sensitivity of {value}: it must be positive and finite")
     return value
+
+
+def _check_batch(planned: Release, statistic: Statistic, grade: str) -> None:
+    """A batch is priced by how few users are in it, and only if nobody can know who is."""
+    rate = float(getattr(statistic, "rate", 1.0))
+    if rate > planned.rate:
+        raise PlanMismatch(f"release {planned.name!r} was priced for batches of {planned.rate:g}, and holds {rate:g}")
+    if planned.rate < 1 and grade == "secure" and not getattr(statistic, "secret", False):
+        raise PrivacyError(f"release {planned.name!r}: with secure noise, batches are drawn from secret coins as well")
 
 
 def _grade(source: NoiseSource) -> str:

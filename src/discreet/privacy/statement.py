@@ -89,7 +89,14 @@ class PrivacyStatement:
     def _releases(self) -> str:
         counts = Counter(entry.name for entry in self.ledger.entries)
         listed = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in counts.items())
-        return f"It rests on {len(self.ledger.entries)} releases of sums over users: {listed}." if counts else ""
+        text = f"It rests on {len(self.ledger.entries)} releases of sums over users: {listed}." if counts else ""
+        rates = sorted({entry.rate for entry in self.ledger.entries if entry.rate < 1})
+        if not rates:
+            return text
+        shares = ", ".join(f"{rate:.3g}" for rate in rates)
+        amplified = "lowers the price" if self.accountant == "pld" else "is not counted in the price"
+        return (f"{text} Some are of batches: each user is in one with probability {shares}, by coins that nobody else "
+                f"sees, which {amplified}.")  # fmt: skip
 
     def _noise(self) -> str:
         return {

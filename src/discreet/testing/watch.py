@@ -17,6 +17,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.privacy import subsample
 from discreet.privacy.ledger import Entry
 from discreet.privacy.mechanisms import Mechanism
 from discreet.privacy.noise import SecureNoise, SeededNoise
@@ -90,6 +91,7 @@ class Watch:
         self.releases: list[Released] = []
         self.current: Released | None = None
         self.looks, self.through_the_door, self.stray = 0, 0, 0
+        self.keys: list[bytes] = []  # of secret batches, for a replay has the same people in them
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
@@ -100,6 +102,7 @@ class Watch:
             (SeededNoise, "add", self._add),
             (NoNoise, "add", self._add),
             (Sum, "compute", self._look),
+            (subsample, "fresh_key", self._coins),
         ):
             self._stack.enter_context(patch.object(owner, name, make(getattr(owner, name))))
         return self
@@ -154,6 +157,15 @@ class Watch:
             return original(statistic, key, **options)
 
         return compute
+
+    def _coins(self, original: Callable[[], bytes]) -> Callable[[], bytes]:
+        def fresh_key() -> bytes:
+            known = [] if self.replay is None else self.replay.keys
+            at = len(self.keys)
+            self.keys.append(known[at] if at < len(known) else original())
+            return self.keys[-1]
+
+        return fresh_key
 
     def _earlier(self, record: Released, shape: tuple[int, ...]) -> NDArray[Any]:
         assert self.replay is not None

@@ -1,0 +1,187 @@
+"""What the private baselines share: ratings centred by each user's own mean, noisy counts, and how users are folded in.
+
+All of them score item j as
+
+    score_j = mean of the user's own ratings (with three of the middle of the scale) + u · v_j + b_j
+
+for the frequent items, by noisy counts, and predict the user's own mean for the rest. They learn from ratings; the
+files `frank_wolfe`, `private_svd`, `sgld` and `sgd` hold the algorithms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.kernels import solve_rows
+from discreet.models.base import require, require_number, require_whole
+from discreet.models.private import PrivateRecommender
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.plan import Plan, Release
+from discreet.privacy.sealed import Users
+from discreet.privacy.session import Session
+
+#: So many ratings of the middle of the scale count towards a user's mean.
+PRIOR_COUNT = 3.0
+
+
+class Baseline(PrivateRecommender):
+    """Base of `DPFrankWolfe`, `DPSVD`, `DPSGLD` and `DPSGD`."""
+
+    factors: int
+    regularization: float
+    max_items: int
+    user_norm: float = 1.0
+    rating_range: tuple[float, float] | None
+    item_fraction: float
+    shares: dict[str, float] | None
+
+    frequent_: NDArray[np.bool_]
+
+    _seen_range: tuple[float, float] | None = None
+    #: 1 where λ is a ridge per rating of the user, 0 where it is one for all.
+    _ridge_exponent: float = 0.0
+    #: Parameters that are whole numbers from 1 on, and numbers above 0.
+    _whole: tuple[str, ...] = ("factors", "max_items")
+    _positive: tuple[str, ...] = ("regularization",)
+
+    # ------------------------------------------------------------ the promise
+
+    def bounds(self) -> Bounds:
+        low, high = self._range()
+        return Bounds(
+            items=self.max_items, rating=(high - low) / 3, centre="user", prior_mean=(low + high) / 2,
+            prior_count=PRIOR_COUNT, norm=self.user_norm,
+        )  # fmt: skip
+
+    def _shared(self, lines: dict[str, tuple[int, float, tuple[int, ...], float]]) -> Plan:
+        """A plan of {name: (count, share of the budget, shape, rate)}; `shares` overrides the second."""
+        unknown = sorted(set(self.shares or {}) - set(lines))
+        require(not unknown, f"shares names {unknown[:1]}, but the releases are {', '.join(lines)}")
+        releases = []
+        for name, (count, default, shape, rate) in lines.items():
+            share = (self.shares or {}).get(name, default)
+            require_number(f"the share of {name}", share)
+            require(share > 0, f"the share of {name} is {share!r}, but must be above 0")
+            releases.append(Release(name, count, math.sqrt(count / share), shape=shape, rate=rate))
+        return Plan.calibrated(releases, self.budget, self.accountant)
+
+    # ------------------------------------------------------------ parameters
+
+    def _check(self) -> None:
+        for name in self._whole:
+            require_whole(name, getattr(self, name))
+        for name in self._positive:
+            require_number(name, getattr(self, name))
+            require(getattr(self, name) > 0, f"{name} is {getattr(self, name)!r}, but must be above 0")
+        require_number("item_fraction", self.item_fraction)
+        require(0 < self.item_fraction <= 1, f"item_fraction is {self.item_fraction!r}, but must be above 0, up to 1")
+        require(
+            self.feedback == "explicit",
+            f"{type(self).__name__} learns from ratings, so feedback is 'explicit'; for {self.feedback!r} use DPALS",
+        )
+        low, high = self._range()
+        require(low < high, f"rating_range is ({low:g}, {high:g}), but must go from low to high")
+
+    def _n_frequent(self, n_items: int) -> int:
+        return max(1, math.ceil(self.item_fraction * n_items))
+
+    def _frequent(self, counts: NDArray[Any]) -> NDArray[np.int64]:
+        """Positions of the items with the largest noisy counts."""
+        return np.sort(np.argsort(-counts, kind="stable")[: self._n_frequent(len(counts))])
+
+    def _range(self) -> tuple[float, float]:
+        return self.rating_range or self._seen_range or (1.0, 5.0)
+
+    def _infer_range(self, ratings: Ratings) -> None:
+        self._seen_range = None
+        if self.rating_range is None and ratings.n_ratings:
+            self._seen_range = float(ratings.values.min()), float(ratings.values.max())
+
+    def _assume_range(self, session: Session) -> None:
+        low, high = self._range()
+        session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
+
+    # ------------------------------------------------------------ what was learnt
+
+    def _finish(
+        self, ratings: Ratings, factors: NDArray[Any], biases: NDArray[Any], frequent: NDArray[Any], session: Session
+    ) -> None:
+        """Take over the factors and biases of the frequent items; the others have none."""
+        self.privacy_ = session.finish()
+        V, b = np.zeros((ratings.n_items, factors.shape[1]), np.float32), np.zeros(ratings.n_items, np.float32)
+        V[frequent], b[frequent] = factors, biases
+        self.frequent_ = np.zeros(ratings.n_items, bool)
+        self.frequent_[frequent] = True
+        self.restore_items(ratings.item_ids, V, b, ratings.titles, self._range())
+
+    def fold(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Least squares with a ridge on the user's own ratings; not cut, for only the user sees it."""
+        offset, target = self._centred(indptr, indices, values)
+        n = len(indptr) - 1
+        kept = np.bincount(np.repeat(np.arange(n), np.diff(indptr)), self.frequent_[indices], minlength=n)
+        ridge = self.regularization * np.maximum(kept, 1.0) ** self._ridge_exponent
+        return solve_rows(indptr, indices, target.astype(np.float32), self.item_factors_, ridge), offset
+
+    def _centred(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """The offset of each user, and per entry what factors are to explain: nothing for items without them."""
+        n, counts = len(indptr) - 1, np.diff(indptr)
+        row, middle = np.repeat(np.arange(n), counts), sum(self._range()) / 2
+        total = np.bincount(row, values, minlength=n) + middle * PRIOR_COUNT
+        offset = (total / (counts + PRIOR_COUNT)).astype(np.float32)
+        target = values.astype(np.float32) - offset[row] - self.item_biases_[indices]
+        return offset, np.where(self.frequent_[indices], target, np.float32(0))
+
+    def state(self) -> dict[str, Any]:
+        return {"range": self._range(), "frequent": np.flatnonzero(self.frequent_).tolist()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._seen_range = state["range"][0], state["range"][1]
+        self.frequent_ = np.zeros(len(self.item_ids_), bool)
+        self.frequent_[state["frequent"]] = True
+
+
+class GradientBaseline(Baseline):
+    """Base of `DPSGLD` and `DPSGD`, whose steps follow a noisy gradient of the item factors.
+
+    Users' vectors are solved by least squares, with a constant ι before them so that items have a bias, and cut to the
+    norm Γ: item factors V have the bias over ι as their first column, which `_parts` takes off.
+    """
+
+    iterations: int
+    intercept: float
+    gradient_norm: float
+    initial_scale: float
+
+    _ridge_exponent = 1.0
+    _whole: tuple[str, ...] = ("factors", "iterations", "max_items")
+    _positive: tuple[str, ...] = ("regularization", "user_norm", "intercept", "gradient_norm", "initial_scale")
+
+    def _check(self) -> None:
+        super()._check()
+        require(self.intercept < self.user_norm, f"intercept is {self.intercept!r}, but must be below user_norm")
+
+    def _solve_users(self, users: Users, V: NDArray[Any]) -> None:
+        """Users solve for their vectors, each for itself."""
+        F, b = self._parts(V)
+        users.solve(F, self.regularization, exponent=self._ridge_exponent, bias=b, intercept=self.intercept)
+
+    def _parts(self, V: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Factors and biases."""
+        return np.ascontiguousarray(V[:, 1:], np.float32), (self.intercept * V[:, 0]).astype(np.float32)
+
+    def _initial(self, m: int) -> NDArray[np.float64]:
+        V = self.initial_scale * np.random.default_rng(self.random_state).standard_normal((m, self.factors))
+        return np.hstack([np.zeros((m, 1)), V])
+
+    def _sensitivity(self) -> float:
+        """Of the gradient: what the plan's noise multipliers are multiplied with."""
+        return self.gradient_norm * (2.0 if self.neighbouring == "replace-one" else 1.0)

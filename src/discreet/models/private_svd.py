@@ -1,0 +1,214 @@
+"""DPSVD: a private covariance of ratings, factorised (McSherry & Mironov, 2009), for users instead of single ratings.
+
+The paper measures, with noise, averages and then a covariance, and hands those to any recommender. Sections 4.1–4.3:
+
+    G = (Σ y + noise) / (Σ 1 + noise)                                       global mean                            (1)
+    b_j = (Σ_i y_ij + noise + β G) / (Σ_i 1 + noise + β) − G                item means, damped                     (2)
+    r_ij = clamp(y_ij − G − b_j − own damped mean of those, ±B)             per user, private and free             (3)
+    C = Σ_i w_i r_i r_iᵀ + noise,   N = Σ_i w_i 1_i 1_iᵀ + noise            covariance and by how many             (4)
+    C_jl / (max(N_jl, 0) + β') ≈ Q Λ Qᵀ,   V = Q Λ^{1/2}                    factorisation                          (5)
+
+with 1_i the indicator of what user i has rated. The paper protects single ratings. For whole users, a user contributes
+through at most k items to (1) and (2), and w_i = 1/c_i with c_i its own number of ratings, so that √w_i r_i has at most
+the norm B and √w_i 1_i the norm 1: what a user can move (4) by does not depend on how much it rated.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.models.base import Progress, require, require_number
+from discreet.models.baseline import PRIOR_COUNT, Baseline
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.budget import Neighbouring
+from discreet.privacy.plan import Plan
+from discreet.privacy.residual import item_totals, residuals_of
+from discreet.privacy.sealed import Users
+from discreet.privacy.session import Session, Statistic
+from discreet.privacy.statistics import packed_size, unpack
+
+
+class DPSVD(Baseline):
+    """Private SVD.
+
+    Parameters
+    ----------
+    factors : int
+        How many eigenvectors are kept.
+    epsilon, delta, neighbouring, accountant
+        The promise, and how it is priced. See docs/privacy.md.
+    regularization : float
+        Ridge of a user's least squares: the variance of a rating that factors do not explain, over that which they do.
+    item_prior : float
+        β of (2), in ratings.
+    weighted : bool
+        Release and divide by N of (4); else the covariance is taken as it is.
+    pair_prior : float
+        β' of (5), in standard deviations of the noise on N.
+    clamp : float, optional
+        B. Default: a quarter of the rating range.
+    max_items : int
+        k: how many items of a user count for the means.
+    item_fraction : float
+        The share of items, the most frequent by noisy counts, that get factors; the rest get their mean only.
+    rating_range : (low, high), optional
+    shares : dict, optional
+        Parts of the budget by the names of the plan: "sum", "count", "item sums", "item counts", "covariance", "pairs".
+    feedback : {"explicit"}
+    noise : {"secure", "seeded"}
+    random_state : int
+    """
+
+    def __init__(
+        self,
+        factors: int = 4,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        neighbouring: Neighbouring = "add-remove",
+        accountant: str = "gdp",
+        regularization: float = 1.0,
+        item_prior: float = 20.0,
+        weighted: bool = True,
+        pair_prior: float = 2.0,
+        clamp: float | None = None,
+        max_items: int = 50,
+        item_fraction: float = 0.1,
+        rating_range: tuple[float, float] | None = None,
+        shares: dict[str, float] | None = None,
+        feedback: str = "explicit",
+        noise: Any = "secure",
+        random_state: int = 0,
+    ) -> None:
+        self.factors = factors
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighbouring = neighbouring
+        self.accountant = accountant
+        self.regularization = regularization
+        self.item_prior = item_prior
+        self.weighted = weighted
+        self.pair_prior = pair_prior
+        self.clamp = clamp
+        self.max_items = max_items
+        self.item_fraction = item_fraction
+        self.rating_range = rating_range
+        self.shares = shares
+        self.feedback = feedback
+        self.noise = noise
+        self.random_state = random_state
+
+    # ------------------------------------------------------------ the promise
+
+    def bounds(self) -> Bounds:
+        """Ratings are measured from the middle of the range, which bounds them by half of it."""
+        low, high = self._range()
+        return Bounds(items=self.max_items, rating=(high - low) / 2, centre=(low + high) / 2)
+
+    def plan(self, n_items: int) -> Plan:
+        self._check()
+        pairs = (1, packed_size(self._n_frequent(n_items)))
+        lines: dict[str, tuple[int, float, tuple[int, ...], float]] = {
+            "sum": (1, 0.005, (1,), 1.0),
+            "count": (1, 0.005, (1,), 1.0),
+            "item sums": (1, 0.3, (n_items,), 1.0),
+            "item counts": (1, 0.1, (n_items,), 1.0),
+            "covariance": (1, 0.45, pairs, 1.0),
+        }
+        if self.weighted:
+            lines["pairs"] = 1, 0.15, pairs, 1.0
+        return self._shared(lines)
+
+    def statistics(self, users: Users) -> dict[str, Statistic]:
+        users.choose()
+        found: dict[str, Statistic] = {"sum": users.rating_sum(), "count": users.rating_count()}
+        found |= {"item sums": item_totals(users), "item counts": users.item_counts()}
+        rows = residuals_of(users.restrict(np.arange(self._n_frequent(users.n_items))))
+        return found | {"covariance": rows.covariance(self._clamp(), per_rating=True), "pairs": rows.pair_counts()}
+
+    # ------------------------------------------------------------ learning
+
+    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+        self._begin(ratings)
+        self._infer_range(ratings)
+        users, session = self._open_session(ratings)
+        self._assume_range(session)
+        low, high = self._range()
+        users.choose()
+        total, count = session.release("sum", users.rating_sum())[0], session.release("count", users.rating_count())[0]
+        G = float(np.clip(total / max(count, 1.0), (low - high) / 2, (high - low) / 2))
+        sums = session.release("item sums", item_totals(users))
+        counts = np.maximum(session.release("item counts", users.item_counts()), 0.0)
+        b = damped_means(sums, counts, G, self.item_prior, (high - low) / 2)
+        frequent = self._frequent(counts)
+        rows = residuals_of(users.restrict(frequent), G + b[frequent], PRIOR_COUNT, self._clamp())
+        C = unpack(session.release("covariance", rows.covariance(self._clamp(), per_rating=True)), len(frequent))[0]
+        if self.weighted:
+            N = unpack(session.release("pairs", rows.pair_counts()), len(frequent))[0]
+            C = C / (np.maximum(N, 0.0) + max(self.pair_prior * self._noise_on_pairs(session), 1e-9))
+        self.centre_ = (low + high) / 2 + G
+        V = principal(C, self.factors)
+        self._finish(ratings, V, b[frequent], frequent, session)
+        self.item_biases_ = b.astype(np.float32)
+        if progress:
+            progress(1, 1, "covariance")
+        return self
+
+    def _noise_on_pairs(self, session: Session) -> float:
+        if session.ledger.noise == "none":
+            return 0.0
+        return session.plan.noise_multiplier("pairs") * (math.sqrt(2.0) if self.neighbouring == "replace-one" else 1.0)
+
+    def _clamp(self) -> float:
+        low, high = self._range()
+        return self.clamp or (high - low) / 4
+
+    def _check(self) -> None:
+        super()._check()
+        for name in ("item_prior", "pair_prior"):
+            require_number(name, getattr(self, name))
+        require(isinstance(self.weighted, bool), f"weighted is {self.weighted!r}, but must be True or False")
+
+    # ------------------------------------------------------------ reading out
+
+    def _centred(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """(3) for anybody: the offset is the global mean and the user's own damped deviation from the item means."""
+        n, counts = len(indptr) - 1, np.diff(indptr)
+        row = np.repeat(np.arange(n), counts)
+        left = values - self.centre_ - self.item_biases_[indices]
+        own = np.bincount(row, left, minlength=n) / (counts + PRIOR_COUNT)
+        target = np.where(self.frequent_[indices], left - own[row], 0.0)
+        return (self.centre_ + own).astype(np.float32), target.astype(np.float32)
+
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"centre": self.centre_}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.centre_ = float(state["centre"])
+
+
+def damped_means(
+    sums: NDArray[Any], counts: NDArray[Any], G: float, prior: float, largest: float
+) -> NDArray[np.float64]:
+    """(2): how far item means lie from the global one, between ±largest."""
+    return np.clip((sums - G * counts) / np.maximum(counts + prior, 1e-9), -largest, largest)
+
+
+def principal(C: NDArray[Any], factors: int) -> NDArray[np.float64]:
+    """(5): leading eigenvectors times the roots of their eigenvalues, (m, factors); zeros where there are no more."""
+    from scipy.linalg import eigh
+
+    m = len(C)
+    r = min(factors, m)
+    values, Q = eigh((C + C.T) / 2, subset_by_index=[m - r, m - 1])
+    V = np.zeros((m, factors))
+    V[:, :r] = (Q * np.sqrt(np.maximum(values, 0.0)))[:, ::-1]
+    return V

@@ -1,0 +1,188 @@
+"""Poisson batches of users, and the clipped gradient of the item factors that they add up to.
+
+A batch holds every user with probability q, independently, by a coin that is thrown anew for every batch. Whoever sees
+the released sum does not know whether a user was in it at all, and that lowers the price of one release (Abadi et al.,
+2016; `discreet.privacy.accounting` prices it for add/remove one user). Three things are needed for that, and all are
+seen to here or by the session:
+
+1. *Really Poisson.* User i is in the batch when h(key, i) < ⌊q 2⁶⁴⌋, with h the keyed hash SipHash-2-4 of the user's
+   own 64-bit number. No user's coin depends on another user, nor on the order of users; the size of a batch is private.
+2. *Secret.* The 128-bit key comes from the operating system and is forgotten. A `seed` instead is for research, and a
+   session with secure noise refuses such a batch.
+3. *Once.* A batch gives one statistic, and each of its rows is computed once: a second sum over the same batch would
+   show more than two batches do.
+
+What is released, for item factors V (with v_j's row of the sum scaled by a public s_j, 1 where not given):
+
+    g_j = Σ_{i in batch} s_j e_ij u_i · min(1, C / ‖G_i‖),    e_ij = u_i · v_j − y_ij,    G_i = (s_j e_ij u_i)_j
+
+Privacy: G_i = (s ∘ e_i) u_iᵀ has the Frobenius norm ‖s ∘ e_i‖ ‖u_i‖, so one user moves the sum by at most C in ℓ₂ when
+added or removed and 2 C when replaced; by √(m r) C in ℓ₁; and one entry by at most C.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import ConfigError, PrivacyError
+from discreet.kernels import sum_rows
+from discreet.kernels.exact import exact_sums
+from discreet.privacy.bounds import SHAVE, bound
+from discreet.privacy.sealed import Users
+from discreet.privacy.statistics import Compute, Reach, Sum, residuals
+from discreet.privacy.vault import KEY, Key
+
+_UNCUT = 1e100  # residuals are cut together with the vectors, below
+
+
+class Batch(Users):
+    """Some of the users, sealed. Public: with which probability each is there. It gives one statistic."""
+
+    __slots__ = ("_used", "rate", "secret")
+
+    rate: float
+    secret: bool
+    _used: bool
+
+
+def fresh_key() -> bytes:
+    """128 bits that nobody knows."""
+    return secrets.token_bytes(16)
+
+
+def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None) -> Batch:
+    """Each user with probability `rate`.
+
+    Parameters
+    ----------
+    users : Users
+    rate : float
+        q, above 0 and at most 1.
+    seed : (int, int), optional
+        Research only: a seed and the number of the batch, in place of secret coins.
+    """
+    if not 0 < rate <= 1:
+        raise ConfigError(f"rate is {rate!r}, but must be above 0 and at most 1")
+    key = fresh_key() if seed is None else np.array(seed, np.int64).tobytes()
+    rows = users.open(KEY)
+    there = np.ones(len(rows.key), bool) if rate == 1 else _sip_hash(key, rows.key) < np.uint64(int(rate * 2.0**64))
+    kept = there[rows.row]
+    counts = np.diff(rows.indptr)[there]
+    some = rows._replace(
+        indptr=np.concatenate([[0], np.cumsum(counts)]), indices=rows.indices[kept], values=rows.values[kept],
+        mean=rows.mean[there], key=rows.key[there], user=rows.user[:0], by_item=np.zeros(users.n_items + 1, np.int64),
+        value=rows.value[:0], weight=rows.weight[:0],
+    )  # fmt: skip
+    batch = Batch(some, users.bounds, users.n_items)
+    batch.rate, batch.secret, batch._used = float(rate), seed is None, False
+    return batch
+
+
+class BatchSum(Sum):
+    """A sum over a batch: it says how large a part of the users that is, and shows each of its rows once."""
+
+    __slots__ = ("_seen", "rate", "secret")
+
+    def __init__(self, shape: tuple[int, ...], reach: Reach, compute: Compute, rate: float, secret: bool) -> None:
+        super().__init__(shape, reach, compute)
+        self.rate, self.secret = rate, secret
+        self._seen = np.zeros(shape[0], bool)
+
+    def compute(self, key: Key, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
+        part = rows or slice(None)
+        if self.rate < 1 and self._seen[part].any():
+            raise PrivacyError("a batch is released once: draw another one")
+        self._seen[part] = True
+        return super().compute(key, grid=grid, rows=rows)
+
+
+def clipped_gradient(
+    users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None
+) -> Sum:
+    """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C).
+
+    Parameters
+    ----------
+    users : Users or Batch, with vectors
+    V : (n_items, rank)
+        Public. With an intercept, its first column is what the intercept is multiplied with.
+    largest : float
+    scale : (n_items,), optional
+        s ≥ 0, public: who divides the released rows by it spreads a user's norm over items as s says.
+    """
+    C, V, U, r, m = bound("largest", largest), users._factors(V), users._opened(), users.rank, users.n_items
+    if V.shape[1] != r:
+        raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {r}")
+    s = users._public("scale", np.ones(m) if scale is None else scale, (m,))
+    rate, secret = 1.0, True
+    if isinstance(users, Batch):
+        if users._used:
+            raise PrivacyError("a batch is released once: draw another one")
+        users._used, rate, secret = users.rate < 1, users.rate, users.secret
+    rows = users.open(KEY)
+    c = _coefficients(rows.indptr, rows.indices, rows.values, U, V, s, C)
+    order = np.argsort(rows.indices, kind="stable")
+    c, user = c[order], rows.row[order].astype(np.int32)
+    by_item = np.concatenate([[0], np.cumsum(np.bincount(rows.indices, minlength=m))]).astype(np.int64)
+
+    def compute(grid: float | None, items: slice) -> NDArray[Any]:
+        part = by_item[items.start : items.stop + 1]
+        if grid is None:
+            return sum_rows(part, user, c.astype(U.dtype), U)
+        return exact_sums(part, user, c / grid, U.astype(np.float64))
+
+    return BatchSum((m, r), Reach(C, (m * r) ** 0.5 * C, C, 2.0), compute, rate, secret)
+
+
+@np.errstate(all="ignore")
+def _coefficients(
+    indptr: NDArray[Any], indices: NDArray[Any], y: NDArray[Any], U: NDArray[Any], V: NDArray[Any],
+    s: NDArray[np.float64], C: float,
+) -> NDArray[np.float64]:  # fmt: skip
+    """s_j e_ij of every entry, cut such that ‖c_i‖ ‖u_i‖ ≤ C; what is not finite becomes 0."""
+    c = residuals(indptr, indices, y, U, V, _UNCUT) * s[indices]
+    n = len(indptr) - 1
+    row = np.repeat(np.arange(n), np.diff(indptr))
+    norm = np.sqrt(np.bincount(row, c**2, minlength=n)) * np.sqrt((U.astype(np.float64) ** 2).sum(axis=1))
+    c = c * (SHAVE * np.minimum(1.0, C / np.maximum(norm, 1e-300)))[row]
+    c[~np.isfinite(c)] = 0
+    return c
+
+
+# ------------------------------------------------------------ coins
+
+
+def _sip_hash(key: bytes, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SipHash-2-4 (Aumasson & Bernstein, 2012) of each 64-bit number: a pseudo-random function of 16 secret bytes."""
+    k0, k1 = np.frombuffer(key, "<u8")
+    words = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+    v = [np.full(len(numbers), np.uint64(word) ^ k, np.uint64) for word, k in zip(words, (k0, k1) * 2, strict=True)]
+    for message in (numbers, np.full(len(numbers), 8 << 56, np.uint64)):  # the last block holds the length in bytes
+        v[3] ^= message
+        _sip_rounds(v, 2)
+        v[0] ^= message
+    v[2] ^= np.uint64(0xFF)
+    _sip_rounds(v, 4)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+def _sip_rounds(v: list[NDArray[np.uint64]], count: int) -> None:
+    for _ in range(count):
+        v[0] += v[1]
+        v[2] += v[3]
+        v[1] = _rotated(v[1], 13) ^ v[0]
+        v[3] = _rotated(v[3], 16) ^ v[2]
+        v[0] = _rotated(v[0], 32)
+        v[2] += v[1]
+        v[0] += v[3]
+        v[1] = _rotated(v[1], 17) ^ v[2]
+        v[3] = _rotated(v[3], 21) ^ v[0]
+        v[2] = _rotated(v[2], 32)
+
+
+def _rotated(x: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
