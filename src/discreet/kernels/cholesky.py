@@ -10,7 +10,8 @@ import numpy as np
 from numba import njit
 
 from discreet.kernels import simd
-from discreet.kernels.simd import backward_panel, chol_diagonal, chol_panel, forward_panel, lanes, transpose
+from discreet.kernels.simd import lanes, transpose
+from discreet.kernels.simd_across import backward_panel, chol_diagonal, chol_panel, forward_panel
 from discreet.kernels.threads import even_cuts, run
 
 

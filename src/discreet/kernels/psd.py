@@ -3,21 +3,17 @@
     x_i = (Π(A_i) + S + ridge_i · I)⁻¹ b_i,      Π: nearest positive semi-definite matrix (negative eigenvalues to 0).
 
 A Cholesky factorisation that goes through proves that a matrix needs no projection, and costs a tenth of an
-eigen-decomposition; only the matrices where it fails are decomposed.
+eigen-decomposition; only the matrices where it fails are decomposed, by `discreet.kernels.eigen`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from discreet.kernels import simd
 from discreet.kernels.cholesky import solve_spd
+from discreet.kernels.eigen import add_negative_parts, project_psd_numpy
 from discreet.kernels.threads import even_cuts, run
-
-
-def project_psd_numpy(A: np.ndarray) -> np.ndarray:
-    """Nearest positive semi-definite matrices in Frobenius norm: the specification of `project_psd`."""
-    values, Q = np.linalg.eigh(A)
-    return (Q * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(Q, -1, -2)
 
 
 def solve_psd_numpy(
@@ -29,16 +25,17 @@ def solve_psd_numpy(
 
 
 def project_psd(A: np.ndarray) -> int:
-    """Replace each matrix of `A`, (n, r, r) and symmetric, by its projection; returns how many were indefinite."""
+    """Replace each matrix of `A`, (n, r, r) and symmetric, by its projection; returns how many were not definite."""
     _, definite = solve_spd(A, np.zeros(A.shape[:2], A.dtype))
     wrong = np.flatnonzero(~definite)
+    left = add_negative_parts(A, wrong) if simd.enabled() and A.shape[1] >= 3 else wrong
 
     def work(start: int, stop: int) -> None:
         for first in range(start, stop, 64):  # small groups: the decompositions of a group are held at once
-            some = wrong[first : min(first + 64, stop)]
+            some = left[first : min(first + 64, stop)]
             A[some] = project_psd_numpy(A[some])
 
-    run(work, even_cuts(len(wrong)))
+    run(work, even_cuts(len(left)))
     return len(wrong)
 
 

@@ -11,14 +11,11 @@ that emits the instructions of one inner loop. Its first argument, `like`, is an
     towards zero to whole numbers.
 ``transpose``
     W x W elements, to turn W matrices side by side into one matrix of W-vectors ("interleaved").
-``chol_diagonal``, ``chol_panel``
-    steps of a Cholesky factorisation UᵀU of W interleaved matrices at once; reciprocals are kept on the diagonal.
-``forward_panel``, ``backward_panel``
-    one step of the triangular solves with that factor.
 ``prefetch``
     asks for a cache line ahead of its use.
 
-`discreet.kernels.normal` holds the readable numpy twins of what is built from these.
+`discreet.kernels.normal` holds the readable numpy twins of what is built from these; `discreet.kernels.simd_across` has
+the inner loops that work on W interleaved matrices at once.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ PANEL_COLUMNS = 4 if VECTOR_BYTES == 64 else 2
 _WIDTH = VECTOR_BYTES or 32
 
 
-class _Emit:
+class Emit:
     """Writes vector instructions for one element type at the end of a basic block."""
 
     def __init__(self, builder: ir.IRBuilder, like: types.Array) -> None:
@@ -129,12 +126,12 @@ class _Emit:
         return registers
 
 
-def _void(n_addresses: int, like: Any, emit: Callable[..., None]) -> Any:
+def void(n_addresses: int, like: Any, emit: Callable[..., None]) -> Any:
     """Signature and code generator of an intrinsic that returns nothing."""
     signature = types.void(like, *[ADDRESS] * n_addresses)
 
     def generate(context: Any, builder: ir.IRBuilder, _signature: Any, args: Sequence[Any]) -> Any:
-        emit(_Emit(builder, like), *args[1:])
+        emit(Emit(builder, like), *args[1:])
         return context.get_dummy_value()
 
     return signature, generate
@@ -161,7 +158,7 @@ def prefetch(typingctx: Any, address: Any) -> Any:
 
 
 def _emit_tile(
-    e: _Emit, rows: int, vectors: int, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any
+    e: Emit, rows: int, vectors: int, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any
 ) -> None:
     """``C[a, v] = S[a, v] + Σ_k P[k, a] · Q[k, v]`` for scalars a and vectors v; ld* are strides in bytes."""
     row, old = [C], [S]
@@ -188,10 +185,10 @@ def _emit_tile(
 def _tile(rows: int | None, vectors: int) -> Any:
     @intrinsic
     def tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> Any:
-        def emit(e: _Emit, *args: Any) -> None:
+        def emit(e: Emit, *args: Any) -> None:
             _emit_tile(e, rows or e.lanes, vectors, *args)
 
-        return _void(8, like, emit)
+        return void(8, like, emit)
 
     return tile
 
@@ -201,7 +198,7 @@ row_8, row_4, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 1)
 
 
 def _emit_gather(
-    e: _Emit, Y: Any, index: Any, scale: Any | None, K: Any, P: Any, R: Any, truncate: bool = False
+    e: Emit, Y: Any, index: Any, scale: Any | None, K: Any, P: Any, R: Any, truncate: bool = False
 ) -> None:
     """``P[k] = scale[k] · Y[index[k]]`` for K rows of R elements, R a multiple of W; `index` is int32."""
     line = e.b.mul(R, I64(e.size))
@@ -232,24 +229,24 @@ def _emit_gather(
 
 @intrinsic
 def gather(typingctx: Any, like: Any, Y: Any, index: Any, K: Any, P: Any, R: Any) -> Any:
-    return _void(5, like, lambda e, Y, index, K, P, R: _emit_gather(e, Y, index, None, K, P, R))
+    return void(5, like, lambda e, Y, index, K, P, R: _emit_gather(e, Y, index, None, K, P, R))
 
 
 @intrinsic
 def gather_scaled(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any) -> Any:
-    return _void(6, like, _emit_gather)
+    return void(6, like, _emit_gather)
 
 
 @intrinsic
 def gather_truncated(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, K: Any, P: Any, R: Any) -> Any:
-    return _void(6, like, lambda e, Y, index, scale, K, P, R: _emit_gather(e, Y, index, scale, K, P, R, True))
+    return void(6, like, lambda e, Y, index, scale, K, P, R: _emit_gather(e, Y, index, scale, K, P, R, True))
 
 
 @intrinsic
 def transpose(typingctx: Any, like: Any, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any) -> Any:
     """W x W transpose by log2(W) rounds of shuffles; row v lies at ``(v % 4) * ld + (v // 4) * ld4``."""
 
-    def emit(e: _Emit, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any) -> None:
+    def emit(e: Emit, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any) -> None:
         W = e.lanes
 
         def address(base: Any, ld: Any, ld4: Any, v: int) -> Any:
@@ -269,105 +266,4 @@ def transpose(typingctx: Any, like: Any, source: Any, lds: Any, lds4: Any, targe
         for v in range(W):
             e.store(rows[v], address(target, ldt, ldt4, v))
 
-    return _void(6, like, emit)
-
-
-def _emit_cholesky(e: _Emit, first: int, columns: int, diagonal: bool, Ti: Any, Tj: Any, i: Any) -> None:
-    """Rows i..i+3 of some columns of panel Tj: subtract what rows < i explain, then solve with the 4 x 4 corner in Ti.
-
-    A panel holds four columns as [row][4][lane], so the loop over rows walks straight through memory. Where a pivot is
-    not positive its reciprocal becomes 0: that coordinate drops out of the solution, and the caller can see the zero.
-    """
-    E, row = e.width, 4 * e.width
-    here, corner = (e.b.add(T, e.b.mul(i, I64(row))) for T in (Tj, Ti))
-    cells = [(a, c) for a in range(4) for c in range(first, first + columns) if not diagonal or c >= a]
-    start = [e.load(here, row * a + E * c) for a, c in cells]
-
-    def body(carried: list[Any]) -> list[Any]:
-        p, q, *sums = carried
-        right = {c: e.load(q, E * c) for c in range(first, first + columns)}
-        left = [e.b.fneg(right[a] if diagonal else e.load(p, E * a)) for a in range(4)]
-        new = [e.fma(left[a], right[c], sums[n]) for n, (a, c) in enumerate(cells)]
-        return [e.at(p, row), e.at(q, row), *new]
-
-    x = dict(zip(cells, e.loop(i, [Ti, Tj, *start], body)[2:], strict=True))
-    for k in range(4):
-        if diagonal:
-            positive = e.b.fcmp_ordered(">", x[k, k], e.constant(1e-30))
-            inverse = e.b.fdiv(e.constant(1.0), e.call("sqrt", x[k, k]))
-            x[k, k] = inverse = e.b.select(positive, inverse, e.constant(0.0))
-        else:
-            inverse = e.load(corner, row * k + E * k)
-        for c in range(k + 1 if diagonal else first, first + columns):
-            x[k, c] = e.b.fmul(x[k, c], inverse)
-        for a in range(k + 1, 4):
-            minus = e.b.fneg(x[k, a] if diagonal else e.load(corner, row * k + E * a))
-            for c in range(a if diagonal else first, first + columns):
-                x[a, c] = e.fma(minus, x[k, c], x[a, c])
-    for a, c in cells:
-        e.store(x[a, c], here, row * a + E * c)
-
-
-@intrinsic
-def chol_diagonal(typingctx: Any, like: Any, T: Any, i: Any) -> Any:
-    return _void(2, like, lambda e, T, i: _emit_cholesky(e, 0, 4, True, T, T, i))
-
-
-@intrinsic
-def chol_panel(typingctx: Any, like: Any, Ti: Any, Tj: Any, i: Any) -> Any:
-    def emit(e: _Emit, *args: Any) -> None:
-        for first in range(0, 4, PANEL_COLUMNS):
-            _emit_cholesky(e, first, PANEL_COLUMNS, False, *args)
-
-    return _void(3, like, emit)
-
-
-@intrinsic
-def forward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
-    """``B[i..i+3] ← U[≤ i+3, i..i+3]⁻ᵀ`` step of the forward solve: what lies above first, then the 4 x 4 corner."""
-
-    def emit(e: _Emit, T: Any, B: Any, i: Any) -> None:
-        E = e.width
-        here = e.b.add(B, e.b.mul(i, I64(E)))
-
-        def body(carried: list[Any]) -> list[Any]:
-            t, b, *sums = carried
-            minus = e.b.fneg(e.load(b))
-            return [e.at(t, 4 * E), e.at(b, E), *[e.fma(minus, e.load(t, E * c), sums[c]) for c in range(4)]]
-
-        corner, _, *z = e.loop(i, [T, B, *[e.load(here, E * c) for c in range(4)]], body)
-        for k in range(4):
-            z[k] = e.b.fmul(z[k], e.load(corner, E * (4 * k + k)))
-            for c in range(k + 1, 4):
-                z[c] = e.fma(e.b.fneg(z[k]), e.load(corner, E * (4 * k + c)), z[c])
-            e.store(z[k], here, E * k)
-
-    return _void(3, like, emit)
-
-
-@intrinsic
-def backward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
-    """Solve the 4 x 4 corner for ``B[i..i+3]``, then take their share out of every row above."""
-
-    def emit(e: _Emit, T: Any, B: Any, i: Any) -> None:
-        E = e.width
-        here, corner = e.b.add(B, e.b.mul(i, I64(E))), e.b.add(T, e.b.mul(i, I64(4 * E)))
-        x = [e.load(here, E * c) for c in range(4)]
-        for k in (3, 2, 1, 0):
-            for c in range(k + 1, 4):
-                x[k] = e.fma(e.b.fneg(x[c]), e.load(corner, E * (4 * k + c)), x[k])
-            x[k] = e.b.fmul(x[k], e.load(corner, E * (4 * k + k)))
-            e.store(x[k], here, E * k)
-        minus = [e.b.fneg(v) for v in x]
-
-        def body(carried: list[Any]) -> list[Any]:
-            t, b = carried
-            value = e.load(b)
-            for c in range(4):
-                value = e.fma(minus[c], e.load(t, E * c), value)
-            e.store(value, b)
-            return [e.at(t, 4 * E), e.at(b, E)]
-
-        e.loop(i, [T, B], body)
-
-    return _void(3, like, emit)
+    return void(6, like, emit)

@@ -1,0 +1,238 @@
+"""Negative parts of many small symmetric matrices: what a projection to positive semi-definite ones adds.
+
+For A = Q Λ Qᵀ this is N = Σ_{λ<0} |λ| q qᵀ, so that A + N is the nearest positive semi-definite matrix. Half of the
+eigenvectors are enough (those of the sign that has fewer), and no matrix waits for another:
+
+1. Householder reflections make W matrices tridiagonal at once, one per lane of a vector register. The update of a
+   step and the product A v that the next step needs are one pass over the matrix.
+2. The eigenvalues of that sign are bisected, all at once, by the signs of the pivots of T − λI (Sturm).
+3. Their eigenvectors come from twisted factorisations of T − λI (pivots from the top and from the bottom, joined where
+   they nearly cancel); the Rayleigh quotient of each sharpens its λ, and a second round is precise.
+4. The vectors go back through the reflections, and N is their Gram matrix.
+
+Nearly equal eigenvalues can share a vector in step 3. That shows as neighbours that are not orthogonal; such a matrix
+is reported and left to the caller.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from discreet.kernels import simd
+from discreet.kernels.cholesky import aligned, padded
+from discreet.kernels.normal import add_gram
+from discreet.kernels.simd import lanes, transpose
+from discreet.kernels.simd_across import reflect_columns_1, reflect_columns_4, reflect_rows
+from discreet.kernels.threads import even_cuts, run
+from discreet.kernels.tridiagonal import TINY, vectors
+
+
+def project_psd_numpy(A: np.ndarray) -> np.ndarray:
+    """Nearest positive semi-definite matrices in Frobenius norm: the specification of `add_negative_parts`."""
+    values, Q = np.linalg.eigh(A)
+    return (Q * np.maximum(values, 0)[..., None, :]) @ np.swapaxes(Q, -1, -2)
+
+
+def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Replace the matrices ``A[which]`` by their projections; returns the positions that are left to do.
+
+    Parameters
+    ----------
+    A : (n, r, r) float32 or float64, symmetric, r ≥ 3
+    which : (k,) int
+    """
+    r, W = A.shape[1], simd.VECTOR_BYTES // A.itemsize
+    failed = np.zeros(len(which), bool)
+    R = padded(r, A.itemsize)
+    run(lambda start, stop: _project(A, which, failed, R, start, stop), even_cuts(len(which), W))
+    return which[failed]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start: int, stop: int) -> None:
+    r, W, s = A.shape[1], lanes(A), A.itemsize
+    T, d, e, beta = aligned(A, r * r * W + W * W), np.zeros((r, W)), np.zeros((r, W)), aligned(A, r * W)
+    work, rows, H = aligned(A, (3 * r + 8) * W), aligned(A, W * R), aligned(A, W * r * R)
+    Z, P, N, zero = aligned(A, r * R), aligned(A, R * R), aligned(A, R * R), np.zeros(R * R, A.dtype)
+    z, pivots, size = np.empty((r, r)), np.empty((2, r, r)), np.empty(W, A.dtype)
+    rows[:] = 0
+    for first in range(start, stop, W):
+        for lane in range(W):
+            size[lane] = _size(A[which[min(first + lane, stop - 1)]])  # empty lanes repeat the last matrix
+        for i in range(r):
+            for lane in range(W):
+                M, f = A[which[min(first + lane, stop - 1)]], 1 / size[lane]
+                for j in range(i, r):
+                    rows[lane * R + j] = M[i, j] * f
+            for j in range(i // W * W, r, W):  # columns beyond r are overwritten by the next row
+                transpose(A, rows.ctypes.data + j * s, R * s, 4 * R * s, T.ctypes.data + (i * r + j) * W * s, W * s,
+                          4 * W * s)  # fmt: skip
+        _tridiagonalize(T, d, e, beta, work, r)
+        for i in range(r):
+            for j in range(i // W * W, r, W):
+                transpose(A, T.ctypes.data + (i * r + j) * W * s, W * s, 4 * W * s, H.ctypes.data + (i * R + j) * s,
+                          r * R * s, 4 * r * R * s)  # fmt: skip
+        for lane in range(min(W, stop - first)):
+            i = which[first + lane]
+            K, sign, good = vectors(d[:, lane] * size[lane], e[:, lane] * size[lane], z, pivots, A)
+            good = good and np.isfinite(size[lane])
+            failed[first + lane] = not good
+            if not good or (K == 0 and sign < 0):
+                continue
+            _back(H[lane * r * R : (lane + 1) * r * R], beta, lane, z, Z, P, r, R, K)
+            add_gram(A, P.ctypes.data, K, zero.ctypes.data, N.ctypes.data, R)
+            M = A[i]
+            for a in range(r):
+                for b in range(a, r):
+                    M[a, b] = N[a * R + b] + (M[a, b] if sign < 0 else zero[0])
+            mirror(M)
+
+
+@njit(nogil=True, cache=True)
+def _size(M: np.ndarray) -> float:
+    """A power of two near the largest entry, so that squares neither overflow nor vanish; infinite where M is not."""
+    largest, finite = 0.0, True
+    for i in range(len(M)):
+        for j in range(i, len(M)):
+            x = np.float64(abs(M[i, j]))
+            largest = x if x > largest else largest
+            finite = finite and x < np.inf
+    if not finite:
+        return np.inf
+    return 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
+
+
+@njit(nogil=True, cache=True)
+def mirror(M: np.ndarray) -> None:
+    """Copy the upper triangle to the lower one, in blocks that stay in the cache."""
+    r = len(M)
+    for i in range(0, r, 16):
+        for j in range(0, i + 1, 16):
+            for a in range(i, min(i + 16, r)):
+                for b in range(j, min(j + 16, a)):
+                    M[a, b] = M[b, a]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _tridiagonalize(T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarray, work: np.ndarray, r: int) -> None:
+    """Step 1. T is [r][r][W], upper; afterwards row k holds the reflection H_k = I − β_k v vᵀ from column k + 1 on."""
+    W, E = lanes(T), lanes(T) * T.itemsize
+    p, q, none, own = work[: r * W], work[r * W : 2 * r * W], work[2 * r * W : 3 * r * W], work[3 * r * W :]
+    q[:] = 0
+    none[:] = 0
+    base, at_p, at_q = T.ctypes.data, p.ctypes.data, q.ctypes.data
+    s = np.empty(W, T.dtype)
+    v = none  # what the last step left to take out is v qᵀ + q vᵀ
+    for k in range(r - 1):
+        row = T[k * r * W : (k + 1) * r * W]
+        for l in range(W):
+            vk, qk = v[k * W + l], q[k * W + l]
+            for j in range(k, r):
+                row[j * W + l] -= vk * q[j * W + l] + qk * v[j * W + l]
+            d[k, l] = row[k * W + l]
+        if k == r - 2:
+            break
+        n = row
+        for l in range(W):
+            total = none[0]
+            for j in range(k + 1, r):
+                total += n[j * W + l] * n[j * W + l]
+            x = n[(k + 1) * W + l]
+            alpha = -np.copysign(np.sqrt(total), x)
+            vv = 2 * (total - x * alpha)
+            if vv > TINY:
+                n[(k + 1) * W + l] = x - alpha
+                beta[k * W + l] = 2 / vv
+            else:
+                alpha = x
+                beta[k * W + l] = 0
+            e[k, l] = alpha
+        p[(k + 1) * W :] = 0
+        at_v, at_n = v.ctypes.data, n.ctypes.data
+        for i in range(k + 1, r - 1, 2):
+            here, below = i * W, (i + 1) * W
+            a, b = (i * r + i) * W, ((i + 1) * r + i + 1) * W
+            for l in range(W):
+                va, qa, na = v[here + l], q[here + l], n[here + l]
+                vb, qb, nb = v[below + l], q[below + l], n[below + l]
+                aa = T[a + l] - 2 * va * qa
+                ab = T[a + W + l] - va * qb - qa * vb
+                bb = T[b + l] - 2 * vb * qb
+                T[a + l] = aa
+                T[a + W + l] = ab
+                T[b + l] = bb
+                own[l], own[W + l], own[2 * W + l] = va, qa, na
+                own[3 * W + l], own[4 * W + l], own[5 * W + l] = vb, qb, nb
+                own[6 * W + l], own[7 * W + l] = aa * na + ab * nb, ab * na + bb * nb
+            j = (i + 2) * E
+            reflect_rows(
+                T, base + (a + 2 * W) * T.itemsize, base + (b + W) * T.itemsize, at_v + j, at_q + j, at_n + j, at_p + j,
+                own.ctypes.data, r - i - 2,
+            )  # fmt: skip
+            for l in range(W):
+                p[here + l] += own[6 * W + l]
+                p[below + l] += own[7 * W + l]
+        if (r - k - 1) % 2:
+            i = r - 1
+            a = (i * r + i) * W
+            for l in range(W):
+                T[a + l] -= 2 * v[i * W + l] * q[i * W + l]
+                p[i * W + l] += T[a + l] * n[i * W + l]
+        for l in range(W):
+            f = beta[k * W + l]
+            total = none[0]
+            for j in range(k + 1, r):
+                total += p[j * W + l] * n[j * W + l]
+            s[l] = f * f * total / 2
+        for j in range(k + 1, r):
+            for l in range(W):
+                q[j * W + l] = beta[k * W + l] * p[j * W + l] - s[l] * n[j * W + l]
+        for l in range(W):
+            q[k * W + l] = 0
+        v = row
+    for l in range(W):
+        last = ((r - 1) * r + r - 1) * W + l
+        e[r - 2, l] = T[((r - 2) * r + r - 1) * W + l]
+        d[r - 1, l] = T[last] - 2 * v[(r - 1) * W + l] * q[(r - 1) * W + l]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _back(
+    H: np.ndarray, beta: np.ndarray, lane: int, z: np.ndarray, Z: np.ndarray, P: np.ndarray, r: int, R: int, K: int
+) -> None:
+    """Step 4: the vectors of T become those of A, one per row of P, [K][R]. H holds the reflections, [r][R]."""
+    W, s = lanes(H), H.itemsize
+    wide = -(-K // W) * W
+    x, t, flat = Z[: r * wide].reshape((r, wide)), aligned(H, 2 * wide), z.ravel()
+    t[:] = 0
+    for i in range(r):
+        for k in range(K):
+            x[i, k] = flat[i * K + k]
+        x[i, K:] = 0
+    for step in range(r - 2, -1, -1):  # one pass takes out reflection `step` (none at first) and looks for the next
+        old, new = step % 2 * wide, (1 - step % 2) * wide
+        this, other = t.ctypes.data + old * s, t.ctypes.data + new * s
+        t[new : new + wide] = 0
+        f = beta[step * W + lane] if step < r - 2 else 0 * beta[0]
+        for k in range(wide):
+            t[old + k] *= f
+        n, source = r - step - 1, Z.ctypes.data + (step + 1) * wide * s
+        c = H.ctypes.data + (step * R + step + 1) * s
+        c2 = H.ctypes.data + (max(step - 1, 0) * R + step + 1) * s
+        k = 0
+        while k < wide:
+            if wide - k >= 4 * W:
+                reflect_columns_4(H, source + k * s, wide * s, n, c, this + k * s, c2, other + k * s)
+                k += 4 * W
+            else:
+                reflect_columns_1(H, source + k * s, wide * s, n, c, this + k * s, c2, other + k * s)
+                k += W
+        if step > 0:  # the next one reaches one row higher
+            first = H[(step - 1) * R + step]
+            for k in range(wide):
+                t[new + k] += first * x[step, k]
+    P[: K * R] = 0
+    for k in range(K):
+        for j in range(r):
+            P[k * R + j] = x[j, k]

@@ -1,0 +1,182 @@
+"""Vector micro-kernels that work on W small matrices at once, one in each lane of a vector register.
+
+``chol_diagonal``, ``chol_panel``
+    steps of a Cholesky factorisation UᵀU; reciprocals are kept on the diagonal.
+``forward_panel``, ``backward_panel``
+    one step of the triangular solves with that factor.
+``reflect_rows``
+    two rows of a step that makes a symmetric matrix tridiagonal.
+``reflect_columns_4``, ``reflect_columns_1``
+    a reflection of the rows of a matrix, and what the next one needs to know, in one pass.
+
+How they are written, and what `like` is: see `discreet.kernels.simd`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from discreet.kernels.simd import I64, PANEL_COLUMNS, Emit, intrinsic, void
+
+
+def _emit_cholesky(e: Emit, first: int, columns: int, diagonal: bool, Ti: Any, Tj: Any, i: Any) -> None:
+    """Rows i..i+3 of some columns of panel Tj: subtract what rows < i explain, then solve with the 4 x 4 corner in Ti.
+
+    A panel holds four columns as [row][4][lane], so the loop over rows walks straight through memory. Where a pivot is
+    not positive its reciprocal becomes 0: that coordinate drops out of the solution, and the caller can see the zero.
+    """
+    E, row = e.width, 4 * e.width
+    here, corner = (e.b.add(T, e.b.mul(i, I64(row))) for T in (Tj, Ti))
+    cells = [(a, c) for a in range(4) for c in range(first, first + columns) if not diagonal or c >= a]
+    start = [e.load(here, row * a + E * c) for a, c in cells]
+
+    def body(carried: list[Any]) -> list[Any]:
+        p, q, *sums = carried
+        right = {c: e.load(q, E * c) for c in range(first, first + columns)}
+        left = [e.b.fneg(right[a] if diagonal else e.load(p, E * a)) for a in range(4)]
+        new = [e.fma(left[a], right[c], sums[n]) for n, (a, c) in enumerate(cells)]
+        return [e.at(p, row), e.at(q, row), *new]
+
+    x = dict(zip(cells, e.loop(i, [Ti, Tj, *start], body)[2:], strict=True))
+    for k in range(4):
+        if diagonal:
+            positive = e.b.fcmp_ordered(">", x[k, k], e.constant(1e-30))
+            inverse = e.b.fdiv(e.constant(1.0), e.call("sqrt", x[k, k]))
+            x[k, k] = inverse = e.b.select(positive, inverse, e.constant(0.0))
+        else:
+            inverse = e.load(corner, row * k + E * k)
+        for c in range(k + 1 if diagonal else first, first + columns):
+            x[k, c] = e.b.fmul(x[k, c], inverse)
+        for a in range(k + 1, 4):
+            minus = e.b.fneg(x[k, a] if diagonal else e.load(corner, row * k + E * a))
+            for c in range(a if diagonal else first, first + columns):
+                x[a, c] = e.fma(minus, x[k, c], x[a, c])
+    for a, c in cells:
+        e.store(x[a, c], here, row * a + E * c)
+
+
+@intrinsic
+def chol_diagonal(typingctx: Any, like: Any, T: Any, i: Any) -> Any:
+    return void(2, like, lambda e, T, i: _emit_cholesky(e, 0, 4, True, T, T, i))
+
+
+@intrinsic
+def chol_panel(typingctx: Any, like: Any, Ti: Any, Tj: Any, i: Any) -> Any:
+    def emit(e: Emit, *args: Any) -> None:
+        for first in range(0, 4, PANEL_COLUMNS):
+            _emit_cholesky(e, first, PANEL_COLUMNS, False, *args)
+
+    return void(3, like, emit)
+
+
+@intrinsic
+def forward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
+    """``B[i..i+3] ← U[≤ i+3, i..i+3]⁻ᵀ`` step of the forward solve: what lies above first, then the 4 x 4 corner."""
+
+    def emit(e: Emit, T: Any, B: Any, i: Any) -> None:
+        E = e.width
+        here = e.b.add(B, e.b.mul(i, I64(E)))
+
+        def body(carried: list[Any]) -> list[Any]:
+            t, b, *sums = carried
+            minus = e.b.fneg(e.load(b))
+            return [e.at(t, 4 * E), e.at(b, E), *[e.fma(minus, e.load(t, E * c), sums[c]) for c in range(4)]]
+
+        corner, _, *z = e.loop(i, [T, B, *[e.load(here, E * c) for c in range(4)]], body)
+        for k in range(4):
+            z[k] = e.b.fmul(z[k], e.load(corner, E * (4 * k + k)))
+            for c in range(k + 1, 4):
+                z[c] = e.fma(e.b.fneg(z[k]), e.load(corner, E * (4 * k + c)), z[c])
+            e.store(z[k], here, E * k)
+
+    return void(3, like, emit)
+
+
+@intrinsic
+def backward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
+    """Solve the 4 x 4 corner for ``B[i..i+3]``, then take their share out of every row above."""
+
+    def emit(e: Emit, T: Any, B: Any, i: Any) -> None:
+        E = e.width
+        here, corner = e.b.add(B, e.b.mul(i, I64(E))), e.b.add(T, e.b.mul(i, I64(4 * E)))
+        x = [e.load(here, E * c) for c in range(4)]
+        for k in (3, 2, 1, 0):
+            for c in range(k + 1, 4):
+                x[k] = e.fma(e.b.fneg(x[c]), e.load(corner, E * (4 * k + c)), x[k])
+            x[k] = e.b.fmul(x[k], e.load(corner, E * (4 * k + k)))
+            e.store(x[k], here, E * k)
+        minus = [e.b.fneg(v) for v in x]
+
+        def body(carried: list[Any]) -> list[Any]:
+            t, b = carried
+            value = e.load(b)
+            for c in range(4):
+                value = e.fma(minus[c], e.load(t, E * c), value)
+            e.store(value, b)
+            return [e.at(t, 4 * E), e.at(b, E)]
+
+        e.loop(i, [T, B], body)
+
+    return void(3, like, emit)
+
+
+@intrinsic
+def reflect_rows(
+    typingctx: Any, like: Any, a: Any, b: Any, v: Any, q: Any, n: Any, p: Any, own: Any, n_cols: Any
+) -> Any:
+    """For the columns j of two rows a and b: take out v qᵀ + q vᵀ, and add what they give to p = A n.
+
+    ``a_j -= v_a q_j + q_a v_j``, ``p_j += a_j n_a``, ``s_a += a_j n_j``, and the same for b. At `own` lie the vectors
+    v_a, q_a, n_a, v_b, q_b, n_b, s_a, s_b; the last two are updated.
+    """
+
+    def emit(e: Emit, a: Any, b: Any, v: Any, q: Any, n: Any, p: Any, own: Any, n_cols: Any) -> None:
+        E = e.width
+        va, qa, na, vb, qb, nb = (e.load(own, E * k) for k in range(6))
+        va, qa, vb, qb = (e.b.fneg(x) for x in (va, qa, vb, qb))
+
+        def body(carried: list[Any]) -> list[Any]:
+            *at, sa, sb = carried
+            a, b, v, q, n, p = at
+            vj, qj, nj = e.load(v), e.load(q), e.load(n)
+            x = e.fma(qa, vj, e.fma(va, qj, e.load(a)))
+            y = e.fma(qb, vj, e.fma(vb, qj, e.load(b)))
+            e.store(x, a)
+            e.store(y, b)
+            e.store(e.fma(y, nb, e.fma(x, na, e.load(p))), p)
+            return [*[e.at(address, E) for address in at], e.fma(x, nj, sa), e.fma(y, nj, sb)]
+
+        sums = e.loop(n_cols, [a, b, v, q, n, p, e.load(own, 6 * E), e.load(own, 7 * E)], body)[6:]
+        e.store(sums[0], own, 6 * E)
+        e.store(sums[1], own, 7 * E)
+
+    return void(8, like, emit)
+
+
+def _reflect_columns(vectors: int) -> Any:
+    @intrinsic
+    def reflect(typingctx: Any, like: Any, X: Any, ldx: Any, n_rows: Any, c: Any, t: Any, c2: Any, t2: Any) -> Any:
+        """``X[j] -= c_j t`` for each row j, and then ``t2 += c2_j X[j]``, on some vectors of columns."""
+
+        def emit(e: Emit, X: Any, ldx: Any, n_rows: Any, c: Any, t: Any, c2: Any, t2: Any) -> None:
+            minus = [e.b.fneg(e.load(t, e.width * k)) for k in range(vectors)]
+
+            def body(carried: list[Any]) -> list[Any]:
+                x, c, c2, *sums = carried
+                out, into = e.splat(c), e.splat(c2)
+                for k in range(vectors):
+                    y = e.fma(out, minus[k], e.load(x, e.width * k))
+                    e.store(y, x, e.width * k)
+                    sums[k] = e.fma(into, y, sums[k])
+                return [e.b.add(x, ldx), e.at(c, e.size), e.at(c2, e.size), *sums]
+
+            sums = e.loop(n_rows, [X, c, c2, *[e.load(t2, e.width * k) for k in range(vectors)]], body)[3:]
+            for k in range(vectors):
+                e.store(sums[k], t2, e.width * k)
+
+        return void(7, like, emit)
+
+    return reflect
+
+
+reflect_columns_4, reflect_columns_1 = _reflect_columns(4), _reflect_columns(1)
