@@ -315,3 +315,31 @@ def test_official_files_equal_the_parquet_ones(shared_data, tmp_path):
     assert (small.n_users, small.n_items, small.n_ratings) == (943, 1682, 100_000)
     assert small == Ratings.read(shared_data / "ml-100k" / "ratings.parquet")
     assert small.titles[0] == "Toy Story (1995)"
+
+
+FAR = 60_000  # lines: far beyond what is looked at first
+
+
+@pytest.mark.parametrize(
+    ("separator", "line", "changed"),
+    [
+        (",", "{u},{i},0.5", "007,{i},0.5"),
+        (",", "{u},{i},0.5", "{u},007,0.5"),
+        (",", '{u},"a, b",{i},05', '{u},"a, b", 007,05'),
+        (",", '"{u}","{i}",4', '"{u}","007",4'),
+        (",", "{u},{i},4", "-07,{i},4"),
+        (",", "{u},{i},4", "{u},-0,4"),
+        ("\t", "{u}\t{i}\t05", "{u}\t007\t05"),
+        ("::", "{u}::{i}::0.5::978300760", "{u}::007::0.5::978300760"),
+    ],
+)
+def test_leading_zeros_far_down_are_kept(tmp_path, separator, line, changed):
+    rows = [line.format(u=1 + n % 500, i=1 + n % 90) for n in range(FAR)]
+    rows.append(changed.format(u=7, i=7))
+    names = ["user", "review", "item", "rating"] if "a, b" in line else ["user", "item", "rating"]
+    head = [] if separator == "::" else [separator.join(names)]
+    ratings = Ratings.read(write(tmp_path, head + rows))
+    ids = {"007", "-07", "-0"}
+    assert ids & {str(i).strip() for i in [*ratings.user_ids.tolist(), *ratings.item_ids.tolist()]}
+    whole = Ratings.read(write(tmp_path, head + rows[:-1]))
+    assert whole.user_ids.dtype == whole.item_ids.dtype == np.int64  # zeros in the other columns change nothing

@@ -19,6 +19,7 @@ from discreet.data.diagnose import first_problem
 from discreet.data.encode import RowError, refuse_nulls
 from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.text import Layout, find_layout, read_sample, read_text
+from discreet.data.zeros import padded_ids
 from discreet.errors import DataError
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
@@ -152,7 +153,8 @@ def _read_text_file(
 ) -> Columns:
     with open_text(file) as stream:
         layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
-    doubted: set[str] = set()
+    with open_text(file) as stream:
+        doubted = padded_ids(stream, layout)
     while True:
         try:
             with open_text(file) as stream:
