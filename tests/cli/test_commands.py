@@ -230,7 +230,8 @@ def test_bench_is_wired(run, monkeypatch, tmp_path):
     assert asked == {"quick": False, "only": None}
 
 
-def test_verbose_shows_log_lines_and_quiet_does_not(run, tmp_path):
+def test_verbose_shows_log_lines_and_quiet_does_not(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("discreet.data.datasets.FIXED", set())  # this one is smaller than the published one
     folder = tmp_path / "ml-100k"
     folder.mkdir()
     rows = [f"{u}\t{i}\t{1 + (u + i) % 5}\t88{u}{i}\n" for u in range(1, 9) for i in range(1, 6)]

@@ -33,6 +33,13 @@ TITLES = {
 
 
 @pytest.fixture(autouse=True)
+def small(request, monkeypatch):
+    """The archives built here are far smaller than the published ones, whose sizes only real data have."""
+    if "real_data" not in request.keywords and "sizes" not in request.node.name:
+        monkeypatch.setattr("discreet.data.datasets.FIXED", set())
+
+
+@pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     """Every test has an empty cache folder of its own, and no network."""
     monkeypatch.setenv("DISCREET_CACHE", str(tmp_path / "cache"))
@@ -314,3 +321,18 @@ def test_sweetrs_as_published(tmp_path, cache):
     assert sorted(ratings.values.tolist()) == [3, 5]
     assert set(ratings.item_ids) == {"Twix", "Bounty"}
     assert load_dataset("sweetrs", drop_zeros=False).n_ratings == 3
+
+
+def test_sizes_tell_another_data_set(tmp_path):
+    for name in ("ml-1m", "ml-10m"):
+        write_folder(name, tmp_path / name)
+        with pytest.raises(DataError, match=f"is not {name}: it holds .* ratings of .* users.*Ratings.read"):
+            load_dataset(name, tmp_path / name)
+    write_folder("ml-latest-small", tmp_path / "latest")  # its publisher changes it
+    check(load_dataset("ML-Latest-Small", tmp_path / "latest"))
+
+
+@pytest.mark.real_data
+def test_the_data_set_that_it_is_is_named(shared_data):
+    with pytest.raises(DataError, match=r"is not ml-1m: it holds 100,000 ratings of 943 users.*load it as ml-100k"):
+        load_dataset("ml-1m", shared_data / "ml-100k" / "ratings.parquet")

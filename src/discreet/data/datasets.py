@@ -134,6 +134,8 @@ _ALL = (
             Layout("ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True)),
 )  # fmt: skip
 _BY_NAME = {dataset.name: dataset for dataset in _ALL}
+#: Data sets that must have the published numbers of users and ratings; the others change.
+FIXED = {dataset.name for dataset in _ALL if dataset.kind == "published" and dataset.name != "ml-latest-small"}
 
 
 def datasets() -> list[Dataset]:
@@ -142,9 +144,9 @@ def datasets() -> list[Dataset]:
 
 
 def describe(name: str) -> Dataset:
-    """What is known of one data set."""
-    if name in _BY_NAME:
-        return _BY_NAME[name]
+    """What is known of one data set, whatever the case of its name."""
+    if str(name).lower() in _BY_NAME:
+        return _BY_NAME[str(name).lower()]
     near = difflib.get_close_matches(str(name), _BY_NAME, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}? Known are" if near else "known are"
     raise ConfigError(f"there is no data set {name!r}: {hint} {', '.join(_BY_NAME)}")
@@ -169,7 +171,7 @@ def load_dataset(
     Parameters
     ----------
     name : str
-        One of :func:`datasets`.
+        One of :func:`datasets`, in any case.
     path : path, optional
         Archive, ratings file or folder of a published data set.
     seed, scale : optional
@@ -189,9 +191,10 @@ def load_dataset(
     ConfigError
         There is no such data set, or it has no such option.
     DataError
-        Its file is missing or broken; the message says where to get it and where to put it.
+        Its file is missing, broken or that of another data set; the message says where to get it and where to put it.
     """
     dataset = describe(name)
+    name = dataset.name
     given = {"path": path, "seed": seed, "scale": scale, "catalogue": catalogue, "drop_zeros": drop_zeros}
     _check_options(dataset, [option for option, value in given.items() if value is not None])
     if dataset.kind != "published":
@@ -201,7 +204,21 @@ def load_dataset(
     if name == "sweetrs" and drop_zeros is not False:
         ratings = ratings.keep(ratings.values != 0)
         ratings = ratings.select_users(np.diff(ratings.indptr) > 0)
+    if drop_zeros is not False:
+        _check_sizes(dataset, ratings, path)
     return ratings
+
+
+def _check_sizes(dataset: Dataset, ratings: Ratings, path: str | os.PathLike[str] | None) -> None:
+    """Refuse what is not the data set that was named: scores on it would be taken for scores on that one."""
+    rows = ratings.n_ratings + (0 if dataset.name == "sweetrs" else ratings.merged)
+    if dataset.name not in FIXED or (ratings.n_users, rows) == (dataset.users, dataset.ratings):
+        return
+    where = dataset.place if path is None else path
+    same = [d.name for d in _ALL if d.kind == "published" and (d.users, d.ratings) == (ratings.n_users, rows)]
+    advice = f"load it as {same[0]}" if same else "read a part of it, or data of your own, with Ratings.read"
+    raise DataError(f"{where} is not {dataset.name}: it holds {rows:,} ratings of {ratings.n_users:,} users, and "
+                    f"{dataset.name} has {dataset.ratings:,} of {dataset.users:,}; {advice}")  # fmt: skip
 
 
 def _generate(name: str, seed: int, scale: float, progress: Progress | None) -> Ratings:
