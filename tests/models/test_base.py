@@ -61,7 +61,8 @@ def test_recommends_the_best_unseen_items(fitted):
         ids, found = model.recommend(one(ratings, user), n=5)
         best = [j for j in np.argsort(-scores[i], kind="stable")[:5] if scores[i, j] > -np.inf]
         assert ids.tolist() == [ITEMS[j] for j in best]
-        np.testing.assert_allclose(found, scores[i, best], rtol=1e-4, atol=1e-5)
+        shown = scores[i, best] if model.rating_range_ is None else np.clip(scores[i, best], *model.rating_range_)
+        np.testing.assert_allclose(found, shown, rtol=1e-4, atol=1e-5)
         assert found.dtype == np.float32
 
 
@@ -351,3 +352,23 @@ def test_item_ids_of_any_kind(make):
     many = model.recommend_many(ratings.to_csr(), n=3)[0]
     want = expected.recommend_many(plain, n=3)[0]
     assert many.tolist() == [[rename.get(i, -1) for i in row] for row in want]
+
+
+def test_a_huge_n_is_no_more_than_all_items(als):
+    ids, _ = als.recommend({ITEMS[0]: 5.0}, n=10**12)
+    assert len(ids) == len(ITEMS) - 1
+    assert len(als.similar_items(ITEMS[0], n=10**12)[0]) == len(ITEMS) - 1
+
+
+def test_recommended_scores_stay_within_the_scale(als):
+    _, scores = als.recommend_many(some_ratings(), n=50)
+    found = scores[scores > -np.inf]
+    low, high = als.rating_range_
+    assert low <= found.min()
+    assert found.max() <= high
+
+
+@pytest.mark.parametrize("model", [ALS(2, iterations=1), Bias()])
+def test_ratings_that_are_all_the_same_are_said(model, caplog):
+    model.fit(some_ratings().binarize(0))
+    assert "every rating is 1, so there is nothing to predict: use feedback='implicit'" in caplog.text

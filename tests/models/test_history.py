@@ -32,6 +32,8 @@ def content(rows):
         RATED,
         {np.int64(40): np.float32(1), 20: 4},
         pd.DataFrame(COLUMNS),
+        pd.Series(RATED),
+        pd.DataFrame(COLUMNS).set_index("item_id")["rating"],
         pl.DataFrame(COLUMNS),
         pl.LazyFrame(COLUMNS),
         pa.table(COLUMNS),

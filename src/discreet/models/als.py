@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import solve_rows
-from discreet.models.base import Progress, Recommender, require, require_number, require_whole
+from discreet.models.base import Progress, Recommender
+from discreet.models.checks import require, require_number, require_one_of, require_whole
 
 logger = logging.getLogger("discreet")
 
@@ -99,7 +100,7 @@ class ALS(Recommender):
         self.random_state = random_state
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
-        self._check()
+        self.check()
         self._begin(ratings)
         users = ratings.indptr, ratings.indices, ratings.values
         items, counts = _by_item(ratings)
@@ -116,9 +117,7 @@ class ALS(Recommender):
             if progress:
                 progress(step + 1, self.iterations, "sweeps")
         self._learned(ratings, V, b)
-        if self._explicit and ratings.values.min() == ratings.values.max():
-            logger.warning("every rating is the same, so there is nothing to predict: use feedback='implicit'")
-        elif np.abs(V).max() < 1e-3 * np.sqrt(self.spread_):
+        if ratings.values.min() < ratings.values.max() and np.abs(V).max() < 1e-3 * np.sqrt(self.spread_):
             why = "there are too few ratings for more" if self.regularization is None else "lower it"
             logger.warning("regularization=%.3g has shrunk every vector to nothing: %s", self.regularization_, why)
         return self
@@ -198,7 +197,7 @@ class ALS(Recommender):
     def _ridge(self, counts: NDArray[Any], exponent: float, scale: float) -> NDArray[Any]:
         return self.regularization_ * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
 
-    def _check(self) -> None:
+    def check(self) -> None:
         require_whole("factors", self.factors)
         require_whole("iterations", self.iterations)
         require_number("user_exponent", self.user_exponent)
@@ -208,11 +207,9 @@ class ALS(Recommender):
                 require_number(name, getattr(self, name))
         if self.random_state is not None:
             require_whole("random_state", self.random_state, 0)
-        choices = ("feedback", "explicit", "implicit"), ("weighting", "rating", "row"), ("dtype", "float32", "float64")
-        for name, one, other in choices:
-            value = getattr(self, name)
-            good = isinstance(value, str) and value in (one, other)
-            require(good, f"{name} is {value!r}, but must be {one!r} or {other!r}")
+        require_one_of("feedback", self.feedback, "explicit", "implicit")
+        require_one_of("weighting", self.weighting, "rating", "row")
+        require_one_of("dtype", self.dtype, "float32", "float64")
         require(self.initial_scale != 0, "initial_scale is 0, but must be above 0: factors that start at 0 stay there")
         require(self.intercepts is None or isinstance(self.intercepts, bool),
                 f"intercepts is {self.intercepts!r}, but must be True, False or None")  # fmt: skip

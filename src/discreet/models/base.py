@@ -12,11 +12,10 @@ writes `fit` (which sets ``item_ids_``, ``item_factors_``, ``item_biases_``, ``t
 from __future__ import annotations
 
 import inspect
-import math
+import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from numbers import Integral, Real
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -26,7 +25,12 @@ from discreet.data.encode import IdIndex, as_ids
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import top_k
+from discreet.models.checks import require as require
+from discreet.models.checks import require_number as require_number
+from discreet.models.checks import require_one_of, require_whole
 from discreet.models.history import as_pairs, as_rows, as_user_rows
+
+logger = logging.getLogger("discreet")
 
 Progress = Callable[[int, int, str], None]
 Unknown = Literal["error", "skip"]
@@ -45,6 +49,10 @@ class Recommender(ABC):
     rating_range_: tuple[float, float] | None
 
     # ------------------------------------------------------------ what a model must say
+
+    def check(self) -> None:
+        """Raise a `ConfigError` for parameters with which no fit can be made, whatever the data."""
+        return None
 
     @abstractmethod
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
@@ -137,10 +145,12 @@ class Recommender(ABC):
 
         Returns
         -------
-        item_ids, scores : best first; fewer than `n` where there are no more items
+        item_ids, scores : best first; fewer than `n` where there are no more items. Predicted ratings stay within the
+        range of the ratings learnt from, so that several may be equal.
         """
         rows = self._history(history, unknown)
-        at, scores = self._top(rows, n, exclude_seen, exclude, items, unknown)
+        require_whole("n", n)
+        at, scores = self._top(rows, min(n, len(self.item_ids_)), exclude_seen, exclude, items, unknown)
         found = at[0] >= 0
         return self.item_ids_[at[0][found]], scores[0][found]
 
@@ -172,12 +182,12 @@ class Recommender(ABC):
         self._check_fitted()
         require_whole("n", n)
         if self.item_factors_.shape[1] == 0:
-            raise ConfigError(f"{type(self).__name__} has no item factors, so no item is similar to another")
+            raise ConfigError(f"{type(self).__name__} has no item factors to compare items by: ALS and DPALS have")
         at = self._positions([item_id], "error")[0]
         V = self.item_factors_ / np.maximum(np.linalg.norm(self.item_factors_, axis=1, keepdims=True), 1e-30)
         skip = np.zeros(len(V), np.float32)
         skip[at] = -np.inf
-        items, scores = top_k(V[at : at + 1], V, skip, n)
+        items, scores = top_k(V[at : at + 1], V, skip, min(n, len(V)))
         found = items[0] >= 0
         return self.item_ids_[items[0][found]], scores[0][found]
 
@@ -239,8 +249,9 @@ class Recommender(ABC):
     def _learned(self, ratings: Ratings, factors: NDArray[Any], biases: NDArray[Any]) -> None:
         if not (np.isfinite(factors).all() and np.isfinite(biases).all()):
             raise DataError("training did not stay finite: ratings or initial_scale are too large, or λ is too small")
-        explicit = self.feedback == "explicit"
-        scale = (float(ratings.values.min()), float(ratings.values.max())) if explicit else None
+        scale = (float(ratings.values.min()), float(ratings.values.max())) if self.feedback == "explicit" else None
+        if scale is not None and scale[0] == scale[1]:
+            logger.warning("every rating is %g, so there is nothing to predict: use feedback='implicit'", scale[0])
         self.restore_items(ratings.item_ids, factors, biases, ratings.titles, scale)
 
     def restore_items(
@@ -258,7 +269,7 @@ class Recommender(ABC):
             raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet: call fit(ratings) first")
 
     def _positions(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
-        _check_unknown(unknown)
+        require_one_of("unknown", unknown, "error", "skip")
         ids = as_ids(ids, "item id")
         at = self._index.positions(ids, "item id")
         if unknown == "error" and (at < 0).any():
@@ -277,7 +288,7 @@ class Recommender(ABC):
 
     def _rows(self, ratings: Ratings, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of the histories over the model's items."""
-        _check_unknown(unknown)
+        require_one_of("unknown", unknown, "error", "skip")
         if ratings.item_ids is not self.item_ids_ and not np.array_equal(ratings.item_ids, self.item_ids_):
             self._positions(ratings.item_ids[np.unique(ratings.indices)], unknown)
             ratings = ratings.with_items(self.item_ids_, "drop")
@@ -307,6 +318,9 @@ class Recommender(ABC):
             seen = (part, indices) if exclude_seen else None
             best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, seen)
             scores[start:stop] += offsets[:, None].astype(np.float32)
+            if self.rating_range_ is not None:  # as in `predict`; what is padding stays so
+                found = best[start:stop] >= 0
+                scores[start:stop][found] = np.clip(scores[start:stop][found], *self.rating_range_)
             if progress:
                 progress(stop, users, "recommending")
         return best, scores
@@ -323,25 +337,3 @@ class Recommender(ABC):
             dot = np.einsum("ij,ij->i", vectors[u], V[j])
             scores[s : s + BLOCK] = np.where(j >= 0, dot + offsets[u] + self.item_biases_[j], np.nan)
         return scores
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise a `ConfigError` with the message unless the condition holds."""
-    if not condition:
-        raise ConfigError(message)
-
-
-def _check_unknown(unknown: str) -> None:
-    require(unknown in ("error", "skip"), f"unknown is {unknown!r}, but must be 'error' or 'skip'")
-
-
-def require_whole(name: str, value: Any, least: int = 1) -> None:
-    """Raise a `ConfigError` unless the value is a whole number of at least `least`."""
-    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-    require(good, f"{name} is {value!r}, but must be a whole number of at least {least}")
-
-
-def require_number(name: str, value: Any, least: float = 0) -> None:
-    """Raise a `ConfigError` unless the value is a finite number of at least `least`."""
-    good = isinstance(value, Real) and not isinstance(value, bool) and least <= float(value) < math.inf
-    require(good, f"{name} is {value!r}, but must be a number of at least {least}")

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.models.base import Progress, Recommender, require, require_number, require_whole
+from discreet.models.base import Progress, Recommender
+from discreet.models.checks import require, require_number, require_whole
 
 
 class Bias(Recommender):
@@ -38,12 +39,15 @@ class Bias(Recommender):
         self.items = items
         self.iterations = iterations
 
-    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+    def check(self) -> None:
         require_number("regularization", self.regularization)
         require_whole("iterations", self.iterations)
         for name in ("users", "items"):
             value = getattr(self, name)
             require(isinstance(value, bool), f"{name} is {value!r}, but must be True or False")
+
+    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+        self.check()
         self._begin(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64))
         m, row = ratings.n_items, np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))

@@ -25,6 +25,7 @@ def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
     Parameters
     ----------
     history : mapping item id -> rating, sequence of item ids, frame, sparse row over `item_ids`, or Ratings of one user
+        A pandas Series is a mapping where its index holds the item ids, and a sequence where that just counts.
     liked : the rating that an item without one gets
     """
     if isinstance(history, Ratings) or sparse.issparse(history):
@@ -32,6 +33,9 @@ def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
         if one.n_users != 1:
             raise DataError(f"a history of one user is needed, and {one.n_users:,} were given: see recommend_many")
         return one
+    if hasattr(history, "index") and hasattr(history, "to_dict") and not _is_frame(history):  # a pandas Series
+        numbered = type(history.index).__name__ == "RangeIndex"
+        history = history.to_list() if numbered else history.to_dict()
     ids: Any
     values: Any = None
     times: Any = None

@@ -42,7 +42,7 @@ def save(model: Recommender, path: str | os.PathLike[str]) -> None:
 
     model._check_fitted()
     target = Path(os.path.realpath(path))
-    _check_target(target)
+    check_target(target)
     files = {FACTORS: to_bytes({"item_factors": np.ascontiguousarray(model.item_factors_),
                                 "item_biases": np.ascontiguousarray(model.item_biases_)})}  # fmt: skip
     files |= {name: text.encode() for name, text in model.extra_files().items()}
@@ -144,7 +144,7 @@ def _checksum(described: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
-def _check_target(target: Path) -> None:
+def check_target(target: Path) -> None:
     """Refuse to replace anything but a model: the folder may hold the files that its own model.json lists."""
     if target.exists() and not target.is_dir():
         raise ConfigError(f"{target} is a file: a model is saved to a folder of its own")
