@@ -79,7 +79,7 @@ def test_recommends_the_best_rated():
     assert list(ids) == [j for j in best if j != 0]
     assert (np.diff(scores) <= 0).all()
     assert bias.fold_in([1, 2]).shape == (0,)
-    with pytest.raises(ConfigError, match="Bias has no item factors, so no item is similar to another"):
+    with pytest.raises(ConfigError, match="Bias has no item factors to compare items by: ALS and DPALS have"):
         bias.similar_items(1)
 
 

@@ -34,7 +34,7 @@ def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
             raise DataError(f"a history of one user is needed, and {one.n_users:,} were given: see recommend_many")
         return one
     if hasattr(history, "index") and hasattr(history, "to_dict") and not _is_frame(history):  # a pandas Series
-        numbered = type(history.index).__name__ == "RangeIndex"
+        numbered = history.index.tolist() == list(range(len(history)))
         history = history.to_list() if numbered else history.to_dict()
     ids: Any
     values: Any = None
