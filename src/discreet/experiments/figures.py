@@ -14,6 +14,7 @@ Records without an x, such as models without privacy, become dashed lines across
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,14 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
 
     across = min(3, len(entry.plots))
     down = -(-len(entry.plots) // across)
-    figure = Figure(figsize=(WIDTH * across, HEIGHT * down + 0.5), dpi=110, facecolor="white", layout="constrained")
+    width = WIDTH * across + (1.6 if across == 1 else 0)
+    figure = Figure(figsize=(width, HEIGHT * down + 0.5), dpi=110, facecolor="white", layout="constrained")
     axes = figure.subplots(down, across, squeeze=False).ravel()
     for axis, panel in zip(axes, entry.plots, strict=False):
         _panel(axis, entry, records, panel)
     for axis in axes[len(entry.plots) :]:
         axis.set_axis_off()
-    figure.suptitle(entry.title, x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
+    figure.suptitle(textwrap.fill(entry.title, int(10 * width)), x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
     with written_aside(file) as aside:
         figure.savefig(aside, format="png")
 
@@ -49,7 +51,7 @@ def _panel(axis: Any, entry: Entry, records: list[Record], panel: Mapping[str, A
     marked = False
     for at, line in enumerate(group(records, by, panel.get("where"))):
         colour = COLOURS[at % len(COLOURS)]
-        label = ", ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in line.keys.values()) or None
+        label = ", ".join(v if isinstance(v, str) else f"{name} {v:,g}" for name, v in line.keys.items()) or None
         flat = Group({}, [record for record in line.records if x not in record])
         if flat.values(y):
             axis.axhline(flat.mean(y), color=colour, linestyle="--", linewidth=1.5, label=label, zorder=2)
@@ -72,12 +74,12 @@ def _panel(axis: Any, entry: Entry, records: list[Record], panel: Mapping[str, A
 
 def _dress(axis: Any, panel: Mapping[str, Any], records: list[Record]) -> None:
     x = panel["x"]
+    ticks = sorted({record[x] for record in records if isinstance(record.get(x), int | float)})
     if panel.get("log_x"):
         axis.set_xscale("log")
-        ticks = sorted({record[x] for record in records if isinstance(record.get(x), int | float)})
-        if 1 < len(ticks) <= 8:
-            axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
-            axis.minorticks_off()
+    if 1 < len(ticks) <= 8 and (panel.get("log_x") or all(isinstance(tick, int) for tick in ticks)):
+        axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+        axis.minorticks_off()
     if panel.get("log_y"):
         axis.set_yscale("log")
     axis.set_title(panel.get("title", ""), fontsize=10, color=INK, loc="left")

@@ -8,6 +8,7 @@ A table of an entry's file has
     values   numbers to show; with `columns`, the first
     where    optional: only records with these settings
     digits   4 unless said
+    references  which published values to show; all unless said
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def table(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> list[
         return _crossed(entry, records, form)
     digits, values, rows = form.get("digits", 4), form["values"], form["rows"]
     groups = group(records, rows, form.get("where"))
-    names = [name for name in entry.references if any(reference(entry, g, name) is not None for g in groups)]
+    wanted = form.get("references", entry.references)
+    names = [name for name in wanted if any(reference(entry, g, name) is not None for g in groups)]
     lines = [[*rows, *values, *names]]
     for one in groups:
         known = [reference(entry, one, name) for name in names]
@@ -102,7 +104,7 @@ def _crossed(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> li
             cells = dict.fromkeys(columns, next(iter(cells.values())))
         head = [_text(row.keys.get(name, "–")) for name in form["rows"]]
         lines.append([*head, *(cells[c].shown(value, digits) if c in cells else "" for c in columns)])
-        for name in entry.references:
+        for name in form.get("references", entry.references):
             known = [reference(entry, cells[c], name) if c in cells else None for c in columns]
             if any(k is not None for k in known):
                 told = [f"{k:.{digits}f}" if k is not None else "" for k in known]
