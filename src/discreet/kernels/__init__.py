@@ -1,13 +1,14 @@
 """Compiled functions on plain arrays. They know neither people nor privacy; each has a numpy twin in the same file."""
 
 from discreet.kernels.cholesky import solve_spd
-from discreet.kernels.normal import gram_rows, solve_rows, sum_rows
+from discreet.kernels.exact import packed_grams
+from discreet.kernels.normal import solve_rows, sum_rows
 from discreet.kernels.psd import project_psd, solve_psd
 from discreet.kernels.threads import set_threads, thread_count
 from discreet.kernels.topk import top_k
 
 __all__ = [
-    "gram_rows",
+    "packed_grams",
     "project_psd",
     "set_threads",
     "solve_psd",

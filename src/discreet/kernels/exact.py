@@ -7,7 +7,8 @@ larger), and whole numbers are added exactly: float64 holds them without error b
     grams   G_i = Σ_j p pᵀ  with p = trunc(c_ij · y_j)
     sums    s_i = Σ_j trunc(c_ij · y_j)
 
-The coefficients c carry weights and the grid: √w / grid for Gram matrices, w · value / grid for sums.
+The coefficients c carry weights and the grid: √w / grid for Gram matrices, w · value / grid for sums. `packed_grams`
+gives the upper triangles only, row after row, and also sums that are not rounded (`whole=False`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from numba import njit
 
 from discreet.kernels import simd
 from discreet.kernels.cholesky import aligned, padded
-from discreet.kernels.normal import PACK, add_gram, pad_columns
-from discreet.kernels.simd import gather_truncated
+from discreet.kernels.normal import PACK, add_gram, pad_columns, prefetch_rows, sums
+from discreet.kernels.simd import gather_scaled, gather_truncated
 from discreet.kernels.threads import cost_cuts, run
 
 LARGEST = 2.0**53
@@ -47,67 +48,81 @@ def exact_grams(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.nd
     c : (nnz,) float64
     Y : (m, r) float64
     """
-    n, r = len(indptr) - 1, Y.shape[1]
     assert c.dtype == Y.dtype == np.float64
+    a, b = np.triu_indices(Y.shape[1])
+    G = np.empty((len(indptr) - 1, Y.shape[1], Y.shape[1]))
+    G[:, a, b] = G[:, b, a] = packed_grams(indptr, indices, c, Y, whole=True)
+    return G
+
+
+def packed_grams(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool = False
+) -> np.ndarray:
+    """Upper triangles (n, r(r+1)/2) of Σ_j p pᵀ, p = c_ij y_j, rounded towards zero if `whole`.
+
+    Parameters as for `exact_grams`; without `whole` also float32.
+    """
+    n, r = len(indptr) - 1, Y.shape[1]
+    assert c.dtype == Y.dtype
+    G = np.empty((n, r * (r + 1) // 2), Y.dtype)
     cost = np.diff(indptr).astype(np.float64) * r + 8.0 * r
     if not simd.enabled():
-        G = np.zeros((n, r, r))
-        run(lambda a, b: _grams_plain(indptr, indices, c, Y, G, a, b), cost_cuts(cost))
-        return G
-    R = padded(r, 8)
-    P, G = pad_columns(Y, R), np.empty((n, R, R))
-    run(lambda a, b: _grams(indptr, indices, c, P, G, a, b), cost_cuts(cost))
-    return G if r == R else np.ascontiguousarray(G[:, :r, :r])
+        run(lambda a, b: _grams_plain(indptr, indices, c, Y, G, whole, a, b), cost_cuts(cost))
+    else:
+        P = pad_columns(Y, padded(r, Y.itemsize))
+        run(lambda a, b: _grams(indptr, indices, c, P, G, r, whole, a, b), cost_cuts(cost))
+    return G
 
 
 def exact_sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """Sums (n, r) of rounded contributions, whole numbers in float64; parameters as for `exact_grams`."""
-    n, r = len(indptr) - 1, Y.shape[1]
     assert c.dtype == Y.dtype == np.float64
-    s = np.zeros((n, r))
-    run(lambda a, b: _sums(indptr, indices, c, Y, s, a, b), cost_cuts(np.diff(indptr) + 1.0))
-    return s
+    return sums(indptr, indices, c, Y, whole=True)
 
 
 @njit(nogil=True, cache=True)
 def _grams(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, G: np.ndarray, start: int, stop: int
-) -> None:
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, G: np.ndarray, r: int, whole: bool,
+    start: int, stop: int,
+) -> None:  # fmt: skip
     R, s = Y.shape[1], Y.itemsize
-    P, zero = aligned(Y, PACK * R), np.zeros(R * R, Y.dtype)
+    P, A, zero = aligned(Y, PACK * R), aligned(Y, R * R), np.zeros(R * R, Y.dtype)
     for i in range(start, stop):
-        target, source = G.ctypes.data + i * R * R * s, zero.ctypes.data
+        source = zero.ctypes.data
         if indptr[i] == indptr[i + 1]:
             G[i] = 0
+            continue
         for first in range(indptr[i], indptr[i + 1], PACK):
             K = min(PACK, indptr[i + 1] - first)
             index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
-            gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
-            add_gram(P, P.ctypes.data, K, source, target, R)
-            source = target
-        for k in range(R):
-            for j in range(k):
-                G[i, k, j] = G[i, j, k]
+            if whole:
+                gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+            else:
+                gather_scaled(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+            prefetch_rows(Y, indices, first + K, indptr[stop])
+            add_gram(P, P.ctypes.data, K, source, A.ctypes.data, R)
+            source = A.ctypes.data
+        at = 0
+        for k in range(r):
+            for j in range(k, r):
+                G[i, at] = A[k * R + j]
+                at += 1
 
 
 @njit(nogil=True, cache=True)
 def _grams_plain(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, G: np.ndarray, start: int, stop: int
-) -> None:
-    p = np.empty(Y.shape[1])
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, G: np.ndarray, whole: bool,
+    start: int, stop: int,
+) -> None:  # fmt: skip
+    p = np.empty(Y.shape[1], Y.dtype)
     for i in range(start, stop):
+        G[i] = 0
         for e in range(indptr[i], indptr[i + 1]):
-            p[:] = np.trunc(c[e] * Y[indices[e]])
+            p[:] = c[e] * Y[indices[e]]
+            if whole:
+                p[:] = np.trunc(p)
+            at = 0
             for k in range(len(p)):
-                for j in range(len(p)):
-                    G[i, k, j] += p[k] * p[j]
-
-
-@njit(nogil=True, cache=True)
-def _sums(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, s: np.ndarray, start: int, stop: int
-) -> None:
-    for i in range(start, stop):
-        for e in range(indptr[i], indptr[i + 1]):
-            for k in range(Y.shape[1]):
-                s[i, k] += np.trunc(c[e] * Y[indices[e], k])
+                for j in range(k, len(p)):
+                    G[i, at] += p[k] * p[j]
+                    at += 1

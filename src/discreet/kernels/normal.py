@@ -5,8 +5,9 @@ For each row i of a sparse matrix with entries (j, value, weight) and fixed fact
     A_i = Σ_j w_ij · y_j y_jᵀ,      b_i = Σ_j w_ij · value_ij · y_j,
     x_i = (A_i + S + ridge_i · I)⁻¹ b_i.
 
-`solve_rows` gives the x_i without keeping the A_i; `gram_rows` gives A_i and b_i. The vector path gathers the factors
-of a row into a packed buffer, adds PᵀP with the tiles of `discreet.kernels.simd`, and solves W rows at a time.
+`solve_rows` gives the x_i without keeping the A_i; `sum_rows` gives the b_i alone, and `discreet.kernels.exact` the
+A_i. The vector path gathers the factors of a row into a packed buffer, adds PᵀP with the tiles of
+`discreet.kernels.simd`, and solves W rows at a time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from discreet.kernels.simd import (
     TILE_ROWS,
     gather,
     gather_scaled,
+    gather_truncated,
     lanes,
     prefetch,
     row_1,
@@ -41,7 +43,7 @@ AHEAD = 128  # entries prefetched beyond those
 def gram_rows_numpy(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, Y: np.ndarray, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A and b as above: the specification of `gram_rows`."""
+    """A and b as above: the first half of `solve_rows_numpy`."""
     w = np.ones_like(values) if weights is None else weights
     rows = [slice(a, b) for a, b in pairwise(indptr)]
     A = [(w[s, None] * Y[indices[s]]).T @ Y[indices[s]] for s in rows]
@@ -134,31 +136,6 @@ def _solve_few(
     return few
 
 
-def gram_rows(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    values: np.ndarray,
-    Y: np.ndarray,
-    weights: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gram matrix (n, r, r) and right-hand side (n, r) of every row; parameters as for `solve_rows`.
-
-    Callers that cannot hold n · r² numbers pass a block of rows: ``indptr[a : b + 1]`` works as it is.
-    """
-    n, r = len(indptr) - 1, Y.shape[1]
-    weights = _ready(weights, Y)
-    cost = np.diff(indptr).astype(np.float64) * r + r * 8.0
-    if not simd.enabled():
-        A, b = np.empty((n, r, r), Y.dtype), np.empty((n, r), Y.dtype)
-        run(lambda i, j: _gram_plain(indptr, indices, values, weights, Y, A, b, i, j), cost_cuts(cost))
-        return A, b
-    R = padded(r, Y.itemsize)
-    P = pad_columns(Y, R)
-    A, b = np.empty((n, R, R), Y.dtype), np.empty((n, R), Y.dtype)
-    run(lambda i, j: _gram(indptr, indices, values, weights, P, A, b, i, j), cost_cuts(cost))
-    return (A, b) if r == R else (np.ascontiguousarray(A[:, :r, :r]), np.ascontiguousarray(b[:, :r]))
-
-
 def sum_rows_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """``Σ_j c_ij y_j`` for each row: the specification of `sum_rows`."""
     return np.array([c[a:b] @ Y[indices[a:b]] for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
@@ -166,9 +143,21 @@ def sum_rows_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np
 
 def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """``Σ_j c_ij y_j`` (n, r) for each row."""
-    b = np.zeros((len(indptr) - 1, Y.shape[1]), Y.dtype)
-    run(lambda start, stop: _sums(indptr, indices, c, Y, b, start, stop), cost_cuts(np.diff(indptr) + 1.0))
-    return b
+    return sums(indptr, indices, c, Y, whole=False)
+
+
+def sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool) -> np.ndarray:
+    """``Σ_j c_ij y_j`` for each row, of terms rounded towards zero if `whole`."""
+    n, r, cuts = len(indptr) - 1, Y.shape[1], cost_cuts(np.diff(indptr) + 1.0)
+    assert c.dtype == Y.dtype
+    if not simd.enabled():
+        b = np.zeros((n, r), Y.dtype)
+        run(lambda start, stop: _sums_plain(indptr, indices, c, Y, b, whole, start, stop), cuts)
+        return b
+    P = pad_columns(Y, padded(r, Y.itemsize))
+    b = np.zeros((n, P.shape[1]), Y.dtype)
+    run(lambda start, stop: _sums(indptr, indices, c, P, b, whole, start, stop), cuts)
+    return b if r == P.shape[1] else np.ascontiguousarray(b[:, :r])
 
 
 def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
@@ -234,6 +223,16 @@ def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
 
 
 @njit(nogil=True, cache=True)
+def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> None:
+    """Ask for the rows of Y that the entries from `first` on name, not beyond `end`."""
+    line = Y.shape[1] * Y.itemsize
+    for k in range(first, min(end, first + AHEAD)):
+        address = Y.ctypes.data + np.int64(indices[k]) * line
+        for at in range(0, line, 64):
+            prefetch(address + at)
+
+
+@njit(nogil=True, cache=True)
 def _add_row(
     indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
     start: int, stop: int, end: int, P: np.ndarray, v: np.ndarray, S: int, A: int, b: int,
@@ -257,10 +256,7 @@ def _add_row(
         else:
             gather(P, base, index, K, packed, R)
             add_sum(P, packed, values.ctypes.data + first * s, K, b, R)
-        for k in range(first + K, min(end, first + K + AHEAD)):
-            address = base + np.int64(indices[k]) * R * s
-            for line in range(0, R * s, 64):
-                prefetch(address + line)
+        prefetch_rows(Y, indices, first + K, end)
         add_gram(P, packed, K, source, A, R)
         source = A
 
@@ -293,31 +289,35 @@ def _solve(
 
 
 @njit(nogil=True, cache=True)
-def _gram(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
-    A: np.ndarray, b: np.ndarray, start: int, stop: int,
+def _sums(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, b: np.ndarray, whole: bool,
+    start: int, stop: int,
 ) -> None:  # fmt: skip
     R, s = Y.shape[1], Y.itemsize
-    P, v, zero = aligned(Y, PACK * R).reshape((PACK, R)), aligned(Y, PACK), np.zeros(R * R, Y.dtype)
+    P, one = aligned(Y, PACK * R), np.ones(PACK, Y.dtype)
     for i in range(start, stop):
-        b[i] = 0
-        _add_row(
-            indices, values, weights, Y, indptr[i], indptr[i + 1], indptr[stop], P, v,
-            zero.ctypes.data, A.ctypes.data + i * R * R * s, b.ctypes.data + i * R * s,
-        )  # fmt: skip
-        for k in range(R):
-            for j in range(k):
-                A[i, k, j] = A[i, j, k]
+        for first in range(indptr[i], indptr[i + 1], PACK):
+            K = min(PACK, indptr[i + 1] - first)
+            index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
+            prefetch_rows(Y, indices, first + K, indptr[stop])
+            if whole:
+                gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+                factor = one.ctypes.data
+            else:
+                gather(P, Y.ctypes.data, index, K, P.ctypes.data, R)
+            add_sum(P, P.ctypes.data, factor, K, b.ctypes.data + i * R * s, R)
 
 
 @njit(nogil=True, cache=True)
-def _sums(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, b: np.ndarray, start: int, stop: int
-) -> None:
+def _sums_plain(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, b: np.ndarray, whole: bool,
+    start: int, stop: int,
+) -> None:  # fmt: skip
     for i in range(start, stop):
         for e in range(indptr[i], indptr[i + 1]):
             for k in range(Y.shape[1]):
-                b[i, k] += c[e] * Y[indices[e], k]
+                x = c[e] * Y[indices[e], k]
+                b[i, k] += np.trunc(x) if whole else x
 
 
 @njit(nogil=True, cache=True, fastmath=True)
@@ -349,17 +349,3 @@ def _solve_plain(
             A[k, k] += ridge[i]
         _add_row_plain(indices, values, weights, Y, indptr[i], indptr[i + 1], A, X[i])
         solve_one(A, X[i])
-
-
-@njit(nogil=True, cache=True)
-def _gram_plain(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
-    A: np.ndarray, b: np.ndarray, start: int, stop: int,
-) -> None:  # fmt: skip
-    for i in range(start, stop):
-        A[i] = 0
-        b[i] = 0
-        _add_row_plain(indices, values, weights, Y, indptr[i], indptr[i + 1], A[i], b[i])
-        for k in range(Y.shape[1]):
-            for j in range(k):
-                A[i, k, j] = A[i, j, k]

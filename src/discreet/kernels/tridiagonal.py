@@ -1,4 +1,4 @@
-"""Eigenvectors of a symmetric tridiagonal matrix, of the sign that has fewer: steps 2 and 3 of `discreet.kernels.eigen`.
+"""Eigenvectors of a symmetric tridiagonal matrix, of the sign that has fewer: steps 2 and 3 of `kernels.eigen`.
 
 All eigenvalues of that sign are worked on at once, side by side in vector registers, so that no step waits for a
 division of the step before.

@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
+from discreet.kernels.threads import even_cuts, run
 from discreet.privacy.budget import require_number
 
 #: Bounds lie between these: below, float32 loses digits; above, its products overflow.
@@ -119,12 +121,26 @@ def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArra
         l1 = None if bounds.norm_l1 is None else bounds.norm_l1 - intercept
         rest = clip_rows(U, replace(bounds, norm=math.sqrt(bounds.norm**2 - intercept**2), norm_l1=l1))
         return np.column_stack([np.full(len(U), intercept * SHAVE, U.dtype), rest])
-    U = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0)
-    exact = U.astype(np.float64)
-    factor = np.minimum(1.0, bounds.norm / np.maximum(np.sqrt((exact**2).sum(axis=1)), 1e-300))
-    if bounds.norm_l1 is not None:
-        factor = np.minimum(factor, bounds.norm_l1 / np.maximum(np.abs(exact).sum(axis=1), 1e-300))
-    return (exact * (SHAVE * factor)[:, None]).astype(U.dtype)
+    cut = np.empty_like(U)
+    l1 = math.inf if bounds.norm_l1 is None else bounds.norm_l1
+    run(lambda start, stop: _clip(U, bounds.norm, l1, cut, start, stop), even_cuts(len(U)))
+    return cut
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _clip(U: np.ndarray, l2: float, l1: float, cut: np.ndarray, start: int, stop: int) -> None:
+    for i in range(start, stop):
+        squares, absolute = 0.0, 0.0
+        for k in range(U.shape[1]):
+            x = np.float64(U[i, k])
+            squares += x * x
+            absolute += abs(x)
+        if not (squares < np.inf and absolute < np.inf):  # NaN as well
+            cut[i] = 0
+            continue
+        factor = SHAVE * min(1.0, l2 / max(np.sqrt(squares), 1e-300), l1 / max(absolute, 1e-300))
+        for k in range(U.shape[1]):
+            cut[i, k] = np.float64(U[i, k]) * factor
 
 
 def check_rows(ratings: Ratings) -> None:

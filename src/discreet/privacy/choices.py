@@ -62,9 +62,25 @@ def pick(
     The lot of an entry is made of the row's key, the item and the number `draw`, from 0 to 2³¹ − 1.
     """
     picked = np.zeros(len(items), bool)
-    cost = np.diff(indptr) + 1.0
-    run(lambda a, b: _pick(indptr, items, keys, priority, k, draw, picked, a, b), cost_cuts(cost * np.log2(cost + 1)))
+    place = np.unique(priority, return_inverse=True)[1].astype(np.uint64)  # equal priorities share a place
+    run(lambda a, b: _pick(indptr, items, keys, place, k, draw, picked, a, b), cost_cuts(np.diff(indptr) + 1.0))
     return picked
+
+
+def by_item(item: NDArray[Any], n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where each item's entries start when they are put in order of items, and that (stable) order."""
+    start = np.zeros(n_items + 1, np.int64)
+    np.cumsum(np.bincount(item, minlength=n_items), out=start[1:])
+    order = np.empty(len(item), np.int64)
+    _place(item, start[:-1].copy(), order)
+    return start, order
+
+
+@njit(nogil=True, cache=True)
+def _place(item: np.ndarray, at: np.ndarray, order: np.ndarray) -> None:
+    for k in range(len(item)):
+        order[at[item[k]]] = k
+        at[item[k]] += 1
 
 
 def _mix(x: Any) -> Any:
@@ -79,23 +95,48 @@ _mix_one = njit(nogil=True, cache=True)(_mix)
 
 @njit(nogil=True, cache=True)
 def _pick(
-    indptr: np.ndarray, items: np.ndarray, keys: np.ndarray, priority: np.ndarray, k: int, draw: int,
+    indptr: np.ndarray, items: np.ndarray, keys: np.ndarray, place: np.ndarray, k: int, draw: int,
     picked: np.ndarray, start: int, stop: int,
 ) -> None:  # fmt: skip
+    """Of each row the k smallest by place, then by lot: all of the places below the k-th entry's, and of that one's
+    equals those with the smallest lots."""
+    longest = 0
+    for i in range(start, stop):
+        longest = max(longest, indptr[i + 1] - indptr[i])
+    places, lots = np.empty(longest, np.uint64), np.empty(longest, np.uint64)
     for i in range(start, stop):
         first, end = indptr[i], indptr[i + 1]
         if end - first <= k:
             picked[first:end] = True
             continue
-        lot, rank = np.empty(end - first, np.uint64), np.empty(end - first)
-        for at in range(first, end):
-            number = np.uint64(items[at]) + np.uint64(1) + (np.uint64(draw) << np.uint64(32))
-            lot[at - first] = _mix_one(keys[i] + number * _GOLDEN)
-            rank[at - first] = priority[items[at]]
-        order = np.argsort(lot, kind="mergesort")
-        order = order[np.argsort(rank[order], kind="mergesort")]
-        for at in order[:k]:
-            picked[first + at] = True
+        n = end - first
+        for at in range(n):
+            places[at] = place[items[first + at]]
+        last = np.partition(places[:n], k - 1)[k - 1]
+        below, equal = 0, 0
+        for at in range(n):
+            below += places[at] < last
+            if places[at] == last:
+                number = np.uint64(items[first + at]) + np.uint64(1) + (np.uint64(draw) << np.uint64(32))
+                lots[equal] = _mix_one(keys[i] + number * _GOLDEN)
+                equal += 1
+        limit = np.partition(lots[:equal], k - below - 1)[k - below - 1]
+        left, seen = k - below, 0
+        for at in range(n):
+            if places[at] < last:
+                picked[first + at] = True
+            elif places[at] == last:
+                if lots[seen] < limit:
+                    picked[first + at] = True
+                    left -= 1
+                seen += 1
+        seen = 0
+        for at in range(n):  # equal lots cannot be told apart: the first ones, as many as are left
+            if places[at] == last:
+                if lots[seen] == limit and left > 0:
+                    picked[first + at] = True
+                    left -= 1
+                seen += 1
 
 
 def _number(user_id: Any) -> int:

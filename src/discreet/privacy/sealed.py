@@ -13,6 +13,7 @@ that no rounding of floating-point numbers can carry one over it.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,11 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
-from discreet.kernels import gram_rows, solve_rows, sum_rows
-from discreet.kernels.exact import exact_grams, exact_sums
+from discreet.kernels import packed_grams, solve_rows, sum_rows
+from discreet.kernels.exact import exact_sums
 from discreet.privacy.bounds import SHAVE, Bounds, bound, check_rows, clip_rows, public_number
-from discreet.privacy.choices import pick, user_keys
-from discreet.privacy.statistics import Reach, Sum, pack, packed_size, residuals, total
+from discreet.privacy.choices import by_item, pick, user_keys
+from discreet.privacy.statistics import Reach, Sum, packed_size, residuals, total
 from discreet.privacy.vault import KEY, Box
 
 LARGEST_RATING = 2.0**40  # beyond, float32 would overflow in a user's own least squares
@@ -174,10 +175,10 @@ class Users(Box[_Rows]):
     def _contribute(
         self, user: NDArray[Any], item: NDArray[Any], value: NDArray[Any], weight: NDArray[np.float64]
     ) -> None:
-        order = np.argsort(item, kind="stable")
+        start, order = by_item(item, self.n_items)
         largest = self.bounds.value
         rows = self.open(KEY)._replace(
-            user=user[order].astype(np.int32), by_item=_pointer(item, self.n_items), weight=weight[order] * SHAVE,
+            user=user[order].astype(np.int32), by_item=start, weight=weight[order] * SHAVE,
             value=np.clip(value[order].astype(np.float64), -largest, largest),
         )  # fmt: skip
         self._content, self._contributing = (lambda: rows), True
@@ -221,13 +222,14 @@ class Users(Box[_Rows]):
     def item_grams(self) -> Sum:
         """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles."""
         rows, U, r, bounds = self._contributions(), self._opened(), self.rank, self.bounds
-        root = np.sqrt(rows.weight)
+
+        @cache
+        def terms(grid: float | None) -> tuple[NDArray[Any], NDArray[Any]]:  # once for all blocks of items
+            root = np.sqrt(rows.weight)
+            return (root.astype(U.dtype), U) if grid is None else (root / grid**0.5, U.astype(np.float64))
 
         def compute(grid: float | None, items: slice) -> NDArray[Any]:
-            part = _part(rows.by_item, items)
-            if grid is None:
-                return pack(gram_rows(part, rows.user, root.astype(U.dtype), U, rows.weight)[0])
-            return pack(exact_grams(part, rows.user, root / grid**0.5, U.astype(np.float64)))
+            return packed_grams(_part(rows.by_item, items), rows.user, *terms(grid), whole=grid is not None)
 
         l2 = bounds.squared_weight(self.n_items) ** 0.5 * bounds.vector_l2**2
         reach = Reach(l2, bounds.weight_sum(self.n_items) * bounds.triangle_l1(r), l2, 2**0.5)
@@ -245,10 +247,10 @@ class Users(Box[_Rows]):
         if V.shape[1] != self.rank:
             raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {self.rank}")
         rows = self.open(KEY)
-        order = np.argsort(rows.indices, kind="stable")
+        start, order = by_item(rows.indices, self.n_items)
         e = SHAVE * residuals(rows.indptr, rows.indices, self._less_bias(rows, bias), U, V, G)[order]
-        by_item, user = _pointer(rows.indices, self.n_items), rows.row[order].astype(np.int32)
-        return self._weighted_sums(by_item, user, e, G, self.n_items**0.5 * G)  # a history may hold every item
+        user = rows.row[order].astype(np.int32)
+        return self._weighted_sums(start, user, e, G, self.n_items**0.5 * G)  # a history may hold every item
 
     def global_gram(self) -> Sum:
         """Σ_i u_i u_iᵀ over all users, as one packed upper triangle."""
@@ -257,11 +259,9 @@ class Users(Box[_Rows]):
         parts = np.append(np.arange(0, len(U), max(4096, len(U) // 256)), len(U))  # so that all cores share the work
 
         def compute(grid: float | None, items: slice) -> NDArray[Any]:
-            if grid is None:
-                G = gram_rows(parts, everyone, np.ones(len(U), U.dtype), U)[0]
-            else:
-                G = exact_grams(parts, everyone, np.full(len(U), grid**-0.5), U.astype(np.float64))
-            return pack(G.sum(axis=0, keepdims=True))[items]
+            exact = U if grid is None else U.astype(np.float64)
+            c = np.full(len(U), 1.0 if grid is None else grid**-0.5, exact.dtype)
+            return packed_grams(parts, everyone, c, exact, grid is not None).sum(axis=0, keepdims=True)[items]
 
         l2 = bounds.vector_l2**2
         return Sum((1, packed_size(r)), Reach(l2, bounds.triangle_l1(r), l2, 2**0.5), compute, symmetric=r)
@@ -338,10 +338,6 @@ class Users(Box[_Rows]):
 
         reach = Reach(l2 * bounds.vector_l2, l1 * bounds.vector_l1(r), l2 * bounds.vector_l2, 2.0)
         return Sum((self.n_items, r), reach, compute)
-
-
-def _pointer(item: NDArray[Any], n_items: int) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(np.bincount(item, minlength=n_items))]).astype(np.int64)
 
 
 def _part(by_item: NDArray[np.int64], items: slice) -> NDArray[np.int64]:

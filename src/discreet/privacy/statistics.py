@@ -39,7 +39,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.kernels.threads import cost_cuts, run
+from discreet.kernels.eigen import mirror
+from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.privacy.budget import RELATIONS, Neighbouring, Norm
 from discreet.privacy.vault import Key, require
 
@@ -147,21 +148,21 @@ def isometry(r: int) -> NDArray[np.float64]:
 def pack(A: NDArray[Any]) -> NDArray[Any]:
     """Upper triangles (n, r(r+1)/2) of symmetric matrices (n, r, r), row by row."""
     packed = np.empty((len(A), packed_size(A.shape[1])), A.dtype)
-    _pack(A, packed)
+    run(lambda start, stop: _pack(A, packed, start, stop), even_cuts(len(A)))
     return packed
 
 
 def unpack(packed: NDArray[Any], r: int) -> NDArray[Any]:
     """The matrices (n, r, r) again, both triangles."""
     A = np.empty((len(packed), r, r), packed.dtype)
-    _unpack(packed, A)
+    run(lambda start, stop: _unpack(packed, A, start, stop), even_cuts(len(A)))
     return A
 
 
 @njit(nogil=True, cache=True)
-def _pack(A: np.ndarray, packed: np.ndarray) -> None:
+def _pack(A: np.ndarray, packed: np.ndarray, start: int, stop: int) -> None:
     r = A.shape[1]
-    for i in range(len(A)):
+    for i in range(start, stop):
         at = 0
         for a in range(r):
             for b in range(a, r):
@@ -170,15 +171,15 @@ def _pack(A: np.ndarray, packed: np.ndarray) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _unpack(packed: np.ndarray, A: np.ndarray) -> None:
+def _unpack(packed: np.ndarray, A: np.ndarray, start: int, stop: int) -> None:
     r = A.shape[1]
-    for i in range(len(A)):
+    for i in range(start, stop):
         at = 0
         for a in range(r):
             for b in range(a, r):
                 A[i, a, b] = packed[i, at]
-                A[i, b, a] = packed[i, at]
                 at += 1
+        mirror(A[i])
 
 
 # ------------------------------------------------------------------ residuals
