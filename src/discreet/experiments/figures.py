@@ -41,7 +41,8 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
         _panel(axis, entry, records, panel)
     for axis in axes[len(entry.plots) :]:
         axis.set_axis_off()
-    figure.suptitle(textwrap.fill(entry.title, int(10 * width)), x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
+    title = textwrap.fill(entry.title, int(10 * width))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
     with written_aside(file) as aside:
         figure.savefig(aside, format="png")
 
