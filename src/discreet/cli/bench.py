@@ -11,7 +11,7 @@ from discreet.cli.app import command
 from discreet.cli.output import Output
 from discreet.errors import ConfigError
 
-SECTIONS = ("als", "topk", "csv", "start", "private")
+SECTIONS = ("als", "topk", "csv", "start", "private", "training")
 
 
 @command("discreet bench --quick", "discreet bench --only als,topk --out speed.md")
@@ -23,7 +23,7 @@ def bench(
     ] = None,
     to: Annotated[str | None, typer.Option("--out", "-o", help="Also write it as Markdown.", metavar="FILE")] = None,
 ) -> None:
-    """Measure the speed of training, ranking, reading, starting and secure noise, each beside something comparable."""
+    """Measure the speed of training, ranking, reading, starting and private training, each beside a peer."""
     chosen = None if only is None else {name.strip() for name in only.split(",") if name.strip()}
     for name in chosen or ():
         if name not in SECTIONS:

@@ -76,7 +76,7 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
         for lane in range(min(W, stop - first)):
             i = which[first + lane]
             K, sign, good = vectors(d[:, lane] * size[lane], e[:, lane] * size[lane], z, pivots, A)
-            good = good and bool(np.isfinite(size[lane]))
+            good = bool(good and np.isfinite(size[lane]))
             failed[first + lane] = not good
             if not good or (K == 0 and sign < 0):
                 continue
