@@ -197,7 +197,7 @@ class ALS(Recommender):
     def _ridge(self, counts: NDArray[Any], exponent: float, scale: float) -> NDArray[Any]:
         return self.regularization_ * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_whole("factors", self.factors)
         require_whole("iterations", self.iterations)
         require_number("user_exponent", self.user_exponent)

@@ -52,7 +52,7 @@ class Recommender(ABC):
 
     def check(self) -> None:
         """Raise a `ConfigError` for parameters with which no fit can be made, whatever the data."""
-        return None
+        self._check()
 
     @abstractmethod
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
@@ -234,6 +234,9 @@ class Recommender(ABC):
         save(self, path)
 
     # ------------------------------------------------------------ for subclasses
+
+    def _check(self) -> None:  # noqa: B027  # a model without parameters has nothing to check
+        """What `check` does."""
 
     def _begin(self, ratings: Ratings) -> None:
         """Check what `fit` was given, and forget what was learnt before: an interrupted fit leaves nothing half new."""

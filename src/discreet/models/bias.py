@@ -39,7 +39,7 @@ class Bias(Recommender):
         self.items = items
         self.iterations = iterations
 
-    def check(self) -> None:
+    def _check(self) -> None:
         require_number("regularization", self.regularization)
         require_whole("iterations", self.iterations)
         for name in ("users", "items"):
