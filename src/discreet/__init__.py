@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from discreet.models.als import ALS
     from discreet.models.bias import Bias
     from discreet.models.dpals import DPALS
+    from discreet.models.dplmc import DPLMC
     from discreet.models.frank_wolfe import DPFrankWolfe
     from discreet.models.huber import HuberALS
     from discreet.models.irls import IRLS
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ALS",
     "DPALS",
+    "DPLMC",
     "DPSGD",
     "DPSGLD",
     "DPSVD",

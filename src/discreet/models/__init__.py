@@ -10,6 +10,7 @@ MODELS = {
     "Bias": "discreet.models.bias",
     "DPALS": "discreet.models.dpals",
     "DPFrankWolfe": "discreet.models.frank_wolfe",
+    "DPLMC": "discreet.models.dplmc",
     "DPSGD": "discreet.models.sgd",
     "DPSGLD": "discreet.models.sgld",
     "DPSVD": "discreet.models.private_svd",

@@ -1,0 +1,289 @@
+"""The parameters of DPLMC, what they allow one user to contribute, and what will be released at which price.
+
+Everything here is public and known before any rating is read; `discreet.models.dplmc` holds the algorithm and says what
+the parameters mean.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+
+from discreet.data.ratings import Ratings
+from discreet.models.base import require
+from discreet.models.private import PrivateRecommender
+from discreet.privacy import gdp
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.budget import Neighbouring
+from discreet.privacy.descent import Descent
+from discreet.privacy.plan import Plan, Release
+from discreet.privacy.sealed import Users
+from discreet.privacy.session import Session, Statistic
+from discreet.privacy.statistics import packed_size
+
+_EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
+
+
+class PlannedLMC(PrivateRecommender):
+    """What `DPLMC` knows without data."""
+
+    def __init__(
+        self,
+        factors: int = 8,
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        neighbouring: Neighbouring = "add-remove",
+        accountant: str = "gdp",
+        iterations: int = 5,
+        variant: Literal["scaled", "paper"] = "scaled",
+        step_size: float = 1.0,
+        user_norm: float = 1.0,
+        item_norm: float = 4.0,
+        residual_norm: float | None = None,
+        regularization: float = 10.0,
+        feedback: str = "explicit",
+        unobserved_weight: float = 0.3,
+        bias_iterations: int = 3,
+        rarity: float = 0.4,
+        shrinkage: float = 3.0,
+        momentum: float = 0.0,
+        stretch: bool = True,
+        rating_range: tuple[float, float] | None = None,
+        centring: float | Literal["user"] = "user",
+        balance_share: float | None = None,
+        ratings_per_item: float | None = None,
+        ratings_per_user: float | None = None,
+        initialization: Literal["random", "spectral"] = "random",
+        initial_epsilon: float | None = None,
+        initial_scale: float = 0.3,
+        spectral_scale: float = 1.0,
+        balanced: bool = True,
+        constants: Literal["tight", "printed"] = "tight",
+        shares: dict[str, float] | None = None,
+        noise: Any = "secure",
+        random_state: int = 0,
+    ) -> None:
+        self.factors = factors
+        self.epsilon = epsilon
+        self.delta = delta
+        self.neighbouring = neighbouring
+        self.accountant = accountant
+        self.iterations = iterations
+        self.variant = variant
+        self.step_size = step_size
+        self.user_norm = user_norm
+        self.item_norm = item_norm
+        self.residual_norm = residual_norm
+        self.regularization = regularization
+        self.feedback = feedback
+        self.unobserved_weight = unobserved_weight
+        self.bias_iterations = bias_iterations
+        self.rarity = rarity
+        self.shrinkage = shrinkage
+        self.momentum = momentum
+        self.stretch = stretch
+        self.rating_range = rating_range
+        self.centring = centring
+        self.balance_share = balance_share
+        self.ratings_per_item = ratings_per_item
+        self.ratings_per_user = ratings_per_user
+        self.initialization = initialization
+        self.initial_epsilon = initial_epsilon
+        self.initial_scale = initial_scale
+        self.spectral_scale = spectral_scale
+        self.balanced = balanced
+        self.constants = constants
+        self.shares = shares
+        self.noise = noise
+        self.random_state = random_state
+
+    _seen_range: tuple[float, float] | None = None
+
+    # ------------------------------------------------------------ the promise
+
+    def bounds(self) -> Bounds:
+        if not self._explicit:
+            return Bounds(items=_EVERY_ITEM, norm=self.user_norm)
+        middle = sum(self._range()) / 2
+        if self._paper and self.centring == "user":
+            return Bounds(items=_EVERY_ITEM, rating=self._largest(), centre="user", prior_mean=middle, prior_count=3.0,
+                          norm=self.user_norm)  # fmt: skip
+        centre = middle if isinstance(self.centring, str) else self.centring
+        return Bounds(items=_EVERY_ITEM, rating=self._largest(), centre=centre, norm=self.user_norm)
+
+    def plan(self, n_items: int) -> Plan:
+        self._check()
+        lines = self._paper_lines(n_items) if self._paper else self._scaled_lines(n_items)
+        if self._paper and self.constants == "printed":
+            printed = self._printed(n_items)
+            exact = [Release(name, n, printed[name], shape=shape) for name, (n, _, shape) in lines.items()]
+            return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
+        share = {name: (self.shares or {}).get(name, default) for name, (_, default, _) in lines.items()}
+        for name, part in share.items():
+            require(part > 0, f"shares has {part!r} for {name!r}, but every release needs a positive part")
+        releases = [Release(name, n, math.sqrt(n / share[name]), shape=shape) for name, (n, _, shape) in lines.items()]
+        return Plan.calibrated(releases, self.budget, self.accountant)
+
+    def _scaled_lines(self, n: int) -> dict[str, tuple[int, float, tuple[int, ...]]]:
+        """How often, the part of μ², and how many numbers."""
+        lines: dict[str, tuple[int, float, tuple[int, ...]]] = {
+            "size": (1, 0.005, (3,)), "counts": (1, 0.02, (n,)), "recounts": (1, 0.02, (n,)),
+        }  # fmt: skip
+        if self._biases():
+            lines["bias"] = self.bias_iterations, 0.25, (n,)
+        lines["balance"] = self.iterations, 0.02, (1, packed_size(self.factors))
+        lines["gradient"] = self.iterations, 1 - sum(part for _, part, _ in lines.values()), (n, self.factors)
+        return lines
+
+    def _paper_lines(self, n: int) -> dict[str, tuple[int, float, tuple[int, ...]]]:
+        lines: dict[str, tuple[int, float, tuple[int, ...]]] = {}
+        if not self._sized:
+            lines["size"] = 1, 0.02, (3,)
+        if self.initialization == "spectral":
+            lines["initial"] = 1, self._initial_share(), (n, n)
+        rest, omega = 1 - sum(part for _, part, _ in lines.values()), self._omega(n)
+        lines["balance"] = self.iterations, omega * rest, (1, packed_size(self.factors))
+        lines["gradient"] = self.iterations, (1 - omega) * rest, (n, self.factors)
+        return lines
+
+    def statistics(self, users: Users) -> dict[str, Statistic]:
+        users.choose()
+        walk, none = Descent(users), np.zeros((users.n_items, self.factors), np.float32)
+        walk.start(none)
+        found: dict[str, Statistic] = {"size": walk.size(self._half()), "balance": walk.gram()}
+        found["initial"] = users.covariance(self._largest())
+        if not self._paper:
+            walk.weigh(np.ones(users.n_items))
+            found |= {"counts": walk.counts(), "recounts": walk.counts()}
+        walk.look(none, self._largest(), own=False)
+        return found | {"gradient": walk.gradient(), "bias": walk.bias_gradient()}
+
+    def _omega(self, n: int) -> float:
+        """ω: the part of R̃, such that both kinds of noise together move the item factors least.
+
+        One step moves them by ½ V N₁ / m and by N₂ / (pm). With ‖v_j‖ ≤ α₂, the squared lengths of both are at most
+        A/ω and B/(1 − ω), and their sum is least for ω = √A / (√A + √B).
+        """
+        if self.balance_share is not None:
+            return self.balance_share
+        gram, gradient = self._sensitivities()
+        p = min(1.0, self.ratings_per_user / n) if self.ratings_per_user else 0.1  # of the right order is enough
+        A = self.item_norm / 2 * math.sqrt(n * (self.factors + 1) / 2) * gram
+        B = math.sqrt(n * self.factors) * gradient / p
+        return A / (A + B)
+
+    def _sensitivities(self) -> tuple[float, float]:
+        """Of the Gram matrix and of the gradient: α₁² and G α₁, times √2 and 2 for replacing (erratum 9)."""
+        replaced = self.neighbouring == "replace-one"
+        a, G = self.user_norm, self._largest()
+        return (2**0.5 if replaced else 1.0) * a * a, (2.0 if replaced else 1.0) * G * a
+
+    def _printed(self, n: int) -> dict[str, float]:
+        """Noise multipliers that give the standard deviations of Theorems 5.1 and 5.3 as they are printed."""
+        first = (self.initial_epsilon or 0.0) if self.initialization == "spectral" else 0.0
+        eps, T, L, omega = self.epsilon - first, self.iterations, math.log(1 / self.delta), self._omega(n)
+        a, G = self.user_norm, self._largest()
+        nu_1 = a * a * math.sqrt(8 * T * (L + eps)) / (math.sqrt(omega) * eps)
+        nu_2 = 4 * a * G * math.sqrt(T * (L + eps)) / (math.sqrt(1 - omega) * eps)
+        gram, gradient = self._sensitivities()
+        found = {"balance": nu_1 / gram, "gradient": nu_2 / gradient}
+        if first:
+            relation = 2**0.5 if self.neighbouring == "replace-one" else 1.0
+            found["initial"] = 4 * G * G * math.sqrt(L) / first / (relation * G * G)
+        return found
+
+    def _initial_share(self) -> float:
+        """The part of μ² for the start: that of its own ε, as §6 sets one aside, or a tenth."""
+        if self.initial_epsilon is None:
+            return 0.1
+        mu = gdp.zcdp_mu if self.accountant == "rdp" else gdp.mu
+        return (mu(self.initial_epsilon, self.delta) / mu(self.epsilon, self.delta)) ** 2
+
+    # ------------------------------------------------------------ parameters
+
+    @property
+    def _explicit(self) -> bool:
+        return self.feedback == "explicit"
+
+    @property
+    def _paper(self) -> bool:
+        return self.variant == "paper"
+
+    @property
+    def _sized(self) -> bool:
+        return self.ratings_per_item is not None and self.ratings_per_user is not None
+
+    def _biases(self) -> bool:
+        return self._explicit and not self._paper and self.bias_iterations > 0
+
+    def _largest(self) -> float:
+        """G: α₁ α₂ in the paper; else a fifth of the width of the range, about what a user's ratings are off by."""
+        if self.residual_norm is not None:
+            return self.residual_norm
+        if self._paper:
+            return self.user_norm * self.item_norm
+        low, high = self._range()
+        return (high - low) / 5 if self._explicit else 1.0
+
+    def _half(self) -> float:
+        low, high = self._range()
+        return (high - low) / 2
+
+    def _range(self) -> tuple[float, float]:
+        return self.rating_range or self._seen_range or (1.0, 5.0)
+
+    def _infer_range(self, ratings: Ratings) -> None:
+        self._seen_range = None
+        if self._explicit and self.rating_range is None and ratings.n_ratings:
+            self._seen_range = float(ratings.values.min()), float(ratings.values.max())
+
+    def _assume(self, session: Session) -> None:
+        if self._explicit:
+            low, high = self._range()
+            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
+        if self._paper and self._sized:
+            session.assume("size", "how many ratings an item and a user have on average")
+        if self._paper and self.constants == "printed":
+            session.assume("constants", f"noise as printed for ε = {self.epsilon:g}; the ε stated is what it costs")
+
+    def _check(self) -> None:
+        for name, least in (("factors", 1), ("iterations", 1), ("bias_iterations", 0)):
+            value = getattr(self, name)
+            require(isinstance(value, (int, np.integer)) and bool(value >= least),
+                    f"{name} is {value!r}, but must be a whole number of at least {least}")  # fmt: skip
+        for name, allowed in _CHOICES.items():
+            value = getattr(self, name)
+            good = value in allowed or (name == "centring" and isinstance(value, (int, float)))
+            require(good, f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
+        for name in ("step_size", "user_norm", "item_norm", "regularization", "initial_scale", "spectral_scale"):
+            require(getattr(self, name) > 0, f"{name} is {getattr(self, name)!r}, but must be positive")
+        for name in ("residual_norm", "ratings_per_item", "ratings_per_user", "initial_epsilon"):
+            value = getattr(self, name)
+            require(value is None or value > 0, f"{name} is {value!r}, but must be positive")
+        for name in ("unobserved_weight", "rarity", "shrinkage"):
+            require(getattr(self, name) >= 0, f"{name} is {getattr(self, name)!r}, but must not be negative")
+        require(0 <= self.momentum < 1, f"momentum is {self.momentum!r}, but must be at least 0 and below 1")
+        omega, first = self.balance_share, self.initial_epsilon
+        require(omega is None or 0 < omega < 1, f"balance_share is {omega!r}, but must be between 0 and 1")
+        require(first is None or first < self.epsilon, f"initial_epsilon is {first!r}, but must be below epsilon")
+        low, high = self._range()
+        require(low < high, f"rating_range is ({low:g}, {high:g}), but must go from low to high")
+        if not self._paper:
+            require(self.initialization == "random", "initialization='spectral' is for variant='paper'")
+            require(self.constants == "tight", "constants='printed' is for variant='paper'")
+        elif self.constants == "printed":
+            spectral = self.initialization == "spectral"
+            require(self._sized, "constants='printed' needs ratings_per_item and ratings_per_user")
+            require(not spectral or first is not None, "constants='printed' needs initial_epsilon for a spectral start")
+
+
+_CHOICES = {
+    "variant": ("scaled", "paper"),
+    "feedback": ("explicit", "implicit"),
+    "centring": ("user",),
+    "initialization": ("random", "spectral"),
+    "constants": ("tight", "printed"),
+}

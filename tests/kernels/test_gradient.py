@@ -1,0 +1,51 @@
+"""Residuals and own gradients equal their numpy twin, and a row does not depend on the others."""
+
+import numpy as np
+import pytest
+
+from discreet.kernels import set_threads
+from discreet.kernels.gradient import residual_rows, residual_rows_numpy, turn_rows
+
+
+def problem(r, dtype, n=60, m=25):
+    rng = np.random.default_rng(r)
+    counts = rng.integers(0, 12, n)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    indices = np.concatenate([np.sort(rng.choice(m, c, replace=False)) for c in counts]).astype(np.int32)
+    normal = lambda *shape: rng.normal(size=shape).astype(dtype)  # noqa: E731
+    return [indptr, indices, normal(indptr[-1]), normal(n, r), normal(m, r), 1.3, normal(m), normal(n)]
+
+
+@pytest.mark.parametrize(("r", "dtype"), [(0, "f4"), (1, "f4"), (5, "f8"), (16, "f4"), (67, "f8")])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_residuals_equal_their_twin(r, dtype, weighted):
+    given = problem(r, dtype)
+    given[2][3] = np.nan
+    w = np.random.default_rng(9).random(len(given[1])).astype(dtype) if weighted else None
+    x, g = residual_rows(*given, w)
+    X, G = residual_rows_numpy(*given, w)
+    tolerance = 2e-5 if dtype == "f4" else 1e-12
+    np.testing.assert_allclose(x, X, atol=tolerance)
+    np.testing.assert_allclose(g, G, atol=tolerance * 20)
+    assert x.dtype == g.dtype == np.dtype(dtype)
+    row = np.repeat(np.arange(60), np.diff(given[0]))
+    assert np.sqrt(np.bincount(row, x.astype(float) ** 2)).max() <= 1.3 * (1 + 1e-6)
+    assert residual_rows(*given, w, own=False)[1].shape == (0, r)
+    assert np.array_equal(residual_rows(*given, w, own=False)[0], x)
+
+
+def test_rows_are_turned_as_the_expression_says_and_each_by_itself():
+    indptr, indices, y, U, V, _, b, o = problem(7, "f4")
+    R = np.random.default_rng(3).normal(size=(7, 7))
+    x, g = residual_rows(indptr, indices, y, U, V, 0.5, b, o)
+    turned = turn_rows(U, g, R, 0.1, 0.2)
+    np.testing.assert_allclose(turned, U - 0.1 * g - 0.2 * U @ R, atol=1e-5)
+    try:
+        for threads in (1, 3):
+            set_threads(threads)
+            first = residual_rows(indptr[:11], indices[: indptr[10]], y[: indptr[10]], U[:10], V, 0.5, b, o[:10])
+            assert np.array_equal(first[0], x[: indptr[10]])
+            assert np.array_equal(first[1], g[:10])
+            assert np.array_equal(turn_rows(U[:10], g[:10], R, 0.1, 0.2), turned[:10])
+    finally:
+        set_threads(None)

@@ -1,0 +1,254 @@
+"""DPLMC: without noise it completes a planted matrix; with noise it costs what the paper should have said."""
+
+import math
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.data.splits import random_ratings
+from discreet.errors import ConfigError
+from discreet.kernels import threads
+from discreet.models.dplmc import project, settle, spectral_start
+from discreet.privacy import accounting
+from discreet.privacy.unsafe import NoNoise
+from discreet.testing import check_private_model, rule_names
+
+
+def planted(m=800, n=40, r=3, share=0.6, seed=0):
+    """A matrix of rank r with rows of at most norm 2 on both sides, and the entries that are known."""
+    rng = np.random.default_rng(seed)
+    U, V = rng.normal(size=(m, r)), rng.normal(size=(n, r))
+    U, V = 2 * U / np.linalg.norm(U, axis=1).max(), 2 * V / np.linalg.norm(V, axis=1).max()
+    X = U @ V.T
+    user, item = np.nonzero(rng.random((m, n)) < share)
+    ratings = discreet.Ratings.from_arrays(user, item, X[user, item], item_ids=range(n))
+    return X, ratings
+
+
+def open_wide(ratings, **changes):
+    """Projections so wide that nothing is cut, and no noise."""
+    given = dict(
+        variant="paper", user_norm=50.0, item_norm=50.0, residual_norm=1e3, centring=0.0, rating_range=(-4.0, 4.0),
+        ratings_per_item=ratings.n_ratings / ratings.n_items, ratings_per_user=ratings.n_ratings / ratings.n_users,
+        step_size=2.0, iterations=40, noise=NoNoise(),
+    )  # fmt: skip
+    return discreet.DPLMC(3, **(given | changes))
+
+
+def completed(model, ratings):
+    U = model.fold(ratings.indptr, ratings.indices, ratings.values)[0]
+    return U.astype(float) @ model.item_factors_.T
+
+
+# ---------------------------------------------------------------------- the algorithm
+
+
+@pytest.mark.parametrize("initialization", ["random", "spectral"])
+def test_without_noise_it_recovers_a_planted_matrix_at_a_linear_rate(initialization):
+    X, ratings = planted()
+    model = open_wide(ratings, iterations=250, initialization=initialization).fit(ratings)
+    assert np.linalg.norm(completed(model, ratings) - X) < 1e-3 * np.linalg.norm(X)
+    steps = np.log(model.trace_[60:140])  # a line, in the logarithm
+    slope = np.polyfit(np.arange(80), steps, 1)
+    assert slope[0] < -0.02
+    assert np.abs(steps - np.polyval(slope, np.arange(80))).max() < 0.5
+
+
+def transcription(Y, known, V, W, T, eta, p, alpha, G):
+    """Algorithm 1 in the paper's own units, X / √(mn), written down as it stands there, without noise."""
+    m, n = Y.shape
+    cut = lambda A, a: A * np.minimum(1, a / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-300))  # noqa: E731
+    Y, V = Y / math.sqrt(m * n), V / math.sqrt(n)
+    alpha_1, alpha_2 = alpha[0] / math.sqrt(m), alpha[1] / math.sqrt(n)
+    U = cut(Y * math.sqrt(m * n) @ W / math.sqrt(m), alpha_1)
+    steps = []
+    for _ in range(T):
+        E = np.where(known, U @ V.T - Y, 0)
+        R = U.T @ U - V.T @ V
+        new = V - eta / p * cut(E, G / math.sqrt(m * n)).T @ U + eta / 2 * V @ R
+        U, V = cut(U - eta / p * E @ V - eta / 2 * U @ R, alpha_1), cut(new, alpha_2)
+        steps.append(V * math.sqrt(n))
+    return steps
+
+
+@pytest.mark.parametrize("alpha", [(50.0, 50.0, 1e3), (0.9, 1.1, 0.8)])
+def test_it_equals_a_transcription_of_the_paper_step_by_step(alpha):
+    X, ratings = planted(m=200, n=20)
+    Y, known = ratings.to_csr().toarray().astype(float), np.zeros(X.shape, bool)
+    known[np.repeat(np.arange(200), np.diff(ratings.indptr)), ratings.indices] = True
+    p, eta = known.mean(), 1.5
+    V = 0.3 * np.random.default_rng(0).standard_normal((20, 3))
+    expected = transcription(Y, known, V, eta / (p * 20) * V, 12, eta, p, alpha, alpha[2])
+    for T in (1, 2, 5, 12):
+        model = open_wide(ratings, iterations=T, step_size=eta, user_norm=alpha[0], item_norm=alpha[1],
+                          residual_norm=alpha[2]).fit(ratings)  # fmt: skip
+        np.testing.assert_allclose(model.item_factors_, expected[T - 1], atol=2e-5)
+
+
+def test_erratum_11_a_balanced_start_is_balanced_and_comes_closer():
+    X, ratings = planted(seed=3)
+    Y, m, n, p = ratings.to_csr().toarray().astype(float), 800, 40, ratings.n_ratings / (800 * 40)
+    apart = {}
+    for balanced in (True, False):
+        V, W = spectral_start(Y.T @ Y, 3, p, m, balanced=balanced)
+        U = Y @ W
+        np.testing.assert_allclose(U @ V.T, (Y / p) @ V @ np.linalg.pinv(V), atol=1e-8)  # the same product either way
+        apart[balanced] = np.linalg.norm(U.T @ U / m - V.T @ V / n)
+    assert apart[True] < 0.05 * apart[False]
+    moved = {}
+    for balanced in (True, False):
+        model = open_wide(ratings, initialization="spectral", balanced=balanced, iterations=25, step_size=1.0)
+        moved[balanced] = np.linalg.norm(completed(model.fit(ratings), ratings) - X) / np.linalg.norm(X)
+    assert moved[True] < moved[False]
+
+
+def test_what_cannot_be_told_from_noise_stays_at_zero():
+    rng = np.random.default_rng(0)
+    S = np.full((4000, 2), 2.0)
+    x = rng.normal(size=(4000, 2)) * [1.0, 0.0]
+    found = settle(S * x + rng.normal(size=(4000, 2)), S, 1.0, 0.0)
+    assert np.abs(found[:, 1]).max() < 0.3
+    np.testing.assert_allclose(((found[:, 0] - x[:, 0]) ** 2).mean(), 1 / (1 + 4), rtol=0.1)  # the least there is
+    assert np.linalg.norm(project(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0), axis=1) == pytest.approx([1.0, 0.5])
+
+
+# ---------------------------------------------------------------------- the price
+
+
+@pytest.mark.parametrize(("relation", "expected"), [("add-remove", (2.25, 3.0)), ("replace-one", (2**0.5 * 2.25, 6.0))])
+def test_erratum_09_sensitivities_are_tight(relation, expected):
+    model = discreet.DPLMC(3, variant="paper", user_norm=1.5, residual_norm=2.0, neighbouring=relation)
+    found = {row["name"]: row["sensitivity"] for row in model.price_list(30)}
+    assert (found["balance"], found["gradient"]) == pytest.approx(expected)
+
+
+def test_erratum_09_the_printed_noise_is_as_printed_and_its_price_is_the_true_one():
+    T, eps, delta, omega = 20, 5.0, 1e-5, 0.3
+    model = discreet.DPLMC(
+        3, variant="paper", constants="printed", epsilon=eps, delta=delta, iterations=T, balance_share=omega,
+        user_norm=2.0, item_norm=3.0, neighbouring="replace-one", ratings_per_item=50.0, ratings_per_user=10.0,
+        initialization="spectral", initial_epsilon=1.0,
+    )  # fmt: skip
+    rest, L = eps - 1.0, math.log(1 / delta)
+    rows = {row["name"]: row["deviation"] for row in model.price_list(30)}
+    assert rows["balance"] == pytest.approx(4 * math.sqrt(8 * T * (L + rest)) / (math.sqrt(omega) * rest))
+    assert rows["gradient"] == pytest.approx(4 * 2 * 6 * math.sqrt(T * (L + rest)) / (math.sqrt(1 - omega) * rest))
+    assert rows["initial"] == pytest.approx(4 * 36 * math.sqrt(L) / 1.0)
+    assert model.plan(30).epsilon() < eps, "printed are larger constants than needed"
+    tight = model.set_params(constants="tight").price_list(30)
+    assert {row["name"]: row["deviation"] for row in tight}["gradient"] < rows["gradient"]
+    assert model.plan(30).epsilon() == pytest.approx(eps, rel=1e-6)
+
+
+def test_erratum_10_the_share_of_known_entries_is_public_or_a_release():
+    _, ratings = planted(m=400)
+    lines = lambda **given: [line.name for line in discreet.DPLMC(3, variant="paper", **given).plan(40).releases]  # noqa: E731
+    assert lines() == ["size", "balance", "gradient"]
+    assert lines(ratings_per_item=9.0, ratings_per_user=9.0) == ["balance", "gradient"]
+    released = open_wide(ratings, ratings_per_item=None, noise=NoNoise()).fit(ratings)
+    given = open_wide(ratings).fit(ratings)
+    np.testing.assert_allclose(released.item_factors_, given.item_factors_, atol=1e-3)
+    assert [entry.name for entry in released.privacy_.ledger.entries].count("size") == 1
+    assert "how many ratings an item and a user have" in str(given.privacy_.ledger.to_dict())
+
+
+def test_the_budget_is_split_where_both_noises_together_do_least_harm():
+    harm = {}
+    for omega in (None, 0.05, 0.2, 0.5, 0.8):
+        model = discreet.DPLMC(4, variant="paper", balance_share=omega, ratings_per_user=9.0, ratings_per_item=99.0)
+        rows = {row["name"]: row["deviation"] for row in model.price_list(30)}
+        gram = (model.item_norm / 2) ** 2 * 30 * (4 + 1) / 2 * rows["balance"] ** 2
+        harm[omega] = gram + 30 * 4 * (rows["gradient"] / 0.3) ** 2
+    assert min(harm, key=harm.get) is None
+
+
+def test_a_part_of_epsilon_is_set_aside_for_the_start():
+    model = discreet.DPLMC(3, variant="paper", epsilon=5.0, delta=1e-5, initialization="spectral", initial_epsilon=1.0)
+    event = accounting.Event("gaussian", model.plan(30).noise_multiplier("initial"))
+    assert accounting.epsilon([event], 1e-5) == pytest.approx(1.0, rel=1e-3)
+
+
+OPTIONS = {
+    "scaled": {},
+    "scaled, replace-one": {"neighbouring": "replace-one", "centring": 3.0, "momentum": 0.5, "stretch": False},
+    "implicit": {"feedback": "implicit"},
+    "no biases, range from data": {"bias_iterations": 0, "rating_range": None},
+    "paper": {"variant": "paper", "item_norm": 2.0},
+    "paper, spectral": {"variant": "paper", "initialization": "spectral", "centring": 3.0, "accountant": "rdp",
+                        "neighbouring": "replace-one", "ratings_per_item": 20.0, "ratings_per_user": 5.0},
+    "paper, printed": {"variant": "paper", "constants": "printed", "initialization": "spectral", "initial_epsilon": 1.0,
+                       "neighbouring": "replace-one", "ratings_per_item": 20.0, "ratings_per_user": 5.0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_it_keeps_every_rule(name):
+    threads.set_threads(1)
+    try:
+        given = {"epsilon": 4.0, "rating_range": (1.0, 5.0), "iterations": 3} | OPTIONS[name]
+        rules = [rule for rule in rule_names() if name == "scaled" or rule != "re-priced"]
+        report = check_private_model(discreet.DPLMC(3, **given), people=5, draws=600, rules=rules)
+    finally:
+        threads.set_threads(None)
+    assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
+
+
+# ---------------------------------------------------------------------- as it comes
+
+
+def test_a_fit_releases_its_plan_and_nothing_else():
+    ratings = discreet.load_dataset("cinema", scale=0.02)
+    model = discreet.DPLMC(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2).fit(ratings)
+    assert [e.name for e in model.privacy_.ledger.entries] == [
+        "size", "counts", "recounts", "bias", "bias", "bias", "balance", "gradient", "balance", "gradient",
+    ]  # fmt: skip
+    assert model.privacy_.epsilon == pytest.approx(5.0, rel=1e-6)
+    assert model.privacy_.noise == "secure"
+
+
+def test_it_learns_more_than_a_users_own_mean_and_more_than_biases():
+    split = random_ratings(discreet.load_dataset("cinema"), (0.9, 0.1), seed=0)
+    mean = discreet.Bias(3, items=False).fit(split.train)
+    model = discreet.DPLMC(epsilon=5.0, delta=1e-5, rating_range=(0.5, 5.0)).fit(split.train)
+    bias = discreet.Bias().fit(split.train)
+    own, private, free = (discreet.evaluate(m, split, ["rmse"]).values["rmse"] for m in (mean, model, bias))
+    assert private < free < own
+
+
+def test_implicit_feedback_is_ranked_better_than_by_popularity():
+    split = random_ratings(discreet.load_dataset("cinema").binarize(4.0), (0.8, 0.2), seed=0)
+    model = discreet.DPLMC(epsilon=5.0, delta=1e-5, feedback="implicit").fit(split.train)
+    popular = discreet.Popularity().fit(split.train)
+    private, plain = (discreet.evaluate(m, split, ["recall@20"]).values["recall@20"] for m in (model, popular))
+    assert private > plain
+
+
+def test_it_comes_back_from_disk(tmp_path):
+    _, ratings = planted(m=300)
+    for changes in ({}, {"variant": "paper", "centring": 0.0}):
+        model = discreet.DPLMC(3, epsilon=20.0, rating_range=(-4.0, 4.0), **changes).fit(ratings)
+        model.save(tmp_path / "model")
+        again = discreet.load(tmp_path / "model")
+        assert np.array_equal(model.predict(ratings, ratings), again.predict(ratings, ratings))
+        assert again.privacy_ == model.privacy_
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (dict(factors=0), "factors is 0"),
+        (dict(variant="fast"), "variant is 'fast'"),
+        (dict(user_norm=0.0), "user_norm is 0.0"),
+        (dict(balance_share=1.0), "balance_share is 1.0"),
+        (dict(momentum=1.0), "momentum is 1.0"),
+        (dict(initialization="spectral"), "initialization='spectral' is for variant='paper'"),
+        (dict(variant="paper", constants="printed"), "needs ratings_per_item"),
+        (dict(initial_epsilon=2.0), "initial_epsilon is 2.0"),
+        (dict(rating_range=(5, 1)), "rating_range"),
+        (dict(shares={"gradient": 0.0}), "shares has 0.0 for 'gradient'"),
+    ],
+)
+def test_wrong_parameters_are_named(wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        discreet.DPLMC(**wrong).plan(10)
