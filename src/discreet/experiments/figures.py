@@ -32,7 +32,7 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
     """Write the picture as PNG."""
     from matplotlib.figure import Figure
 
-    across = min(3, len(entry.plots))
+    across = 2 if len(entry.plots) == 4 else min(3, len(entry.plots))
     down = -(-len(entry.plots) // across)
     width = WIDTH * across + (1.6 if across == 1 else 0)
     figure = Figure(figsize=(width, HEIGHT * down + 0.5), dpi=110, facecolor="white", layout="constrained")
@@ -82,7 +82,12 @@ def _dress(axis: Any, panel: Mapping[str, Any], records: list[Record]) -> None:
         axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
         axis.minorticks_off()
     if panel.get("log_y"):
+        from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
         axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axis.yaxis.set_minor_formatter(NullFormatter())
     axis.set_title(panel.get("title", ""), fontsize=10, color=INK, loc="left")
     axis.set_xlabel(panel.get("x_label", x), fontsize=9, color=INK)
     axis.set_ylabel(panel.get("y_label", panel["y"]), fontsize=9, color=INK)
