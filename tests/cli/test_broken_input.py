@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
+
+import discreet
 
 HEAD = "userId,movieId,rating\n"
 GOOD = HEAD + "".join(f"{u},{i},{1 + (u * i) % 5}\n" for u in range(1, 9) for i in range(1, 7))
@@ -87,6 +91,22 @@ def a_full_folder(tmp: Path) -> Path:
     return tmp / "full"
 
 
+def a_model_and_a_letter(tmp: Path) -> Path:
+    discreet.Popularity().fit(discreet.Ratings.from_arrays([1], [2])).save(tmp / "both")
+    (tmp / "both" / "letter.txt").write_text("dear")
+    return tmp / "both"
+
+
+def a_pipe(tmp: Path, _: Shelf) -> list[object]:
+    os.mkfifo(tmp / "pipe")
+    return ["train", tmp / "pipe", "--out", tmp / "m"]
+
+
+def a_parquet(tmp: Path, shelf: Shelf) -> Path:
+    parquet.write_table(discreet.Ratings.read(shelf / "ratings.csv").to_frame("pyarrow"), tmp / "r.parquet")
+    return tmp / "r.parquet"
+
+
 def a_plain_file(tmp: Path) -> Path:
     (tmp / "plain").write_text("text")
     return tmp / "plain"
@@ -94,6 +114,9 @@ def a_plain_file(tmp: Path) -> Path:
 
 CUT_GZIP = gzip.compress(GOOD.encode() * 50)[:-30]
 NOISE = bytes(range(256)) * 20
+
+SAME = HEAD + "".join(f"{u},{i},1\n" for u in range(1, 9) for i in range(1, 7))
+ASKED = "--known", lambda t, s: s / "known.csv", "--target", lambda t, s: s / "target.csv"
 
 CASES: list[Case] = [
     # --- files
@@ -153,7 +176,8 @@ CASES: list[Case] = [
     ("factors beyond memory", good_file("--factors", 10**13), "memory"),
     # --- where to save
     ("out is a file", out_is(a_plain_file), "is a file"),
-    ("out holds other things", out_is(a_full_folder), "other things"),
+    ("out holds other things", out_is(a_full_folder), "more than a saved model, such as 'letter.txt'"),
+    ("out holds a model and other things", out_is(a_model_and_a_letter), "such as 'letter.txt'"),
     ("out under a file", out_is(lambda t: a_plain_file(t) / "model"), "cannot be written"),
     ("out where nobody writes", out_is(lambda t: Path("/proc/discreet/model")), "cannot be written"),
     # --- calling
@@ -167,7 +191,7 @@ CASES: list[Case] = [
     ("metric without cut-off", good_file("--metrics", "recall", command="evaluate"), "cut-off"),
     ("no metric", good_file("--metrics", ",", command="evaluate"), "--metrics"),
     ("metric that fits no model", good_file("--model", "popularity", "--no-baselines", "--metrics", "rmse",
-                                            command="evaluate"), "none of the metrics"),
+                                            command="evaluate"), "compares predicted ratings"),
     ("unknown split", good_file("--split", "user", command="evaluate"), "did you mean users"),
     ("split beyond 100", good_file("--split", "90/20", command="evaluate"), "100"),
     ("split and folds", good_file("--split", "90/10", "--folds", 5, command="evaluate"), "--folds"),
@@ -210,6 +234,37 @@ CASES: list[Case] = [
     ("unknown items of many", saved("recommend", "--users", made("u.csv", HEAD + "1,12,4\n1,777,4\n")), "777"),
     ("similar to nothing", saved("similar", "999"), "'999'"),
     ("similar without factors", saved("similar", "12", model="popular"), "no item factors"),
+    # --- options that would do nothing
+    ("seeds of a saved model", saved("evaluate", "--seeds", 3, *ASKED), "--seeds is for training"),
+    ("seed of a saved model", saved("evaluate", "--seed", 0, *ASKED), "--seed is for training"),
+    ("threshold of a saved model", saved("evaluate", "--binarize", 4, *ASKED), "--binarize is for training"),
+    ("filter of a saved model", saved("evaluate", "--min-user-ratings", 4, *ASKED), "--min-user-ratings is for"),
+    ("catalogue of a saved model", saved("evaluate", "--items", "x.csv", *ASKED), "--items is for training"),
+    ("part of a saved model", saved("evaluate", "--part", "valid", *ASKED), "--part valid is for training"),
+    ("baselines of a saved model", saved("evaluate", "--no-baselines", *ASKED), "--no-baselines"),
+    ("unknown items in training", good_file("--skip-unknown", command="evaluate"), "for a saved model"),
+    ("fold-in of another split", good_file("--fold-in", 0.5, command="evaluate"), "--fold-in goes with --split users"),
+    ("fold-in of all", good_file("--split", "users", "--fold-in", 1, command="evaluate"), "between 0 and 1"),
+    ("duplicates of a data set", bare("train", "cinema", "--duplicates", "mean", "--out", "m"), "--duplicates is for"),
+    ("unknown items without a catalogue", good_file("--unknown-items", "drop"), "--items FILE"),
+    ("separator of parquet", lambda t, s: ["train", a_parquet(t, s), "--separator", ";", "--out", t / "m"],
+     "--separator ';' is for text files"),
+    ("header of parquet", lambda t, s: ["train", a_parquet(t, s), "--header", "--out", t / "m"], "--header is for"),
+    ("ratings without ratings", good_file("--feedback", "implicit", "--metrics", "rmse", command="evaluate"),
+     "implicit feedback predicts none"),
+    ("columns of a typed history", saved("recommend", "--history", "12", "--item", "x"), "--item is for"),
+    ("user of one history", saved("recommend", "--history-file", "h.csv", "--user", "x"), "--user is for --users"),
+    # --- what is wrong is said before anything is read
+    ("metric before data", bare("evaluate", "nowhere.csv", "--metrics", "rsme"), "did you mean 'rmse'"),
+    ("split before data", bare("evaluate", "nowhere.csv", "--split", "90/20"), "100"),
+    ("setting before data", bare("evaluate", "nowhere.csv", "--factors", 0), "factors is 0"),
+    ("setting before training data", bare("train", "nowhere.csv", "--factors", 0, "--out", "m"), "factors is 0"),
+    ("budget before data", bare("evaluate", "nowhere.csv", "--epsilon", -1), "--epsilon -1"),
+    # --- nothing to predict, pipes
+    ("all the same", lambda t, s: ["evaluate", made("same.csv", SAME)(t, s)], "every rating of"),
+    ("all the same, with biases", lambda t, s: ["evaluate", made("same.csv", SAME)(t, s), "--model", "bias"],
+     "use --model als --feedback implicit"),
+    ("pipe", a_pipe, "is a pipe"),
     # --- the others
     ("unknown genre", bare("demo", "--likes", "Sci-Fy"), "Sci-Fi"),
     ("demo into a file", lambda t, s: ["demo", "--out", a_plain_file(t)], "is a file"),

@@ -15,7 +15,8 @@ import pytest
 import discreet
 from discreet.cli.app import app
 
-COMMANDS = ["demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench"]
+COMMANDS = ["demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench",
+            "reproduce"]  # fmt: skip
 
 
 def test_help_lists_every_command_and_nothing_else(run):

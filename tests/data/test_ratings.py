@@ -196,3 +196,9 @@ def test_sweetrs_has_fifty_repeated_pairs(shared_data):
     assert ratings.n_ratings == 44_543 - 50
     assert ratings.filter(min_item_ratings=1).n_items == 77
     assert (ratings.values == 0).sum() > 6000  # "never tried" is a rating of 0 until somebody filters it
+
+
+@pytest.mark.parametrize("threshold", ["4", float("nan"), float("inf"), None, True])
+def test_a_threshold_is_a_number(threshold):
+    with pytest.raises(ConfigError, match=r"threshold is .*must be a finite number"):
+        Ratings.from_arrays([1], [1]).binarize(threshold)

@@ -21,6 +21,7 @@ OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and leave the process with its exit code."""
     given = list(sys.argv[1:] if args is None else args)
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a "?" beats an encoding error
@@ -38,6 +39,14 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     if code == INTERRUPTED:
         _complain("interrupted: nothing was left half-written")
     sys.exit(code)
+
+
+def _open_streams() -> None:
+    """A shell can start a program with its output closed (``>&-``): then it goes nowhere."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # for as long as the process lives
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _interrupt_again(problem: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import os
 import shlex
 import shutil
 import sys
@@ -20,6 +21,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 import discreet
+from discreet.errors import ConfigError
 
 _MODULES = ("demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench", "reproduce")
 
@@ -35,6 +37,9 @@ app = typer.Typer(
 
 def run(args: list[str]) -> int:
     """Parse and run; raises what the command raises."""
+    kernels = os.environ.get("DISCREET_KERNELS", "")
+    if kernels not in ("", "vector", "plain"):
+        raise ConfigError(f"DISCREET_KERNELS is {kernels!r}, but must be 'vector' (as it is without) or 'plain'")
     for module in _MODULES:
         importlib.import_module(f"discreet.cli.{module}")
     result = typer.main.get_command(app).main(args=args, prog_name="discreet", standalone_mode=False)

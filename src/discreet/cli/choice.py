@@ -85,6 +85,14 @@ class Choice:
         usual = {name: value for name, value in more.items() if name in allowed}
         return cls(**(usual | checked))
 
+    def ready(self) -> Any:
+        """The model, with everything about it checked that can be without data."""
+        model = self.make()
+        model.check()
+        if hasattr(model, "plan"):
+            model.plan(1)  # a budget that cannot be kept
+        return model
+
     @property
     def given(self) -> list[str]:
         """Options that were used and say something about the model."""

@@ -74,22 +74,37 @@ def evaluate(
     """
     if relevant is not None and not math.isfinite(relevant):
         raise ConfigError(f"--relevant is {relevant}, but must be a finite number")
+    wanted = _metrics(metrics) if metrics is not None else None
     choice.use_threads()
     if known is not None or target is not None or Path(what, "model.json").is_file():
-        if choice.given or protocol.given:
-            raise ConfigError(f"{(choice.given or protocol.given)[0]} is for training, and {what} is trained already")
+        given = [*choice.given, *protocol.given, *(["--part valid"] if part == "valid" else [])]
+        if given:
+            raise ConfigError(f"{given[0]} is for training, and {what} is trained already")
+        if not baselines:
+            raise ConfigError(f"--no-baselines is for training: {what} is measured alone, without baselines")
+        source.refuse_choosing(f"is for training, and {what} is trained already")
         model, split, facts = _saved(what, known, target, source, skip_unknown, out)
         feedback = model.feedback
-        relevant = _relevant(relevant, model.rating_range_)
+        relevant = _relevant(relevant, model.rating_range_, split.test.target)
         models, splits, n = {type(model).__name__: lambda seed: _Saved(model)}, iter([split]), 1
     else:
-        feedback = choice.make().feedback
+        if skip_unknown:
+            raise ConfigError("--skip-unknown is for a saved model: what is trained here knows all items")
+        blank = choice.ready()
+        feedback = blank.feedback
+        protocol.check()
+        _check_metrics(wanted, feedback)
         ratings, facts = source.read(what, out)
         scale = float(ratings.values.min()), float(ratings.values.max())
-        relevant = _relevant(relevant, scale if feedback == "explicit" else None)
+        if feedback == "explicit" and scale[0] == scale[1]:
+            how = "" if "feedback" in blank.parameter_names() else "--model als "
+            raise DataError(f"every rating of {what} is {scale[0]:g}, so there is nothing to predict: "
+                            f"use {how}--feedback implicit")  # fmt: skip
+        relevant = _relevant(relevant, scale if feedback == "explicit" else None, ratings)
         models = _makers(choice, baselines, ratings)
         splits, n = protocol.splits(ratings), protocol.runs
-    wanted = _metrics(metrics or DEFAULT_METRICS[feedback])
+    wanted = wanted or _metrics(DEFAULT_METRICS[feedback])
+    _check_metrics(wanted, feedback)
     from discreet.experiments.compare import compare
 
     with out.progress("Evaluating") as progress:
@@ -108,13 +123,26 @@ def _metrics(text: str) -> list[str]:
     return [parse(name).name for name in dict.fromkeys(names)]
 
 
-def _relevant(given: float | None, scale: tuple[float, float] | None) -> float | None:
-    """The lowest rating that counts as relevant: the top quarter of the scale, or (None) all with implicit feedback."""
+def _check_metrics(wanted: list[str] | None, feedback: str) -> None:
+    """Refuse metrics of which none can be measured; where some can, the others are shown as dashes."""
+    from discreet.evaluation.metrics import parse
+
+    if feedback == "implicit" and wanted and all(parse(name).kind == "rating" for name in wanted):
+        raise ConfigError(f"{wanted[0]} compares predicted ratings, and implicit feedback predicts none: measure "
+                          "rankings, such as --metrics recall@20,ndcg@100")  # fmt: skip
+
+
+def _relevant(given: float | None, scale: tuple[float, float] | None, ratings: Ratings) -> float | None:
+    """The lowest rating that counts as relevant: the top quarter of the scale, or (None) all with implicit feedback.
+
+    Of the ratings that there are, the lowest that counts is named: 4 of half stars, and not 3.875.
+    """
     from discreet.evaluation.protocols import RELEVANT_SHARE
 
     if given is not None or scale is None:
         return given
-    return scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+    least = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+    return min((float(value) for value in set(ratings.values.tolist()) if value >= least), default=least)
 
 
 def _makers(choice: Choice, baselines: bool, ratings: Ratings) -> dict[str, Callable[[int], Any]]:

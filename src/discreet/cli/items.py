@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import difflib
 import math
 from collections import defaultdict
@@ -13,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from discreet.data.text import MISSING
 from discreet.errors import DataError
 
 if TYPE_CHECKING:
+    from discreet.cli.source import Layout
     from discreet.data.ratings import Ratings
 
 _SEVERAL = -2
@@ -105,14 +106,15 @@ def parse_history(texts: Iterable[str], items: Items, skip: bool = False) -> dic
     return history
 
 
-def read_history(path: str, items: Items, skip: bool = False) -> dict[Any, float | None]:
-    """One user's history from a file: a column of items (ids or titles) and perhaps one of ratings."""
-    rows = _rows(path, items)
+def read_history(path: str, items: Items, layout: Layout, skip: bool = False) -> dict[Any, float | None]:
+    """One user's history from a file of any kind: a column of items (ids or titles) and perhaps one of ratings."""
+    rows = _rows(path, items, layout)
     history: dict[Any, float | None] = {}
     for line, (name, rating) in rows:
         try:
             if items.knows(name) or not skip:
-                _add(history, items.id_of(name), _rating(rating, name))
+                given = None if rating is None or rating.strip() in MISSING else rating
+                _add(history, items.id_of(name), _rating(given, name))
         except DataError as error:
             raise DataError(f"{path}, line {line:,}: {error}") from None
     return history
@@ -169,42 +171,77 @@ def _add(history: dict[Any, float | None], item: Any, rating: float | None) -> N
     history[item] = rating
 
 
-def _rows(path: str, items: Items) -> list[tuple[int, tuple[str, str | None]]]:
+def _rows(path: str, items: Items, layout: Layout) -> list[tuple[int, tuple[str, str | None]]]:
     """(line, (item, rating)) of a file."""
     from discreet.data.catalogue import ID_NAMES, TITLE_NAMES
     from discreet.data.columns import CONVENTIONS, normalise
-    from discreet.data.files import check_file, kind_of, read_table
+    from discreet.data.files import check_file, damage, kind_of, read_table
 
     file = check_file(path)
     kind = kind_of(file)
-    if kind == "text":
-        table = _text_rows(file, items)
-    else:
-        columns = read_table(file, kind).to_pydict()
-        cells = zip(*columns.values(), strict=True)
-        table = [(1, list(columns)), *((line, [str(v) for v in row]) for line, row in enumerate(cells, start=2))]
+    try:
+        if kind == "text":
+            table = _text_rows(file, items, layout)
+        else:
+            columns = read_table(file, kind).to_pydict()
+            cells = ([_written(value) for value in row] for row in zip(*columns.values(), strict=True))
+            table = [(1, list(columns)), *enumerate(cells, start=2)]
+    except OSError as error:
+        raise DataError(damage(file, error)) from error
     if not table:
         raise DataError(f"{path} is empty: it should name one item per line")
     head = [normalise(name) for name in table[0][1]]
-    at_item = next((head.index(n) for n in (*ID_NAMES, *TITLE_NAMES) if n in head), None)
-    at_rating = next((head.index(n) for n in CONVENTIONS["rating"] if n in head), None)
-    if at_item is None or items.knows(table[0][1][0]):
+    at_item = _named(layout.item, head, (*ID_NAMES, *TITLE_NAMES), path)
+    at_rating = _named(layout.rating, head, CONVENTIONS["rating"], path)
+    if layout.item is None and (at_item is None or items.knows(table[0][1][0])):
         at_item, at_rating = 0, 1
     else:
         table = table[1:]
     return [(line, (_cell(row, at_item) or "", _cell(row, at_rating))) for line, row in table]
 
 
-def _text_rows(file: Path, items: Items) -> list[tuple[int, list[str]]]:
-    text = file.read_text(encoding="utf-8-sig", errors="replace")
+def _named(wish: str | None, head: Sequence[str], usual: Sequence[str], path: str) -> int | None:
+    """Position of the column asked for, or of one with a usual name."""
+    from discreet.data.columns import normalise
+
+    if wish is None:
+        return next((head.index(name) for name in usual if name in head), None)
+    if normalise(wish) in head:
+        return head.index(normalise(wish))
+    if wish.isdecimal() and int(wish) < len(head):
+        return int(wish)
+    raise DataError(f"{path} has no column {wish!r}: its columns are {', '.join(head)}")
+
+
+def _text_rows(file: Path, items: Items, layout: Layout) -> list[tuple[int, list[str]]]:
+    """Lines cut into cells; titles may hold what separates, as long as the model knows them."""
+    from discreet.data.files import open_text
+    from discreet.data.text import as_lines, guess_separator, split
+
+    with open_text(file) as stream:
+        lines = as_lines(stream.read().decode("utf-8-sig", errors="replace"))
+    full = [line for line in lines if line.strip()]
+    separator = layout.text_separator or guess_separator(full) or guess_separator(full[:1]) or ","
     rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if line.strip():
-            cells = [line] if items.knows(line) else next(csv.reader([line], delimiter="\t" if "\t" in line else ","))
-            if len(cells) == 1:
-                cells = [cell for cell in _split_rating(line, items) if cell is not None]
-            rows.append((number, cells))
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        name, found, rating = line.rpartition(separator)
+        if items.knows(line):
+            cells = [line]
+        elif found and items.knows(name):
+            cells = [name, rating]
+        else:
+            cells = list(split([line], separator)[0])
+        if len(cells) == 1:
+            cells = [cell for cell in _split_rating(line, items) if cell is not None]
+        rows.append((number, cells))
     return rows
+
+
+def _written(value: Any) -> str:
+    """A cell of a table as text: ids that came as 7.0 because of a gap in their column are 7."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _cell(row: Sequence[str], at: int | None) -> str | None:

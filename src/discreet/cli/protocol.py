@@ -37,35 +37,49 @@ class Protocol:
         ),
     ] = None
     folds: Annotated[int | None, _option("Cross-validation with this many folds instead.", min=2, metavar="K")] = None
-    seeds: Annotated[int, _option("How many seeds to repeat it with.", min=1, metavar="N")] = 1
-    seed: Annotated[int, _option("The first seed.", min=0, metavar="SEED")] = 0
+    seeds: Annotated[
+        int | None, _option("How many seeds to repeat it with; 1 unless given.", min=1, metavar="N")
+    ] = None
+    seed: Annotated[int | None, _option("The first seed; 0 unless given.", min=0, metavar="SEED")] = None
     test_users: Annotated[
         int | None,
         _option("With --split users: how many users to test on, and as many to validate on.", min=1, metavar="N"),
     ] = None
     fold_in: Annotated[
-        float, _option("With --split users: share of a test user's ratings that is known.", metavar="SHARE")
-    ] = 0.8
+        float | None,
+        _option("With --split users: share of a test user's ratings that is known; 0.8 unless given.", metavar="SHARE"),
+    ] = None
 
     @property
     def given(self) -> list[str]:
         """Options that were used."""
-        used = {"--split": self.split, "--folds": self.folds, "--test-users": self.test_users}
+        used = {"--split": self.split, "--folds": self.folds, "--seeds": self.seeds, "--seed": self.seed,
+                "--test-users": self.test_users, "--fold-in": self.fold_in}  # fmt: skip
         return [name for name, value in used.items() if value is not None]
 
     @property
     def runs(self) -> int:
-        return self.seeds * (self.folds or 1)
+        return (self.seeds or 1) * (self.folds or 1)
+
+    def check(self) -> None:
+        """Refuse what cannot be held out in this way, before any data are read."""
+        if self.folds is not None and self.split is not None:
+            raise ConfigError("--folds and --split are two ways to hold out ratings: give one of them")
+        for name, value in (("--test-users", self.test_users), ("--fold-in", self.fold_in)):
+            if value is not None and self.split != "users":
+                raise ConfigError(f"{name} goes with --split users")
+        if self.fold_in is not None and not 0 < self.fold_in < 1:
+            raise ConfigError(f"--fold-in is {self.fold_in:g}, but must lie between 0 and 1")
+        if self.split is not None and self.split not in _KINDS:
+            fractions(self.split)
 
     def splits(self, ratings: Ratings) -> Iterator[Split]:
         """The splits, made one after another."""
         from discreet.data.splits import k_fold
 
-        if self.folds is not None and self.split is not None:
-            raise ConfigError("--folds and --split are two ways to hold out ratings: give one of them")
-        if self.test_users is not None and self.split != "users":
-            raise ConfigError("--test-users goes with --split users")
-        for seed in range(self.seed, self.seed + self.seeds):
+        self.check()
+        first = self.seed or 0
+        for seed in range(first, first + (self.seeds or 1)):
             if self.folds is not None:
                 yield from k_fold(ratings, self.folds, seed)
             else:
@@ -76,7 +90,7 @@ class Protocol:
 
         if how == "users":
             n = self.test_users or max(1, min(MOST_TEST_USERS, ratings.n_users // 10))
-            return splits.strong_generalisation(ratings, n, n, self.fold_in, seed)
+            return splits.strong_generalisation(ratings, n, n, 0.8 if self.fold_in is None else self.fold_in, seed)
         if how == "leave-one-out":
             return splits.leave_one_out(ratings, seed)
         if how == "newest":

@@ -64,11 +64,16 @@ def recommend(
         if exclude:
             raise ConfigError("--exclude goes with the history of one user, not with --users")
         return _many(model, users, layout, n, include_seen, skip_unknown, to, out)
-    known = _history(model, history, history_file, skip_unknown)
+    layout.refuse("is for --users", "user", "timestamp", "duplicates")
+    if history_file is None:
+        layout.refuse("is for --users and --history-file", "item", "rating", "separator", "header")
+    known = _history(model, history, history_file, layout, skip_unknown)
     _one(model, known, n, exclude or [], include_seen, to, out)
 
 
-def _history(model: Any, texts: list[str] | None, file: str | None, skip: bool) -> dict[Any, float]:
+def _history(
+    model: Any, texts: list[str] | None, file: str | None, layout: Layout, skip: bool
+) -> dict[Any, float]:
     from discreet.cli.items import Items, parse_history, read_history, with_default
 
     if texts is None and file is None:
@@ -76,7 +81,7 @@ def _history(model: Any, texts: list[str] | None, file: str | None, skip: bool) 
     items = Items(model)
     known = parse_history(texts or [], items, skip)
     if file is not None:
-        known |= read_history(file, items, skip)
+        known |= read_history(file, items, layout, skip)
     if not known:
         raise DataError("the history names no item" + (" that the model knows" if skip else ""))
     return with_default(known, model)
@@ -106,6 +111,7 @@ def _many(
 ) -> None:
     from discreet.cli.items import Items, known_only
 
+    n = min(n, len(model.item_ids_))
     ratings, left_out = known_only(layout.read_file(file), model, file, skip)
     with out.progress("Recommending") as progress:
         places, scores = model.recommend_indices(ratings, n, exclude_seen=not include_seen, progress=progress)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from discreet.cli.output import Output
+from discreet.cli.words import counted
 from discreet.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
 _READING, _DATA_SET, _CHOOSING = "Reading a file", "Reading a data set", "Choosing ratings"
 
-_FILE_ONLY = ("user", "item", "rating", "timestamp", "separator", "header", "items")
+_FILE_ONLY = ("user", "item", "rating", "timestamp", "separator", "header", "duplicates", "items", "unknown_items")
+_SET_ONLY = ("path", "catalogue", "scale")
+_FILTERS = ("min_rating", "binarize", "min_user_ratings", "min_item_ratings")
 
 
 def _option(help: str, *names: str, panel: str = _READING, **rest: Any) -> Any:
@@ -42,8 +45,9 @@ class Layout:
         bool | None, _option("Whether the first line of a text file holds names.", "--header/--no-header")
     ] = None
     duplicates: Annotated[
-        Literal["last", "mean", "error"], _option("What to do when a user rated an item twice.")
-    ] = "last"
+        Literal["last", "mean", "error"] | None,
+        _option("What to do when a user rated an item twice; last unless given."),
+    ] = None
 
     def read_file(self, file: str, **more: Any) -> Ratings:
         """Ratings from a file."""
@@ -51,9 +55,22 @@ class Layout:
 
         return Ratings.read(
             file, user=_column(self.user), item=_column(self.item), rating=_column(self.rating),
-            timestamp=_column(self.timestamp), duplicates=self.duplicates, separator=_separator(self.separator),
-            header=self.header, **more,
+            timestamp=_column(self.timestamp), duplicates=self.duplicates or "last",
+            separator=self.text_separator, header=self.header, **more,
         )  # fmt: skip
+
+    @property
+    def text_separator(self) -> str | None:
+        """The separator as the library wants it."""
+        words = {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "space": " "}
+        return words.get(self.separator, self.separator) if self.separator else None
+
+    def refuse(self, why: str, *options: str) -> None:
+        """Refuse options that would do nothing here."""
+        given = [name for name in options if (value := getattr(self, name)) is not None and value is not False
+                 and (name not in ("min_user_ratings", "min_item_ratings") or value)]  # fmt: skip
+        if given:
+            raise ConfigError(f"--{given[0].replace('_', '-')} {why}")
 
 
 @dataclass
@@ -64,8 +81,9 @@ class Source(Layout):
         str | None, _option("Public item catalogue: a file with an id and a title per line.", metavar="FILE")
     ] = None
     unknown_items: Annotated[
-        Literal["error", "drop"], _option("What to do with ratings of items that are not in the catalogue.")
-    ] = "error"
+        Literal["error", "drop"] | None,
+        _option("What to do with ratings of items that are not in the catalogue; error unless given."),
+    ] = None
     path: Annotated[
         str | None, _option("Where the file of a data set lies: an archive or a folder.", panel=_DATA_SET)
     ] = None
@@ -90,15 +108,12 @@ class Source(Layout):
 
     def read(self, data: str, out: Output) -> tuple[Ratings, dict[str, Any]]:
         """The ratings, and what was read as a dictionary; says the same to people."""
-        for name in ("min_rating", "binarize"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise ConfigError(f"--{name.replace('_', '-')} is {value}, but must be a finite number")
+        self.check()
         start = time.perf_counter()
         with out.progress(f"Reading {data}") as progress, _said_below("merged repeated"):
             ratings = self._load(data, progress)
         facts = {"data": data, **_counts(ratings), "merged": ratings.merged}
-        merged = f", {ratings.merged:,} repeated ratings merged" if ratings.merged else ""
+        merged = f", {counted(ratings.merged, 'repeated rating')} merged" if ratings.merged else ""
         out.say(f"Read {data}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)")
         chosen = self._choose(ratings)
         if chosen is not ratings:
@@ -109,27 +124,35 @@ class Source(Layout):
                             "--binarize, --min-user-ratings or --min-item-ratings")  # fmt: skip
         return chosen, facts
 
+    def check(self) -> None:
+        """Refuse numbers that cannot be meant, before anything is read."""
+        for name in ("min_rating", "binarize"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ConfigError(f"--{name.replace('_', '-')} is {value}, but must be a finite number")
+        if self.unknown_items is not None and self.items is None:
+            raise ConfigError("--unknown-items goes with a catalogue, --items FILE")
+
+    def refuse_choosing(self, why: str) -> None:
+        """Refuse the options that choose among ratings, or name a data set, where only a file is read as it is."""
+        self.refuse(why, "items", "unknown_items", *_SET_ONLY, *_FILTERS)
+
     def _load(self, data: str, progress: Any) -> Ratings:
         from discreet.data.datasets import datasets, load_dataset
 
         names = [entry.name for entry in datasets()]
         if data.lower() in names and not Path(data).is_file():
-            self._refuse("is for files of your own", *_FILE_ONLY)
+            self.refuse("is for files of your own", *_FILE_ONLY)
             return load_dataset(data.lower(), self.path, scale=self.scale, catalogue=self.catalogue or None,
                                 progress=progress)  # fmt: skip
-        self._refuse(f"is for data sets ({', '.join(names)})", "path", "catalogue", "scale")
+        self.refuse(f"is for data sets ({', '.join(names)})", *_SET_ONLY)
         if Path(data, "model.json").is_file():
             raise DataError(f"{data} is a saved model: give a file of ratings or the name of a data set")
         if "/" not in data and "." not in data and not Path(data).exists():
             near = difflib.get_close_matches(data.lower(), names, n=2, cutoff=0.5)
             meant = f"did you mean {' or '.join(near)}?" if near else f"data sets are {', '.join(names)}"
             raise DataError(f"{data!r} is neither a file nor a data set: {meant}")
-        return self.read_file(data, items=self.items, unknown_items=self.unknown_items)
-
-    def _refuse(self, why: str, *options: str) -> None:
-        given = [name for name in options if getattr(self, name) not in (None, False)]
-        if given:
-            raise ConfigError(f"--{given[0]} {why}")
+        return self.read_file(data, items=self.items, unknown_items=self.unknown_items or "error")
 
     def _choose(self, ratings: Ratings) -> Ratings:
         import numpy as np
@@ -169,13 +192,10 @@ def _column(name: str | None) -> str | int | bool | None:
     return int(name) if name.isdecimal() else name
 
 
-def _separator(text: str | None) -> str | None:
-    return {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "space": " "}.get(text, text) if text else None
-
-
 def _counts(ratings: Ratings) -> dict[str, int]:
     return {"users": ratings.n_users, "items": ratings.n_items, "ratings": ratings.n_ratings}
 
 
 def _sentence(ratings: Ratings) -> str:
-    return f"{ratings.n_users:,} users, {ratings.n_items:,} items, {ratings.n_ratings:,} ratings"
+    parts = (ratings.n_users, "user"), (ratings.n_items, "item"), (ratings.n_ratings, "rating")
+    return ", ".join(counted(n, what) for n, what in parts)

@@ -43,9 +43,7 @@ def train(
     DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) with a user, an item and, where there
     is one, a rating per line, or the name of a data set (see discreet datasets).
     """
-    model = choice.make()
-    if hasattr(model, "plan"):
-        model.plan(1)  # a budget that cannot be kept is refused before anything is read
+    model = choice.ready()
     check_out(to)
     choice.use_threads()
     ratings, facts = source.read(data, out)
@@ -96,13 +94,10 @@ def examples(folder: str, model: Any) -> list[str]:
 
 def check_out(folder: str) -> None:
     """Refuse a place where no model can be saved, before time is spent on training one."""
-    from discreet.models.store import MODEL
+    from discreet.models.store import check_target
 
     target = Path(folder)
-    if target.exists() and not target.is_dir():
-        raise ConfigError(f"{target} is a file: a model is saved to a folder of its own")
-    if target.is_dir() and any(target.iterdir()) and not (target / MODEL).is_file():
-        raise ConfigError(f"{target} holds other things than a saved model: choose a new folder")
+    check_target(target)
     place = target.absolute().parent
     while not place.exists():
         place = place.parent

@@ -12,10 +12,12 @@ _RULES = [
     (r"\b(user|item|rating|timestamp)=(?=[\s,;:.]|$)", r"--\1"),
     (r"\bheader=False", "--no-header"),
     (r"\bheader=True", "--header"),
+    (r"\bseparator='([^']*)'", r"--separator '\1'"),
     (r"\bseparator=(?=[\s,;:.]|$)", "--separator"),
     (r"\bduplicates='?(\w+)'?", r"--duplicates \1"),
     (r"\bunknown_items='drop'", "--unknown-items drop"),
     (r"\bunknown='(skip|drop)'", "--skip-unknown"),
+    (r"\bfeedback='(\w+)'", r"--feedback \1"),
     (r"\bitems=(?=[\s,;:.]|$)", "--items"),
     (r"\b(epsilon|delta|neighbouring|noise|accountant)='?([\w.+-]+)'?", r"--\1 \2"),
     (r"\bpath=(\.\.\.)?(?=[\s,;:.)]|$)", "--path"),
@@ -29,6 +31,11 @@ _USAGE = [
     (r"^Invalid value for ", ""),
     (r"\. Did you mean", ": did you mean"),
 ]
+
+
+def counted(n: int, what: str) -> str:
+    """``1 user``, ``20,000 users``."""
+    return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
 def usage_words(message: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.columns import CONVENTIONS, normalise
+from discreet.data.columns import CONVENTIONS, near_misses, normalise
 from discreet.data.encode import as_ids, first_repeated, object_array
 from discreet.data.files import check_file, damage, kind_of, open_text, read_table
 from discreet.data.text import as_lines, guess_separator, id_type, split
@@ -120,9 +120,15 @@ def _from_text(file: Path) -> Catalogue:
     separator = guess_separator(lines) or guess_separator(lines[:1])
     rows = split(lines, separator) if separator else [(line,) for line in lines]
     at_id, at_title = 0, 1 if len(rows[0]) > 1 else None
+    fields = min(map(len, rows))
     if any(normalise(name) in ID_NAMES for name in rows[0]):
+        fields = len(rows[0])
         at_id, at_title = _find(rows[0], str(file))
         rows = rows[1:]
+    elif len(rows) > 1 and _looks_like_a_name(rows[0][0], rows[1:]):
+        raise DataError(f"{file}: the first line ({lines[0][:60]!r}) looks like names of columns, and none is known: "
+                        "call the one with the ids item_id and the one with the titles title")  # fmt: skip
+    rows = _whole_titles(rows, fields, at_title, separator or "", file)
     need = max(at_id, at_title or 0)
     for number, row in enumerate(rows, start=1):
         if len(row) <= need or not row[at_id].strip():
@@ -138,6 +144,29 @@ def _from_text(file: Path) -> Catalogue:
     else:
         ids = as_ids(texts, "item id")
     return Catalogue(ids, None if at_title is None else _titles_or_ids([row[at_title] for row in rows], ids))
+
+
+def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
+    """Whether the first id cannot be one: it is a word where all others are numbers, or speaks of items."""
+    if first.strip().lstrip("-").isdigit():
+        return False
+    return id_type(others, 0) != id_type([(first,)], 0) or (not any(map(str.isdigit, first)) and first.isascii()
+                                                            and bool(near_misses("item", [first])))  # fmt: skip
+
+
+def _whole_titles(
+    rows: Sequence[tuple[str, ...]], fields: int, at_title: int | None, separator: str, file: Path
+) -> list[tuple[str, ...]]:
+    """Rows with `fields` fields each: a title in the last column may hold the separator without quotes."""
+    whole = []
+    for number, row in enumerate(rows, start=1):
+        if len(row) > fields > 1:
+            if at_title != fields - 1:
+                raise DataError(f"{file}: item {number:,} has {len(row)} fields where there should be {fields} "
+                                f"({separator.join(row)[:60]!r}): put text with {separator!r} in quotes")  # fmt: skip
+            row = (*row[:at_title], separator.join(row[at_title:]))
+        whole.append(row)
+    return whole
 
 
 def _lines(file: Path) -> list[str]:

@@ -20,7 +20,7 @@ from discreet.data.encode import RowError, refuse_nulls
 from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.text import Layout, find_layout, read_sample, read_text
 from discreet.data.zeros import padded_ids
-from discreet.errors import DataError
+from discreet.errors import ConfigError, DataError
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
@@ -46,6 +46,8 @@ def check_file(path: str | os.PathLike[str]) -> Path:
     if "://" in name or name.startswith(("http:/", "https:/")):
         raise DataError(f"{path} is an address on the network: download the file and give its path")
     try:
+        if file.exists() and not (file.is_dir() or file.is_file()):
+            raise DataError(f"{file} is a pipe or a device, which is read only once: write it to a file and give that")
         if file.is_dir():
             inside = sorted(entry.name for entry in file.iterdir() if entry.is_file())[:5]
             hint = f"give one of the files inside, such as {', '.join(inside)}" if inside else "it holds no files"
@@ -111,6 +113,9 @@ def read_columns(
     try:
         if kind == "text":
             return _read_text_file(file, chosen, separator, header)
+        for name, value in (("separator", separator), ("header", header)):
+            if value is not None:
+                raise ConfigError(f"{name}={value!r} is for text files, and {file} is a {kind} file")
         return _read_table_file(file, kind, chosen)
     except pa.ArrowInvalid as error:
         raise DataError(f"{file} cannot be read: {_first_line(error)}; write the file again") from error

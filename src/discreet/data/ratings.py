@@ -6,8 +6,10 @@ that came in. Every operation returns a new object; nothing changes in place.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -301,6 +303,8 @@ class Ratings:
 
     def binarize(self, threshold: float) -> Ratings:
         """Only the ratings of at least ``threshold``, each as 1; users and items stay, also those left without any."""
+        if isinstance(threshold, bool) or not isinstance(threshold, Real) or not math.isfinite(threshold):
+            raise ConfigError(f"threshold is {threshold!r}, but must be a finite number, the lowest rating to keep")
         kept = self.keep(self.values >= threshold)
         return kept._replace(values=np.ones(kept.n_ratings, np.float32))
 
