@@ -104,6 +104,8 @@ class HuberALS(PlannedHuber):
     random_state : int
     """
 
+    previous_factors_: NDArray[Any]
+
     # ------------------------------------------------------------ learning
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
@@ -152,6 +154,7 @@ class HuberALS(PlannedHuber):
         users.choose()
         V = self._initial(users.n_items)
         for step in range(self._steps()):
+            self.previous_factors_ = V  # the paper's Z = U Vᵀ takes the users from before the last item step
             users.solve(V, lam)
             if self.solver == "irls":
                 V = rng.standard_normal(V.shape)  # Algorithm 3 starts afresh every time
@@ -159,7 +162,7 @@ class HuberALS(PlannedHuber):
                 robust = reweighted(users, V, self._transition()) if self.solver == "irls" else users
                 G = unpack(reveal(session, "gram", robust.item_grams()), self._rank)
                 g = under_noised(session, "sum", robust.item_sums(), noise, rng)
-                V = solve_psd(G, g, np.full(len(g), lam))
+                V = solve_psd(G, g, np.full(len(g), lam), project=False)
             if progress:
                 progress(step + 1, self._steps(), "steps")
         return V

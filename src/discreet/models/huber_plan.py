@@ -103,7 +103,7 @@ class PlannedHuber(PrivateRecommender):
 
     def bounds(self) -> Bounds:
         if self.as_printed:
-            return Bounds(weight=UNBOUNDED, items=10**9, rating=UNBOUNDED, norm=UNBOUNDED)
+            return Bounds(items=10**9, rating=UNBOUNDED, norm=UNBOUNDED)
         low, high = self._range()
         own = self.centring == "user"
         return Bounds(

@@ -224,22 +224,26 @@ def independent_epsilon(events: Sequence[Event], delta: float, method: Literal["
     """A second opinion by Google's accountants, release by release, sharing no formula with "gdp" for Gaussian noise.
 
     "pld" composes one loss distribution per event; "rdp" sums Rényi divergences over many orders and converts by
-    dp-accounting's own, tighter rule. Both round upward.
+    dp-accounting's own, tighter rule. Both round upward. Where δ is nothing, pure ε are read off the densities. Huber
+    noise counts as what its Gaussian bound says where that is better, being priced as Gaussian noise by Google.
     """
     parts = [(event.noise, 1.0, event.count) for event in events if event.count]
     if _batches(events):
         return _google_epsilon(events, delta, method)
+    if delta <= pld.FFT_SLACK:
+        return pld.density_epsilon(parts)
     if method == "rdp":
         return pld.renyi_epsilon(parts, delta)
     library = pld.library()
     supported = {"gaussian": library.GaussianDpEvent, "laplace": library.LaplaceDpEvent}
     google = pld.library("dp_accounting.pld.pld_privacy_accountant").PLDAccountant()
     for event in events:
-        if event.mechanism in supported:
-            google.compose(supported[event.mechanism](event.noise.scale), event.count)
-    if any(event.mechanism == "huber" for event in events):
-        return pld.epsilon(pld.compose(parts), delta)
-    return float(google.get_epsilon(delta))
+        scale = event.noise.scale if event.mechanism in supported else 1 / event.mu
+        google.compose(supported.get(event.mechanism, library.GaussianDpEvent)(scale), event.count)
+    bound = float(google.get_epsilon(delta))
+    if any(event.mechanism == "huber" for event in events) and total_pure(events) < 10 * bound:
+        return min(bound, pld.epsilon(pld.compose(parts), delta))
+    return bound
 
 
 def check_accountant(name: str) -> None:

@@ -286,17 +286,18 @@ class Huber(Mechanism):
         return min(self.epsilon(sensitivity), a * d * d / 2, log_integral / (a - 1) * (1 + 1e-9) + 1e-13)
 
     def hockey_stick(self, epsilon: float, sensitivity: float) -> float:
+        return float(self.hockey_sticks(np.array([epsilon]), sensitivity)[0])
+
+    def hockey_sticks(self, epsilon: Floats, sensitivity: float) -> Floats:
         """The loss ρ(x−Δ) − ρ(x) falls with x, so the worst event is a half-line; its end has a closed form."""
         h, w = _nonnegative(sensitivity) / (2 * self.scale), self.alpha
-        if epsilon >= 2 * w * h:
-            return 0.0
-        if epsilon <= -2 * w * h:
-            return -math.expm1(epsilon)
-        c, small = abs(epsilon), min(h, w)
-        t = c / (2 * small) if c <= 2 * small * abs(w - h) else h + w - math.sqrt(2 * (2 * w * h - c))
-        end = h - math.copysign(t, epsilon)
-        below = self.cdf([self.scale * end, self.scale * (end - 2 * h)])
-        return max(0.0, float(below[0]) - math.exp(epsilon) * float(below[1]))
+        c, small, most = np.abs(epsilon), max(min(h, w), 1e-300), 2 * w * h
+        bent = h + w - np.sqrt(2 * np.maximum(most - c, 0.0))
+        end = h - np.copysign(np.where(c <= 2 * small * abs(w - h), c / (2 * small), bent), epsilon)
+        with np.errstate(over="ignore"):
+            excess = self.cdf(self.scale * end) - np.exp(epsilon) * self.cdf(self.scale * (end - 2 * h))
+        inside = np.where(epsilon <= -most, -np.expm1(np.minimum(epsilon, 0.0)), np.maximum(0.0, excess))
+        return np.where(epsilon >= most, 0.0, inside)
 
 
 def of(kind: str, standard_deviation: float, alpha: float | None = None) -> Mechanism:

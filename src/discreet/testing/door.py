@@ -70,6 +70,7 @@ def _one_look(kit: Kit) -> str:
 
 @rule("extra release", "a release that was not planned, or is one too many, is refused before the data are opened")
 def _extra(kit: Kit) -> str:
+    must(bool(kit.base.watch.releases), "nothing was released through Session.release")
     session, record = kit.base.watch.sessions[-1], kit.base.watch.releases[-1]
     for name in ("a release that nobody planned", record.name):
         before = len(session.ledger.entries)
