@@ -11,7 +11,7 @@ files `frank_wolfe`, `private_svd`, `sgld` and `sgd` hold the algorithms.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ class Baseline(PrivateRecommender):
     regularization: float
     max_items: int
     user_norm: float = 1.0
+    centring: float | Literal["user"] = "user"
     rating_range: tuple[float, float] | None
     item_fraction: float
     shares: dict[str, float] | None
@@ -53,6 +54,8 @@ class Baseline(PrivateRecommender):
 
     def bounds(self) -> Bounds:
         low, high = self._range()
+        if self.centring != "user":
+            return Bounds(items=self.max_items, rating=(high - low) / 2, centre=self.centring, norm=self.user_norm)
         return Bounds(
             items=self.max_items, rating=(high - low) / 3, centre="user", prior_mean=(low + high) / 2,
             prior_count=PRIOR_COUNT, norm=self.user_norm,
@@ -84,6 +87,8 @@ class Baseline(PrivateRecommender):
             self.feedback == "explicit",
             f"{type(self).__name__} learns from ratings, so feedback is 'explicit'; for {self.feedback!r} use DPALS",
         )
+        good = self.centring == "user" or (isinstance(self.centring, (int, float)) and math.isfinite(self.centring))
+        require(good, f"centring is {self.centring!r}, but must be 'user' or a number")
         low, high = self._range()
         require(low < high, f"rating_range is ({low:g}, {high:g}), but must go from low to high")
 
@@ -137,6 +142,8 @@ class Baseline(PrivateRecommender):
         row, middle = np.repeat(np.arange(n), counts), sum(self._range()) / 2
         total = np.bincount(row, values, minlength=n) + middle * PRIOR_COUNT
         offset = (total / (counts + PRIOR_COUNT)).astype(np.float32)
+        if self.centring != "user":
+            offset = np.full(n, self.centring, np.float32)
         target = values.astype(np.float32) - offset[row] - self.item_biases_[indices]
         return offset, np.where(self.frequent_[indices], target, np.float32(0))
 

@@ -22,7 +22,7 @@ the number of users, is `spread` · √(ñ m) from a released ñ unless given.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +61,8 @@ class DPFrankWolfe(Baseline):
         How a user's vector is read out: by least squares on the directions, or by walking the steps as the paper does.
     regularization : float
         Ridge of that least squares; directions have unit length times √m.
+    centring : "user" or float
+        Subtract every user's own mean (free), or a public constant.
     max_items : int
         How many items of a user count when items are counted.
     item_fraction : float
@@ -88,6 +90,7 @@ class DPFrankWolfe(Baseline):
         steps: str = "constant",
         folding: str = "least-squares",
         regularization: float = 5.0,
+        centring: float | Literal["user"] = "user",
         max_items: int = 50,
         item_fraction: float = 0.1,
         rating_range: tuple[float, float] | None = None,
@@ -108,6 +111,7 @@ class DPFrankWolfe(Baseline):
         self.steps = steps
         self.folding = folding
         self.regularization = regularization
+        self.centring = centring
         self.max_items = max_items
         self.item_fraction = item_fraction
         self.rating_range = rating_range

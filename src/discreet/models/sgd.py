@@ -80,7 +80,7 @@ class DPSGD(GradientBaseline):
         accountant: str = "pld",
         iterations: int = 40,
         batch_rate: float = 0.2,
-        learning_rate: float = 0.5,
+        learning_rate: float = 4.0,
         damping: float = 0.5,
         regularization: float = 0.2,
         gradient_norm: float = 2.0,

@@ -77,7 +77,7 @@ class DPSGLD(GradientBaseline):
         accountant: str = "gdp",
         iterations: int = 20,
         temperature: float = 1.0,
-        longest: float = 0.5,
+        longest: float = 2.0,
         decay: float = 1 / 3,
         precision: float = 1.0,
         prior: float = 1.0,

@@ -39,9 +39,9 @@ from discreet.privacy.budget import require_number
 Accountant = Literal["gdp", "rdp", "pld", "pure"]
 ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
 
-#: Losses of batches are rounded upward to multiples of this. dp-accounting's own accountant uses half of it, so that
-#: its curve runs through all our points and more, and is nowhere above ours.
-BATCH_INTERVAL = 2e-4
+#: Losses of batches are rounded upward to multiples of 2, 4, 8, … times this, which is what dp-accounting's own
+#: accountant uses: its curve runs through all our points and more, and is nowhere above ours.
+FINEST_INTERVAL = 1e-4
 
 #: What each accountant's conversion is called wherever a price is shown.
 CONVERSIONS: dict[str, str] = {
@@ -195,7 +195,7 @@ def calibrate(events: Sequence[Event], epsilon: float, delta: float, accountant:
         start = total_mu(events) / gdp.mu(epsilon, delta)  # the answer already when all noise is Gaussian or Huber
         factor = min(factor, start)
         if accountant == "pld" and _batches(events):
-            factor = _batch_factor(tuple(events), epsilon, delta, factor)
+            factor = _batch_factor(tuple(events), epsilon, delta)
         elif accountant == "pld" or any(event.mechanism == "laplace" for event in events):
             factor = _search(lambda c: _cost(events, c, delta, accountant) - epsilon, factor)
     for step in range(60):
@@ -277,11 +277,13 @@ def _batches(events: Sequence[Event]) -> bool:
 def _batch_epsilon(events: tuple[Event, ...], delta: float) -> float:
     """ε of Poisson batches and whatever is released beside them."""
     plds = pld.library("dp_accounting.pld.privacy_loss_distribution")
-    total = pld.compose([(e.noise, 1.0, e.count) for e in events if e.rate == 1], BATCH_INTERVAL)
+    mu = share_mu(events)
+    interval = FINEST_INTERVAL * 2.0 ** max(1, math.ceil(math.log2(mu * (mu + 20) / 2)))  # about 20,000 points
+    total = pld.compose([(e.noise, 1.0, e.count) for e in events if e.rate == 1], interval)
     for event in events:
         if event.rate < 1 and event.count:
             one = plds.from_gaussian_mechanism(
-                event.noise_multiplier, value_discretization_interval=BATCH_INTERVAL, log_mass_truncation_bound=-60,
+                event.noise_multiplier, value_discretization_interval=interval, log_mass_truncation_bound=-60,
                 sampling_prob=event.rate,
             )  # fmt: skip
             total = total.compose(one.self_compose(event.count))
@@ -289,8 +291,22 @@ def _batch_epsilon(events: tuple[Event, ...], delta: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def _batch_factor(events: tuple[Event, ...], epsilon: float, delta: float, start: float) -> float:
-    return _search(lambda c: _cost(events, c, delta, "pld") - epsilon, start)
+def _batch_factor(events: tuple[Event, ...], epsilon: float, delta: float) -> float:
+    """The factor of `calibrate`, searched near the one that the limit of many batches has."""
+    target = gdp.mu(epsilon, delta)
+    start = _search(lambda c: share_mu([event.scaled(c) for event in events]) - target, 1.0)
+    excess = lambda c: _cost(events, c, delta, "pld") - epsilon  # noqa: E731
+    step, low, high = 1.05, start, start
+    while excess(high) > 0:
+        low, high, step = high, high * step, step**2
+    while low == high or excess(low) <= 0:
+        low, high, step = low / step, low, step**2
+    return float(brentq(excess, low, high, xtol=1e-300, rtol=1e-6)) * (1 + 2e-6)
+
+
+def share_mu(events: Sequence[Event]) -> float:
+    """For showing shares of a budget: as `total_mu`, with what many batches come to."""
+    return math.sqrt(math.fsum(event.share_mu**2 * event.count for event in events))
 
 
 def _google_epsilon(events: Sequence[Event], delta: float, method: str) -> float:

@@ -145,7 +145,7 @@ class Plan:
 
     def rows(self) -> list[dict[str, Any]]:
         """The plan as a table: one dictionary per release, with its share of μ² and its price if it stood alone."""
-        total = sum(event.share_mu**2 * event.count for event in self.events)
+        total = accounting.share_mu(self.events) ** 2
         return [
             {
                 "name": line.name,

@@ -1,0 +1,262 @@
+"""The private baselines: without noise they are their algorithms, with it they keep the conformance kit."""
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.data.splits import random_ratings
+from discreet.errors import ConfigError
+from discreet.models.frank_wolfe import top_eigen
+from discreet.privacy.unsafe import NoNoise
+from discreet.testing import PrivateModelConformance
+
+ALL = (discreet.DPFrankWolfe, discreet.DPSVD, discreet.DPSGLD, discreet.DPSGD)
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    rng = np.random.default_rng(0)
+    user, item = np.nonzero(rng.random((120, 15)) < 0.5)
+    taste = rng.normal(size=(120, 2)) @ rng.normal(size=(2, 15))
+    stars = np.clip(np.round(3 + taste[user, item]), 1, 5)
+    return discreet.Ratings.from_arrays(user, item, stars, item_ids=range(15))
+
+
+def dense(ratings):
+    """Ratings and who rated what, as matrices."""
+    Y, seen = np.zeros((ratings.n_users, ratings.n_items)), np.zeros((ratings.n_users, ratings.n_items), bool)
+    row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
+    Y[row, ratings.indices], seen[row, ratings.indices] = ratings.values, True
+    return Y, seen
+
+
+# ------------------------------------------------------------ Frank–Wolfe
+
+
+def wolfe(T, k, **options):
+    """Bounds so wide that nothing is cut."""
+    given = dict(nuclear_norm=k, row_norm=1e6, residual_norm=1e6, centring=3.0, item_fraction=1.0, folding="steps",
+                 rating_range=(-1e6, 1e6), steps="decreasing", noise=NoNoise())  # fmt: skip
+    return discreet.DPFrankWolfe(T, **(given | options))
+
+
+def predictions(model, ratings):
+    vectors, offsets, V = model.scoring(ratings.indptr, ratings.indices, ratings.values)
+    return vectors @ V.T + offsets[:, None]
+
+
+def nuclear_optimum(Y, seen, k, steps=3000):
+    """A reference: projected gradient with momentum on ½ ‖P_Ω(X − Y)‖², ‖X‖_nuclear ≤ k."""
+    X = Z = np.zeros_like(Y)
+    t = 1.0
+    for _ in range(steps):
+        U, s, W = np.linalg.svd(Z - np.where(seen, Z - Y, 0.0), full_matrices=False)
+        if s.sum() > k:  # onto the simplex
+            c = (np.cumsum(s) - k) / np.arange(1, len(s) + 1)
+            s = np.maximum(s - c[np.flatnonzero(s > c)[-1]], 0.0)
+        new = (U * s) @ W
+        later = (1 + np.sqrt(1 + 4 * t * t)) / 2
+        X, Z, t = new, new + (t - 1) / later * (new - X), later
+    return X
+
+
+def test_frank_wolfe_reaches_the_optimum_of_the_nuclear_norm_ball():
+    rng = np.random.default_rng(3)
+    Y = rng.normal(size=(12, 2)) @ rng.normal(size=(2, 8)) + 0.2 * rng.normal(size=(12, 8))
+    seen = rng.random(Y.shape) < 0.7
+    user, item = np.nonzero(seen)
+    ratings = discreet.Ratings.from_arrays(user, item, 3 + Y[seen], item_ids=range(8))
+    Y = np.where(seen, Y, 0.0)
+    k = 0.6 * np.linalg.svd(Y, compute_uv=False).sum()
+    loss = lambda X: 0.5 * ((X - Y)[seen] ** 2).sum()  # noqa: E731
+    best = loss(nuclear_optimum(Y, seen, k))
+    losses = {T: loss(predictions(wolfe(T, k).fit(ratings), ratings) - 3.0) for T in (1, 4, 16, 64, 400)}
+    values = list(losses.values())
+    assert values == sorted(values, reverse=True)
+    assert best <= losses[400] < best + 0.01 * (losses[1] - best)
+    X = predictions(wolfe(400, k).fit(ratings), ratings) - 3.0
+    assert np.linalg.svd(X, compute_uv=False).sum() <= k * (1 + 1e-5)
+
+
+def test_frank_wolfe_with_constant_steps_is_a_numpy_loop(ratings):
+    Y, seen = dense(ratings)
+    Y, X, k, T, L = np.where(seen, Y - 3, 0), np.zeros_like(Y), 60.0, 5, 2.5
+    for _ in range(T):
+        A = np.where(seen, X - Y, 0.0)
+        v, size = top_eigen(A.T @ A)
+        X = (1 - 1 / T) * X - k / T * np.outer(A @ v / np.sqrt(size), v)
+        X *= np.minimum(1, L / np.maximum(np.linalg.norm(np.where(seen, X, 0), axis=1), 1e-30))[:, None]
+    model = wolfe(T, k, row_norm=L, residual_norm=1e6, steps="constant").fit(ratings)
+    np.testing.assert_allclose(predictions(model, ratings) - 3, X, atol=2e-3)
+
+
+def test_frank_wolfe_reads_out_new_users_from_what_was_released(ratings):
+    for folding in ("steps", "least-squares"):
+        model = discreet.DPFrankWolfe(4, epsilon=50.0, rating_range=(1, 5), folding=folding, item_fraction=0.8)
+        model.fit(ratings)
+        assert model.item_factors_.shape == (15, 4)
+        assert (model.item_factors_ != 0).any(axis=1).sum() == 12
+        assert np.isfinite(model.fold_in({0: 5.0, 3: 1.0})).all()
+
+
+# ------------------------------------------------------------ SVD
+
+
+def test_svd_is_scipys(ratings):
+    from scipy.sparse.linalg import svds
+
+    options = dict(rating_range=(-1e3, 1e3), max_items=15, item_fraction=1.0, clamp=1e3, noise=NoNoise())
+    model = discreet.DPSVD(3, weighted=False, **options).fit(ratings)
+    Y, seen = dense(ratings)
+    mean = Y[seen].mean()
+    b = np.where(seen, Y - mean, 0).sum(axis=0) / (seen.sum(axis=0) + model.item_prior)
+    R = np.where(seen, Y - mean - b, 0.0)
+    R = np.where(seen, R - (R.sum(axis=1) / (seen.sum(axis=1) + 3.0))[:, None], 0.0)
+    R /= np.sqrt(seen.sum(axis=1))[:, None]
+    _, s, W = svds(R, k=3)
+    order = np.argsort(-s)
+    expected = (s[order, None] * W[order]).T
+    signs = np.sign((expected * model.item_factors_).sum(axis=0))
+    np.testing.assert_allclose(model.item_factors_ * signs, expected, atol=2e-3 * np.abs(expected).max())
+    np.testing.assert_allclose(model.item_biases_, b, atol=1e-4)
+
+
+def test_svd_weights_covariances_by_how_many_rated_both(ratings):
+    options = dict(rating_range=(1, 5), item_fraction=1.0, clamp=1e3, noise=NoNoise())
+    model = discreet.DPSVD(15, pair_prior=0.0, **options).fit(ratings)
+    plain = discreet.DPSVD(15, weighted=False, **options).fit(ratings)
+    assert not np.allclose(model.item_factors_, plain.item_factors_)
+    C = model.item_factors_ @ model.item_factors_.T
+    assert 0.1 < np.diag(C).mean() < 3, "an average of squares, not a sum"
+
+
+# ------------------------------------------------------------ gradients
+
+
+def loop(model, ratings):
+    """DPSGD and DPSGLD with everybody in every batch, in plain numpy."""
+    Y, seen = dense(ratings)
+    counts = seen.sum(axis=0).astype(float)
+    centred = np.where(seen, Y - ((Y.sum(axis=1) + 9.0) / (seen.sum(axis=1) + 3.0))[:, None], 0.0)
+    rng, r, m = np.random.default_rng(model.random_state), model.factors, Y.shape[1]
+    V = np.hstack([np.zeros((m, 1)), model.initial_scale * rng.standard_normal((m, r))])
+    kept = []
+    for t in range(model.iterations):
+        G = np.zeros_like(V)
+        for y, on in zip(centred, seen, strict=True):
+            F, b = V[on, 1:], model.intercept * V[on, 0]
+            u = np.linalg.solve(F.T @ F + model.regularization * on.sum() * np.eye(r), F.T @ (y[on] - b))
+            u *= min(1, np.sqrt(model.user_norm**2 - model.intercept**2) / max(np.linalg.norm(u), 1e-30))
+            u = np.append(model.intercept, u)
+            g = np.zeros_like(V)
+            g[on] = np.outer(V[on] @ u - y[on], u)
+            if isinstance(model, discreet.DPSGD):
+                g *= np.minimum((counts.max() / counts) ** model.spreading, 10)[:, None]
+            G += g * min(1, model.gradient_norm / max(np.linalg.norm(g), 1e-30))
+        if isinstance(model, discreet.DPSGD):
+            s = np.minimum((counts.max() / counts) ** model.spreading, 10)
+            V = V - (model.learning_rate / s / counts)[:, None] * G
+        else:
+            half = model.longest * (t + 1) ** -model.decay / (model.precision * counts / 2 + model.prior)
+            V = V - half[:, None] * (model.precision * G + model.prior * V)
+        kept.append(V)
+    return np.mean(kept[model.iterations // 2 :], axis=0)
+
+
+@pytest.mark.parametrize("kind", [discreet.DPSGD, discreet.DPSGLD])
+def test_gradient_descent_is_a_numpy_loop(ratings, kind):
+    given = dict(iterations=5, item_fraction=1.0, rating_range=(1, 5), max_items=15, noise=NoNoise(), random_state=4)
+    if kind is discreet.DPSGD:
+        given |= dict(batch_rate=1.0, learning_rate=2.0)
+    model = kind(3, **given)
+    expected = loop(model, ratings)
+    model.fit(ratings)
+    np.testing.assert_allclose(model.item_factors_, expected[:, 1:], atol=2e-3)
+    np.testing.assert_allclose(model.item_biases_, model.intercept * expected[:, 0], atol=2e-3)
+    assert not model.privacy_.private
+
+
+def test_batches_are_in_the_ledger(ratings):
+    model = discreet.DPSGD(2, epsilon=5.0, iterations=3, batch_rate=0.4, rating_range=(1, 5)).fit(ratings)
+    entries = model.privacy_.ledger.entries
+    assert [(e.name, e.rate) for e in entries] == [("counts", 1.0), *[("gradient", 0.4)] * 3]
+    assert 4.99 < model.privacy_.epsilon <= 5.0
+    with pytest.raises(ConfigError, match="add-remove"):
+        discreet.DPSGD(neighbouring="replace-one").plan(10)
+    full = discreet.DPSGD(neighbouring="replace-one", batch_rate=1.0, accountant="gdp", iterations=2)
+    assert full.plan(10).epsilon() <= 1.0
+
+
+def test_langevin_noise_is_that_of_the_release(ratings):
+    """Equation (2): the step makes the released noise as large as √(τ h)."""
+    model = discreet.DPSGLD(2, epsilon=0.05, iterations=4, rating_range=(1, 5), item_fraction=1.0, temperature=0.7)
+    plan = model.plan(15)
+    multipliers = [plan.noise_multiplier(f"gradient {t}") for t in (1, 4)]
+    assert multipliers[1] / multipliers[0] == pytest.approx(4 ** (model.decay / 2))
+    model.fit(ratings)
+    session = type("Session", (), {"plan": plan, "ledger": model.privacy_.ledger})()
+    h = model._step_length(session, "gradient 4", 3, np.full(15, 20.0))
+    released = h / 2 * model.precision * multipliers[1] * model.gradient_norm
+    np.testing.assert_allclose(released, np.sqrt(0.7 * h))
+
+
+# ------------------------------------------------------------ all of them
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_wrong_parameters_are_named(ratings, kind):
+    for wrong, message in (
+        (dict(factors=0), "factors is 0"),
+        (dict(item_fraction=0.0), "item_fraction is 0.0"),
+        (dict(feedback="implicit"), "learns from ratings"),
+        (dict(rating_range=(5, 1)), "rating_range"),
+        (dict(shares={"nothing": 1.0}), "shares names"),
+        (dict(shares={next(iter(kind().plan(9).releases)).name: -1.0}), "the share of"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            kind(**wrong).fit(ratings)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_range_read_from_the_data_is_a_caution(ratings, kind):
+    assert "CAUTION" in str(kind(2, epsilon=50.0).fit(ratings).privacy_)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_they_learn_more_than_a_users_own_mean(kind):
+    """On 4,000 invented people, at a budget where there is something to learn."""
+    split = random_ratings(discreet.load_dataset("cinema", scale=0.2), (0.9, 0.1), seed=0)
+    alone = discreet.evaluate(discreet.Bias(3.0, items=False).fit(split.train), split, ["rmse"], slices=None)["rmse"]
+    model = kind(epsilon=10.0, rating_range=(0.5, 5), noise="seeded", item_fraction=0.4).fit(split.train)
+    assert discreet.evaluate(model, split, ["rmse"], slices=None)["rmse"] < alone - 0.005
+
+
+class TestFrankWolfe(PrivateModelConformance):
+    def make(self):
+        return discreet.DPFrankWolfe(2, epsilon=20.0, rating_range=(1, 5), item_fraction=0.5)
+
+
+class TestFrankWolfeReplaced(PrivateModelConformance):
+    people = 6
+
+    def make(self):
+        return discreet.DPFrankWolfe(
+            2, epsilon=20.0, rating_range=(1, 5), item_fraction=1.0, neighbouring="replace-one"
+        )
+
+
+class TestSVD(PrivateModelConformance):
+    def make(self):
+        return discreet.DPSVD(2, epsilon=20.0, rating_range=(1, 5), item_fraction=0.5)
+
+
+class TestSGLD(PrivateModelConformance):
+    def make(self):
+        return discreet.DPSGLD(2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5)
+
+
+class TestSGD(PrivateModelConformance):
+    def make(self):
+        return discreet.DPSGD(
+            2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5, batch_rate=0.3
+        )

@@ -1,0 +1,255 @@
+"""Poisson batches: who is in one, what it may show, what it costs, and that the ledger says so."""
+
+import math
+
+import numpy as np
+import pytest
+from batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sealed_helpers import NORMS, RELATIONS, distance, exact, floating
+
+from discreet.errors import ConfigError, PlanMismatch, PrivacyError
+from discreet.privacy import accounting
+from discreet.privacy.accounting import Event
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.budget import Budget
+from discreet.privacy.ledger import Ledger
+from discreet.privacy.plan import Plan, Release
+from discreet.privacy.session import Session
+from discreet.privacy.statement import PrivacyStatement
+from discreet.privacy.subsample import _sip_hash, clipped_gradient, draw_batch
+from discreet.privacy.vault import KEY
+
+BOUNDS = Bounds(items=3, rating=1.0, centre="user", norm=0.7)
+V = np.random.default_rng(0).normal(size=(N_ITEMS, 2))
+
+
+def batch_of(rows, rate=0.5, seed=(5, 0), ids=None, intercept=0.0):
+    users = draw_batch(sealed(rows, BOUNDS, ids), rate, seed=seed)
+    users.solve(V.astype(np.float32), 0.1, intercept=intercept)
+    return users
+
+
+# ------------------------------------------------------------ coins
+
+
+def test_the_hash_is_siphash():
+    """The reference vectors of the authors for messages of eight bytes."""
+    message = np.frombuffer(bytes(range(8)), "<u8")
+    assert _sip_hash(bytes(range(16)), message)[0] == 0x93F5F5799A932462
+
+
+def test_coins_are_independent_and_have_their_rate():
+    ids = np.arange(20_000, dtype=np.uint64)
+    there = np.array([_sip_hash(bytes([n] * 16), ids) < np.uint64(int(0.3 * 2**64)) for n in range(40)])
+    total = int(there.sum())
+    assert stats.binomtest(total, there.size, 0.3).pvalue > 1e-6
+    both = int((there[:-1] & there[1:]).sum())  # the same user in the next batch
+    assert stats.binomtest(both, there[1:].size, 0.09).pvalue > 1e-6
+    beside = int((there[:, :-1] & there[:, 1:]).sum())  # the next user in the same batch
+    assert stats.binomtest(beside, there[:, 1:].size, 0.09).pvalue > 1e-6
+
+
+def test_nobodys_coin_depends_on_others():
+    rows, ids = [{0: 1.0 + n / 8} for n in range(40)], list(range(100, 140))
+    whole = set(draw_batch(sealed(rows, BOUNDS, ids), 0.5, seed=(1, 2)).open(KEY).key.tolist())
+    for gone in (0, 7, 39):
+        left = [n for n in range(40) if n != gone]
+        fewer = draw_batch(sealed([rows[n] for n in left], BOUNDS, [ids[n] for n in left]), 0.5, seed=(1, 2))
+        missing = whole - set(fewer.open(KEY).key.tolist())
+        assert set(fewer.open(KEY).key.tolist()) <= whole
+        assert len(missing) <= 1
+    assert 5 < len(whole) < 35
+
+
+def test_secret_batches_differ_and_research_ones_do_not():
+    users = sealed([{0: 1.0}] * 200, BOUNDS, list(range(200)))
+    sizes = [draw_batch(users, 0.5, seed=seed).open(KEY).key.tolist() for seed in ((0, 1), (0, 1), (0, 2), None, None)]
+    assert sizes[0] == sizes[1] != sizes[2]
+    assert sizes[3] != sizes[4]
+
+
+# ------------------------------------------------------------ what one user moves
+
+
+histories = st.dictionaries(st.integers(0, N_ITEMS - 1), st.floats(width=32), max_size=N_ITEMS)
+
+
+def assert_moves_no_further(rows, who, instead, observe, rate, scale, intercept, slack=0.0):
+    ids = list(range(50, 50 + len(rows)))
+    W = np.column_stack([np.ones(N_ITEMS), V]) if intercept else V
+
+    def ask(rows, ids):
+        return clipped_gradient(batch_of(rows, rate, ids=ids, intercept=intercept), W, 0.8, scale)
+
+    whole = ask(rows, ids)
+    left = [n for n in range(len(rows)) if n != who]
+    others = {
+        "add-remove": ask([rows[n] for n in left], [ids[n] for n in left]),
+        "replace-one": ask([instead if n == who else row for n, row in enumerate(rows)], ids),
+    }
+    before = observe(whole)
+    for relation in RELATIONS:
+        after = observe(others[relation])
+        assert np.isfinite(after).all()
+        for norm in NORMS:
+            assert distance(before, after, whole, norm) <= whole.sensitivity(relation, norm) * (1 + slack)
+        if relation == "add-remove":
+            assert np.abs(before - after).max() <= whole.sensitivity(relation, "inf") * (1 + slack)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.6])
+@pytest.mark.parametrize("scale", [None, np.array([0.0, 1e-9, 1.0, 3.0, 1e6, 10.0])], ids=["plain", "scaled"])
+@pytest.mark.parametrize("intercept", [0.0, 0.4])
+def test_no_adversary_moves_the_gradient_further(rate, scale, intercept):
+    for row in ADVERSARIES.values():
+        for instead in (ADVERSARIES["both"], ORDINARY[0], {}):
+            rows = [*ORDINARY, row]
+            assert_moves_no_further(rows, len(rows) - 1, instead, exact, rate, scale, intercept)
+            assert_moves_no_further(rows, len(rows) - 1, instead, floating, rate, scale, intercept, slack=1e-5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(rows=st.lists(histories, min_size=1, max_size=4), instead=histories)
+def test_no_user_moves_the_gradient_further(rows, instead):
+    assert_moves_no_further(rows, 0, instead, exact, 0.7, None, 0.0)
+
+
+def test_the_bound_is_reached():
+    g = floating(clipped_gradient(batch_of([{n: 1e6 * (-1) ** n for n in range(N_ITEMS)}], 1.0), V, 0.8))
+    assert 0.79 < np.linalg.norm(g) <= 0.8
+
+
+def test_a_batch_is_released_once():
+    users = batch_of(ORDINARY)
+    statistic = clipped_gradient(users, V, 1.0)
+    with pytest.raises(PrivacyError, match="released once"):
+        clipped_gradient(users, V, 1.0)
+    statistic.compute(KEY, rows=slice(0, 2))
+    statistic.compute(KEY, rows=slice(2, N_ITEMS))
+    with pytest.raises(PrivacyError, match="released once"):
+        statistic.compute(KEY)
+
+
+def test_an_empty_batch_is_a_batch():
+    assert not floating(clipped_gradient(batch_of([{0: 1.0}], 1e-12), V, 1.0)).any()
+
+
+# ------------------------------------------------------------ what it costs
+
+
+def hockey_stick(epsilon, z, q):
+    """δ of (1 − q) N(0, z²) + q N(1, z²) against N(0, z²), and the other way round, by quadrature."""
+    x = np.linspace(-12 * z, 1 + 12 * z, 400_001)
+    p = stats.norm.pdf(x, 0, z)
+    mixed = (1 - q) * p + q * stats.norm.pdf(x, 1, z)
+    gap = [np.maximum(a - math.exp(epsilon) * b, 0) for a, b in ((mixed, p), (p, mixed))]
+    return max(float(g.sum() * (x[1] - x[0])) for g in gap)
+
+
+@pytest.mark.parametrize(("z", "q"), [(1.0, 0.2), (0.6, 0.05), (3.0, 0.5)])
+def test_one_batch_costs_what_its_definition_says(z, q):
+    epsilon = accounting.epsilon([Event("gaussian", z, rate=q)], 1e-3, "pld")
+    assert hockey_stick(epsilon, z, q) <= 1e-3 * (1 + 1e-6)
+    assert hockey_stick(epsilon * 0.999 - 2e-4, z, q) > 1e-3 * 0.999
+
+
+def test_two_different_batches_cost_what_their_product_says():
+    """Composition, by drawing from the law of the loss."""
+    events = [Event("gaussian", 0.8, rate=0.3), Event("gaussian", 1.2, rate=0.1), Event("gaussian", 4.0)]
+    epsilon = accounting.epsilon(events, 0.01, "pld")
+    rng, n = np.random.default_rng(0), 400_000
+    loss = np.zeros(n)
+    for event in events:
+        z, q = event.noise_multiplier, event.rate
+        x = rng.normal(0, z, n) + (rng.random(n) < q)
+        loss += np.log(1 - q + q * np.exp((2 * x - 1) / (2 * z * z)))
+    found = np.maximum(0, 1 - np.exp(epsilon - loss)).mean()
+    assert found == pytest.approx(0.01, rel=0.05)
+
+
+def test_accountants_agree_and_amplification_helps():
+    events = [Event("gaussian", 2.0, 30, rate=0.1), Event("gaussian", 20.0)]
+    ours = accounting.epsilon(events, 1e-6, "pld")
+    google = accounting.independent_epsilon(events, 1e-6)
+    assert google <= ours <= google * 1.001
+    assert ours < accounting.independent_epsilon(events, 1e-6, "rdp") < accounting.epsilon(events, 1e-6, "gdp")
+    everybody = [Event("gaussian", 2.0, 30), Event("gaussian", 20.0)]
+    for accountant in ("gdp", "rdp"):  # they do not count it, and never too little
+        assert accounting.epsilon(events, 1e-6, accountant) == accounting.epsilon(everybody, 1e-6, accountant)
+    price = accounting.price(events, 1e-6, "pld")
+    assert 0 < price.mu < accounting.total_mu(events)
+
+
+def test_a_plan_with_batches_keeps_its_budget():
+    lines = [Release("counts", weight=3.0), Release("gradient", 10, rate=0.2)]
+    plan = Plan.calibrated(lines, Budget(2.0, 1e-6), "pld")
+    assert 2.0 * 0.999 < plan.epsilon() <= 2.0
+    assert Plan.from_json(plan.to_json()) == plan
+    assert "rate" not in plan.to_dict()["releases"][0]
+    assert 0.9 < sum(row["share"] for row in plan.rows()) < 1.1
+    with pytest.raises(ConfigError, match="add-remove"):
+        Plan.calibrated(lines, Budget(2.0, 1e-6, "replace-one"), "pld")
+
+
+def test_what_has_no_price_is_refused():
+    with pytest.raises(ConfigError, match="Gaussian noise only"):
+        Event("laplace", 1.0, rate=0.5)
+    with pytest.raises(ConfigError, match="rate=0"):
+        Event("gaussian", 1.0, rate=0.0)
+    with pytest.raises(ConfigError, match=r"rate is 1\.5"):
+        draw_batch(sealed(ORDINARY, BOUNDS), 1.5)
+
+
+# ------------------------------------------------------------ the door
+
+
+def session_of(rate, noise="seeded"):
+    plan = Plan.calibrated([Release("gradient", 2, rate=rate)], Budget(2.0, 1e-6), "pld")
+    return Session(plan, noise, random_state=0 if noise == "seeded" else None)
+
+
+def test_the_session_lets_no_larger_batch_through():
+    session = session_of(0.3)
+    with pytest.raises(PlanMismatch, match=r"priced for batches of 0\.3"):
+        session.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.5), V, 1.0))
+    users = sealed(ORDINARY, BOUNDS)
+    users.choose()
+    with pytest.raises(PlanMismatch, match="and holds 1"):
+        session.release("gradient", users.item_counts())
+    assert not session.ledger.entries
+
+
+def test_secure_noise_wants_secret_coins():
+    session = session_of(0.3, "secure")
+    with pytest.raises(PrivacyError, match="secret coins"):
+        session.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.3), V, 1.0))
+    session.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.3, seed=None), V, 1.0))
+
+
+def test_ledger_and_statement_say_that_there_were_batches():
+    session = session_of(0.3)
+    for n in range(2):
+        session.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.3, (0, n)), V, 1.0))
+    statement = session.finish()
+    assert "with probability 0.3" in str(statement)
+    document = session.ledger.to_dict()
+    assert [entry["rate"] for entry in document["entries"]] == [0.3, 0.3]
+    again = Ledger.from_dict(document)
+    assert PrivacyStatement.of(again) == statement
+    assert accounting.independent_epsilon(again.events(), 1e-6) <= statement.epsilon + 1e-6
+    document["entries"][0]["rate"] = 0.1
+    with pytest.raises(PrivacyError, match="hash chain"):
+        Ledger.from_dict(document)
+
+
+def test_ledgers_without_batches_have_no_rates():
+    """So that the hashes of those written before there were batches still hold."""
+    session = Session(Plan.calibrated([Release("counts")], Budget(1.0, 1e-6)), "seeded", random_state=0)
+    users = sealed(ORDINARY, BOUNDS)
+    users.choose()
+    session.release("counts", users.item_counts())
+    assert "rate" not in session.ledger.to_dict()["entries"][0]
+    assert "batches" not in str(session.statement)
