@@ -23,7 +23,8 @@ import typer
 import discreet
 from discreet.errors import ConfigError
 
-_MODULES = ("demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench", "reproduce")
+_MODULES = ("demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench",
+            "reproduce", "report")  # fmt: skip
 
 app = typer.Typer(
     name="discreet",

@@ -1,0 +1,100 @@
+"""``discreet report``: a page about a trained model, in one file."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from discreet.cli.app import command
+from discreet.cli.choice import is_private
+from discreet.cli.evaluate import cell
+from discreet.cli.output import Output
+from discreet.cli.source import Source
+from discreet.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from discreet.data.ratings import Ratings
+
+
+@command(
+    "discreet report model/",
+    "discreet report model/ --data ratings.csv --out report.html",
+    "discreet report model/ --data train.csv --test test.csv",
+    'discreet report model/ --history "The Copper Lighthouse=5"',
+)
+def report(
+    folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
+    source: Source,
+    out: Output,
+    to: Annotated[str, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")] = "report.html",
+    data: Annotated[
+        str | None,
+        typer.Option(help="Ratings to measure on: a file or the name of a data set. A look at them.", metavar="DATA"),
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(help="Ratings that the model has not seen, of users in --data, to ask it about.", metavar="FILE"),
+    ] = None,
+    skip_unknown: Annotated[
+        bool, typer.Option("--skip-unknown", help="Leave out ratings of items that the model does not know.")
+    ] = False,
+    history: Annotated[
+        list[str] | None,
+        typer.Option(help="What somebody liked, as item=rating,item,…; may be repeated.", metavar="ITEMS"),
+    ] = None,
+    n: Annotated[int, typer.Option("-n", "--n", help="How many recommendations to show.", min=1, max=100)] = 10,
+) -> None:
+    """Write one HTML file about a trained model: promise, ledger, noise, recommendations, a map of the items.
+
+    The file needs no network. From the model alone it looks at nobody's ratings. With --data it also shows how good the
+    model is beside baselines: a model with the same parameters is trained on four fifths of the ratings and asked about
+    the rest, or the saved one is asked about --test. Such scores are a look at people's ratings, and the page says so.
+    """
+    from discreet.models.store import load
+    from discreet.report import check_target, write_report
+
+    file = check_target(to)
+    model = load(folder)
+    if test is not None and data is None:
+        raise ConfigError("--test needs --data, the ratings that say what is known of its users")
+    histories = [_history(text, model, skip_unknown) for text in history or []]
+    start = time.perf_counter()
+    ratings, facts = (None, {}) if data is None else _read(data, source, model, skip_unknown, out)
+    asked = None if test is None else _known(source.read_file(test), model, test, skip_unknown, out)
+    with out.progress("Measuring") as progress:
+        measured = write_report(model, file, data=ratings, test=asked, histories=histories, n=n, progress=progress)
+    size = file.stat().st_size
+    quality: dict[str, Any] = {} if measured is None else {"quality": measured.found.to_dict()}
+    if measured is not None:
+        found = measured.found
+        rows = [[row.name, *(cell(row.scores.get(m)) for m in found.metrics)] for row in found.rows]
+        out.table(["model", *found.metrics], rows, title="On held-out ratings, a look at them that no ε pays for")
+    looked = "it looks at nobody's ratings" if measured is None else "it shows statistics of people's ratings"
+    out.say(f"Wrote {to} ({size / 1e6:.1f} MB, {time.perf_counter() - start:.1f} s): {looked}")
+    out.result({"command": "report", "model": folder, "class": type(model).__name__, "private": is_private(model),
+                "out": to, "bytes": size, **facts, **quality})  # fmt: skip
+
+
+def _history(text: str, model: Any, skip: bool) -> dict[Any, float]:
+    from discreet.cli.items import Items, parse_history, with_default
+
+    known = parse_history([text], Items(model), skip)
+    if not known:
+        raise DataError(f"the history {text!r} names no item")
+    return with_default(known, model)
+
+
+def _read(data: str, source: Source, model: Any, skip: bool, out: Output) -> tuple[Ratings, dict[str, Any]]:
+    ratings, facts = source.read(data, out)
+    return _known(ratings, model, data, skip, out), facts
+
+
+def _known(ratings: Ratings, model: Any, where: str, skip: bool, out: Output) -> Ratings:
+    from discreet.cli.items import known_only
+
+    kept, left_out = known_only(ratings, model, where, skip)
+    if left_out:
+        out.note(f"{left_out:,} ratings of unknown items in {where} were left out")
+    return kept

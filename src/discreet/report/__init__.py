@@ -1,0 +1,81 @@
+"""``discreet report``: one HTML file about a trained model, to be looked at rather than read.
+
+    promise, items, quality     what there is to say: from the ledger, from the vectors, from ratings (a look at data)
+    html, charts                how to say it: escaped markup, SVG
+    privacy_part, page          the page, with style.css and script.js inside
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from discreet.data.ratings import Ratings
+    from discreet.report.quality import Quality
+
+Progress = Callable[[int, int, str], None]
+
+
+def check_target(path: str | os.PathLike[str]) -> Path:
+    """The file to write, if it can be one."""
+    file = Path(path)
+    if file.is_dir():
+        raise ConfigError(f"{file} is a folder: name a file for the report, such as {file / 'report.html'}")
+    return file
+
+
+def write_report(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    data: Ratings | None = None,
+    test: Ratings | None = None,
+    histories: Sequence[Mapping[Any, float]] = (),
+    n: int = 10,
+    progress: Progress | None = None,
+) -> Quality | None:
+    """Write a report about a fitted model to the file `path`, whole or not at all.
+
+    Parameters
+    ----------
+    model : Recommender
+    path : path of the HTML file
+    data : Ratings, optional
+        Ratings to measure the model on, beside baselines. Without them the report looks at nobody's ratings.
+    test : Ratings, optional
+        Ratings that the model has not seen, of users in `data`. Without them a model with the same parameters is
+        trained anew on a part of `data` and asked about the rest.
+    histories : mappings item id -> rating
+        What to show recommendations for, instead of invented histories.
+    n : how many recommendations
+    progress : callable(done, total, text), optional
+
+    Returns
+    -------
+    What was measured, or None without `data`.
+
+    Notes
+    -----
+    Privacy: with `data` the file shows exact statistics of people's ratings, which the model's ε does not cover; the
+    page says so.
+    """
+    from discreet.data.download import written_aside
+    from discreet.report import items, page, quality
+
+    if test is not None and data is None:
+        raise ConfigError("test ratings need the data that say what is known of their users")
+    file = check_target(path)
+    measured = None if data is None else quality.measure(model, data, test, progress=progress)
+    if histories:
+        shown = [items.recommended(model, dict(h), f"History {at}", n) for at, h in enumerate(histories, start=1)]
+    else:
+        shown = items.samples(model, n)
+    text = page.render(model, measured, shown)
+    with written_aside(file) as aside:
+        aside.write_bytes(text.encode("utf-8"))
+    return measured

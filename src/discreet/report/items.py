@@ -1,0 +1,129 @@
+"""Items as a map and as sample histories, from the model's own vectors: nobody's ratings are looked at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.kernels import top_k
+
+GRID = 4095  # places along each side of the map: finer than any screen
+MOST_NEIGHBOURS = 6000  # items up to which the page also holds who is most like whom
+LONGEST = 110  # characters of a title on the map
+
+
+@dataclass(frozen=True)
+class Map:
+    """Items in the plane in which their vectors differ most.
+
+    ``at`` are the positions in the model's catalogue of those drawn; ``x``, ``y`` lie between 0 and `GRID`; ``length``
+    is that of the vector, 0 to 100 of the longest; ``alike`` holds the places (in ``at``) of the most similar ones, or
+    None; ``share`` is the part of the variance that the plane holds, ``height`` its height over its width.
+    """
+
+    at: NDArray[np.int64]
+    x: NDArray[np.int64]
+    y: NDArray[np.int64]
+    length: NDArray[np.int64]
+    share: float
+    alike: NDArray[np.int32] | None
+    height: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An invented history and what is recommended for it: positions in the catalogue, with ratings and scores."""
+
+    name: str
+    history: list[tuple[str, float]]
+    best: list[tuple[str, float]]
+
+
+def names(model: Any) -> list[str]:
+    """Titles, or ids as text where there are none."""
+    return [str(name) for name in (model.item_ids_ if model.titles_ is None else model.titles_).tolist()]
+
+
+def item_map(model: Any) -> Map | None:
+    """Principal components of the item vectors; None where there are no two different vectors."""
+    V = model.item_factors_.astype(np.float64)
+    length = np.linalg.norm(V, axis=1)
+    at = np.flatnonzero(length > 0)
+    if len(at) < 3:
+        return None
+    V = V[at]
+    centred = V - V.mean(axis=0)
+    values, axes = np.linalg.eigh(centred.T @ centred)
+    if values[-1] <= 0:
+        return None
+    if V.shape[1] == 1:  # a line: let the bias be its second dimension
+        plane = np.column_stack([centred[:, 0], model.item_biases_[at].astype(np.float64)])
+        share = 1.0
+    else:
+        axes = axes[:, [-1, -2]]
+        axes *= np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])  # an eigenvector's sign is chance
+        plane, share = centred @ axes, float(values[-2:].sum() / values.sum())
+    low, span = plane.min(axis=0), np.ptp(plane, axis=0)
+    plane = (plane - low) / np.maximum(span, 1e-30)
+    x, y = (np.rint(plane * GRID)).astype(np.int64).T
+    relative = np.rint(100 * length[at] / length.max()).astype(np.int64)
+    alike = _alike(V / length[at, None]) if len(at) <= MOST_NEIGHBOURS else None
+    return Map(at, x, y, relative, share, alike, float(np.clip(span[1] / max(span[0], 1e-30), 0.45, 1.0)))
+
+
+def _alike(W: NDArray[np.float64], n: int = 5) -> NDArray[np.int32]:
+    """The n most similar items of each, without itself."""
+    W = W.astype(np.float32)
+    found, _ = top_k(W, W, np.zeros(len(W), np.float32), min(n + 1, len(W)))
+    kept = np.full((len(W), n), -1, np.int32)
+    for row, best in enumerate(found):
+        others = best[(best != row) & (best >= 0)][:n]
+        kept[row, : len(others)] = others
+    return kept
+
+
+def map_data(drawn: Map, model: Any) -> dict[str, Any]:
+    """What the page's script draws."""
+    titles = names(model)
+    shown = [titles[a] if len(titles[a]) <= LONGEST else titles[a][: LONGEST - 1] + "…" for a in drawn.at.tolist()]
+    return {
+        "grid": GRID, "height": round(drawn.height, 3), "x": drawn.x.tolist(), "y": drawn.y.tolist(),
+        "length": drawn.length.tolist(), "titles": shown,
+        "alike": None if drawn.alike is None else drawn.alike.tolist(),
+    }  # fmt: skip
+
+
+def samples(model: Any, n: int = 10, how_many: int = 4, long: int = 5) -> list[Sample]:
+    """Histories of items that lie together, chosen far from each other, and the recommendations for them."""
+    return [recommended(model, history, f"Somebody who liked {name}", n)
+            for name, history in _histories(model, how_many, long)]  # fmt: skip
+
+
+def recommended(model: Any, history: dict[Any, float], name: str, n: int) -> Sample:
+    """Recommendations for one history, {item id: rating}."""
+    titles = dict(zip(model.item_ids_.tolist(), names(model), strict=True))
+    ids, scores = model.recommend(history, n)
+    best = [(titles[item], float(score)) for item, score in zip(ids.tolist(), scores.tolist(), strict=True)]
+    return Sample(name, [(titles[item], float(rating)) for item, rating in history.items()], best)
+
+
+def _histories(model: Any, how_many: int, long: int) -> list[tuple[str, dict[Any, float]]]:
+    liked = 1.0 if model.rating_range_ is None else float(model.rating_range_[1])
+    titles, ids = names(model), model.item_ids_.tolist()
+    length = np.linalg.norm(model.item_factors_.astype(np.float64), axis=1)
+    pool = np.flatnonzero(length > 0)
+    if len(pool) < 2 * long:  # nothing to tell items apart by
+        return [(titles[0], dict.fromkeys(ids[:long], liked))]
+    pool = pool[np.argsort(-length[pool], kind="stable")[: max(len(pool) // 2, 2 * long)]]  # those learnt best
+    W = model.item_factors_[pool] / length[pool, None]
+    chosen = [0]
+    while len(chosen) < how_many:  # each time the item least like all chosen ones
+        chosen.append(int((W @ W[chosen].T).max(axis=1).argmin()))
+    found = []
+    for anchor in dict.fromkeys(chosen):
+        nearest = np.argsort(-(W @ W[anchor]), kind="stable")[:long]
+        found.append((titles[pool[anchor]], {ids[pool[at]]: liked for at in nearest.tolist()}))
+    return found

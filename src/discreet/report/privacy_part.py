@@ -1,0 +1,220 @@
+"""The parts of the page that speak of privacy: the promise, the ledger, the noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from discreet.privacy.accounting import CONVERSIONS
+from discreet.privacy.statement import PrivacyStatement
+from discreet.report import charts, promise
+from discreet.report.html import Html, join, table, tag
+from discreet.report.quality import Quality
+
+_ONE = {
+    "add-remove": "with and without all the ratings of any one person",
+    "replace-one": "with all the ratings of any one person replaced by those of another",
+}
+_NOISE = {
+    "secure": "It came from the operating system's entropy through a cryptographic generator and was added to whole "
+    "numbers, so that rounding gives nothing away.",
+    "seeded": "RESEARCH MODE: it came from a seed. Whoever learns the seed can take the noise away again.",
+}
+QUINTILES = ("1 (head)", "2", "3", "4", "5 (tail)")
+_DELTAS = (1e-3, 1e-5, 1e-6, 1e-7, 1e-9)
+
+
+def promised(model: Any) -> Html:
+    """What is promised, to whom, and at which price."""
+    statement: PrivacyStatement | None = getattr(model, "privacy_", None)
+    if statement is None:
+        return join([
+            tag("p", "Nothing is promised to anybody. ",
+                tag("strong", f"{type(model).__name__} is not a private model: "),
+                "its numbers were computed from exact ratings, and single people's ratings may be recovered from them.",
+                class_="lead"),
+            tag("p", "Handle the model, and this page, like the ratings themselves. A private model is trained with ",
+                tag("code", "discreet train … --epsilon 1"), "."),
+        ])  # fmt: skip
+    if not statement.private:
+        unsafe = sorted({entry.name for entry in statement.ledger.entries if entry.unsafe})
+        why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
+        return join([
+            tag("p", "Nothing is promised to anybody: ", tag("strong", why), ", so ε is infinite.", class_="lead"),
+            tag("p", "Handle the model, and this page, like the ratings themselves."), _assumptions(statement),
+        ])  # fmt: skip
+    return join([_words(statement), _facts(statement), _beliefs(statement), _price(statement), _assumptions(statement)])
+
+
+def _words(statement: PrivacyStatement) -> Html:
+    times = f"{math.exp(statement.epsilon):,.4g}" if statement.epsilon < 30 else f"e^{statement.epsilon:.4g}"
+    failing = (
+        f" This holds but for an event of probability δ = {statement.delta:.3g} at most." if statement.delta > 0 else ""
+    )
+    return join([
+        tag("p", "Whoever looks at this model learns almost nothing about any one person in the data. It was made such "
+            f"that every possible result is nearly as likely {_ONE[statement.neighbouring]}: ",
+            tag("strong", f"at most {times} times as likely"), f", which is e to the power of ε.{failing}",
+            class_="lead"),
+        tag("p", "The promise is to each person as a whole, not to single ratings, and it lasts: nothing that is done "
+            "with the model later can weaken it. It does not say that a model knows nothing about people: what many "
+            "have in common is what it is for. Recommendations for a person are computed from that person's own "
+            "history and are for that person alone."),
+    ])  # fmt: skip
+
+
+def _facts(statement: PrivacyStatement) -> Html:
+    relation = {"add-remove": "one person more or less", "replace-one": "one person is another"}
+    rows = [
+        ("ε", f"{statement.epsilon:.4g}", "how far any likelihood can move; smaller is more private"),
+        ("δ", f"{statement.delta:.3g}", "the probability with which ε may not hold"),
+        ("μ", f"{statement.mu:.4g}", "all releases as one: telling a bell curve from one shifted by μ"),
+        ("Neighbours", relation[statement.neighbouring], "what the two worlds differ in"),
+        ("Releases", f"{len(statement.ledger.entries):,}", "noisy sums that everything in the model was made of"),
+        ("Noise", statement.noise, _NOISE.get(statement.noise, "")),
+    ]
+    cells = [tag("div", tag("dt", name), tag("dd", tag("b", value), tag("span", words))) for name, value, words in rows]
+    return tag("dl", *cells, class_="facts")
+
+
+def _beliefs(statement: PrivacyStatement) -> Html:
+    rows = [[f"{prior:.0%}", f"{promise.belief(prior, statement.epsilon):.3%}"] for prior in (0.01, 0.1, 0.5)]
+    what = "that somebody is in the data" if statement.neighbouring == "add-remove" else "which of two histories it was"
+    return join([
+        tag("h3", "What somebody could come to believe"),
+        tag("p", f"Suppose that somebody has an idea of how likely it is {what}, and then studies the model with any "
+            "other knowledge and any amount of computing. The belief cannot become firmer than this:"),
+        table(["belief before", "after, at most"], rows, caption="Beliefs before and after the model", quiet=True),
+    ])  # fmt: skip
+
+
+def _price(statement: PrivacyStatement) -> Html:
+    points = promise.curve(statement)
+    how = CONVERSIONS[statement.accountant]
+    if not points:
+        return join([tag("h3", "The price"), tag("p", f"The price was computed by: {how}.")])
+    rows = [[f"{delta:.0e}", f"{promise.epsilon_at(statement, delta):.4g}"] for delta in _DELTAS]
+    return join([
+        tag("h3", "The price at another δ"),
+        tag("p", "ε and δ belong together: the same noise can be described by a larger ε that fails more rarely, or "
+            f"by a smaller one that fails more often. The price was computed by: {how}."),
+        tag("div", tag("figure", charts.epsilon_curve(points, statement.delta, statement.epsilon)),
+            table(["δ", "ε"], rows, caption="ε of the same releases at some δ"), class_="beside"),
+    ])  # fmt: skip
+
+
+def _assumptions(statement: PrivacyStatement) -> Html | None:
+    if not statement.assumptions:
+        return None
+    items = []
+    for assumption in statement.assumptions:
+        caution = tag("strong", "Caution, read from the data: ") if assumption.inferred else None
+        items.append(tag("li", caution, assumption.text, class_="caution" if assumption.inferred else None))
+    return join([
+        tag("h3", "What was taken to be public"),
+        tag("p", "The promise covers ratings. It does not cover what everybody may know anyway:"), tag("ul", *items),
+    ])  # fmt: skip
+
+
+def ledger(model: Any) -> Html:
+    """Every release with what it could give away and the noise that prevents it."""
+    statement: PrivacyStatement = model.privacy_
+    rows = []
+    for kind in promise.kinds(model):
+        entry = kind.entry
+        noise = "none" if entry.unsafe else entry.mechanism + (f", α = {entry.alpha:g}" if entry.alpha else "")
+        rate = "" if entry.rate == 1 else f", batches of {entry.rate:.3g}"
+        rows.append([
+            entry.name, f"{kind.count:,}", " × ".join(f"{n:,}" for n in entry.shape), noise + rate,
+            f"{entry.sensitivity:.4g} ({entry.norm})", f"{entry.noise_multiplier:.4g}", f"{kind.deviation:.4g}",
+            "–" if math.isnan(kind.share) else f"{kind.share:.1%}",
+        ])  # fmt: skip
+    head = ["release", "times", "numbers", "noise", "sensitivity", "multiplier", "deviation", "budget"]
+    whole = statement.ledger.to_dict()
+    return join([
+        tag("p", "Nothing left the ratings but the sums below. Each was bounded first (one person moves it by its "
+            "sensitivity at most), then had noise added: deviation = multiplier × sensitivity."),
+        table(head, rows, caption="The ledger", words=(3,), quiet=True),
+        tag("details", tag("summary", "Checksums of the ledger"),
+            tag("p", "Records form a chain of hashes. Last record: ", tag("code", whole["head"]), ". Seal over the "
+                "stated ε and δ: ", tag("code", whole["seal"]), "."),
+            tag("p", "To price the ledger again: ", tag("code", "discreet budget model/"), ".")),
+    ])  # fmt: skip
+
+
+def noise(model: Any, quality: Quality | None) -> Html:
+    """What noise did, from the loudest facts down: one person, one item, items by popularity."""
+    statement = getattr(model, "privacy_", None)
+    if statement is None or not statement.private:
+        return tag("p", "No noise that protects anybody was added, so none had an effect.")
+    found = [kind for kind in promise.kinds(model) if not math.isnan(kind.hearing)]
+    parts: list[Html | None] = [
+        tag("p", "Noise is the same for every item. What many rated stays above it; what few rated drowns in it.")
+    ]
+    if found:
+        rows = [[k.entry.name, f"{k.deviation:.4g}", f"{math.ceil(k.hearing):,}"] for k in found]
+        parts.append(table(["release", "deviation of the noise", "people it takes"], rows,
+                           caption="How many people an item needs, at least, to be as loud as its noise"))  # fmt: skip
+    first = promise.loudest(found)
+    counts = quality.counts if quality is not None else promise.released_counts(model)
+    if counts is not None and first is not None:
+        parts.append(_by_popularity(model, counts, first, quality is not None))
+    elif counts is None:
+        parts.append(tag("p", "How popular items are is not written in this model. To see the effect by popularity, "
+                         "give ratings with ", tag("code", "--data"), "."))  # fmt: skip
+    length = (model.item_factors_ != 0).any(axis=1)
+    if not length.all():
+        parts.append(tag("p", f"{int((~length).sum()):,} of {len(length):,} items have no vector of their own: by "
+                         "their noisy counts too few people rated them, and a user's own mean stands in."))  # fmt: skip
+    return join(parts)
+
+
+def _by_popularity(model: Any, counts: Any, kind: promise.Kind, exact: bool) -> Html:
+    groups = promise.quintiles(model, counts, kind.hearing)
+    rows = [[name, f"{g.n_items:,}", f"{g.with_vector:,}", _number(g.raters, ",.0f"), _number(g.signal, ".2f"),
+             _number(g.length, ".3f")] for name, g in zip(QUINTILES, groups, strict=True)]  # fmt: skip
+    drawn = [(f"{name}: {g.n_items:,} items", g.signal, math.nan, 4 if g.signal < 1 else 0)
+             for name, g in zip(QUINTILES, groups, strict=True)]  # fmt: skip
+    source = ("counted in the ratings given, without noise" if exact else "by the noisy counts that were released")
+    return join([
+        tag("h3", "By popularity of the items"),
+        tag("p", f"Five groups with a fifth of the ratings each, {source}. Signal over noise: raters of the middle "
+            f"item over the {math.ceil(kind.hearing):,} people that “{kind.entry.name}” takes. That is the most it "
+            "can be; below 1 (the line) an item's vector is mostly noise."),
+        tag("div",
+            tag("figure", charts.bars(drawn, "Bars: signal over noise falls from popular to rare items", mark=1.0)),
+            table(["quintile", "items", "with vector", "raters", "signal / noise", "vector length"], rows,
+                  caption="Signal over noise, from popular to rare"), class_="beside"),
+    ])  # fmt: skip
+
+
+def training(model: Any, quality: Quality | None) -> Html:
+    """What is known of how training went."""
+    parts: list[Html] = []
+    held = [float(x) for x in getattr(model, "trace_", None) or []]
+    values = held or (quality.trace if quality is not None else [])
+    finite = [x for x in values if math.isfinite(x)]
+    if finite and min(finite) >= 0:
+        whose = "in this training" if held else "in the training on 80 % of the ratings"
+        parts += [tag("p", f"How far the item vectors moved {whose}, from step to step (root mean square)."),
+                  tag("figure", charts.trace(finite, f"Line: from {finite[0]:.3g} to {finite[-1]:.3g}"))]  # fmt: skip
+    statement = getattr(model, "privacy_", None)
+    steps = promise.spent(statement) if statement is not None else []
+    if steps:
+        names, spent = zip(*steps, strict=True)
+        parts += [
+            tag("p", "A private training is a row of releases, each paid for before the data were opened. This is "
+                "what had been spent after each of them:"),
+            tag("figure", charts.staircase(names, spent, f"Staircase: ε rises to {spent[-1]:.4g}")),
+        ]  # fmt: skip
+        if len(steps) <= 30:
+            rows = [[f"{at}. {name}", f"{epsilon:.4g}"] for at, (name, epsilon) in enumerate(steps, start=1)]
+            numbers = table(["release", "ε so far"], rows, caption="ε spent after each release", quiet=True)
+            parts.append(tag("details", tag("summary", "As a table"), numbers))
+    if not parts:
+        parts.append(tag("p", "The saved model holds no record of its training."))
+    return join(parts)
+
+
+def _number(value: float, form: str) -> str:
+    return "–" if math.isnan(value) else format(value, form)
