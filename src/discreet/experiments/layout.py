@@ -46,7 +46,7 @@ class Group:
         if not (values := self.values(name)):
             texts = [record[name] for record in self.records if isinstance(record.get(name), str)]
             return texts[0] if texts else "refused" if any("refused" in record for record in self.records) else "–"
-        spread = f" ± {self.spread(name):.{digits}f}" if len(values) > 1 else ""
+        spread = f" ± {self.spread(name):.{digits}f}" if len(set(values)) > 1 else ""
         lost = f" ({len(self.records) - len(values)} refused)" if any("refused" in r for r in self.records) else ""
         return f"{self.mean(name):.{digits}f}{spread}{lost}"
 

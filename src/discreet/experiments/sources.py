@@ -79,14 +79,15 @@ class Sources:
 
         return self._keep(f"split {name} {fractions} {seed} {top} {options}", make)  # type: ignore[no-any-return]
 
-    def strong(self, name: str, held: int = 10_000, seed: int = 0, **options: Any) -> Split:
-        """Whole users held out, `held` for validation and as many for the test."""
+    def strong(self, name: str, held: float = 10_000, seed: int = 0, **options: Any) -> Split:
+        """Whole users held out, `held` (or that part of all) for validation and as many for the test."""
 
         def make() -> Split:
             ratings = self.ratings(name, **options)
             if not name.startswith("twin"):  # as in the literature: 4 stars and more, users with 5 of them
                 ratings = ratings.binarize(4.0).filter(min_user_ratings=5, min_item_ratings=1)
-            return splits.strong_generalisation(ratings, held, held, seed=seed)
+            count = int(held if held >= 1 else held * ratings.n_users)
+            return splits.strong_generalisation(ratings, count, count, seed=seed)
 
         return self._keep(f"split {name} {held} {seed} {options}", make)  # type: ignore[no-any-return]
 
