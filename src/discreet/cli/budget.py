@@ -140,11 +140,11 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
         unsafe = sorted({entry.name for entry in ledger.entries if entry.unsafe})
         why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
         raise PrivacyError(f"{what} is the ledger of a model that is NOT PRIVATE: {why}, so its ε is infinite")
-    price, total = ledger.price(), sum(entry.event.mu**2 for entry in ledger.entries)
+    price, total = ledger.price(), sum(entry.event.share_mu**2 for entry in ledger.entries)
     groups: dict[Any, list[Any]] = {}
     for entry in ledger.entries:
         groups.setdefault((entry.name, entry.sensitivity, entry.event, entry.shape), []).append(entry)
-    rows = [_row(name, len(same), vars(same[0]) | {"share": len(same) * event.mu**2 / total})
+    rows = [_row(name, len(same), vars(same[0]) | {"share": len(same) * event.share_mu**2 / total})
             for (name, _, event, _), same in groups.items()]  # fmt: skip
     records = len(ledger.entries) + len(ledger.assumptions)
     bill = Bill(what, price.epsilon, price.delta, ledger.plan.budget.neighbouring, price.accountant, ledger.events(),
@@ -190,7 +190,7 @@ def _check_sum(folder: Path, file: Path) -> None:
 def _mu(bill: Bill) -> float:
     from discreet.privacy import accounting
 
-    return accounting.total_mu(bill.events)
+    return accounting.price(bill.events, bill.for_releases, bill.accountant).mu
 
 
 def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
@@ -221,7 +221,7 @@ def _noise_at(bill: Bill) -> dict[str, float]:
 def noise_factor(bill: Bill, epsilon: float, accounting: Any) -> float:
     """The factor on all noise with which the releases cost that ε."""
     # "pld" takes a second for every attempt, and comes to the same as "gdp" where all noise is Gaussian
-    quick = bill.accountant == "pld" and all(event.mechanism == "gaussian" for event in bill.events)
+    quick = bill.accountant == "pld" and all(e.mechanism == "gaussian" and e.rate == 1 for e in bill.events)
     return float(accounting.calibrate(bill.events, epsilon, bill.for_releases, "gdp" if quick else bill.accountant))
 
 
@@ -229,6 +229,8 @@ def curve(bill: Bill, deltas: Sequence[float], accountant: str = "gdp") -> list[
     """ε over δ."""
     from discreet.privacy import accounting
 
+    if bill.accountant == "pld" and any(event.rate < 1 for event in bill.events):
+        accountant = "pld"  # the only one that counts that batches are random
     spent = [accounting.epsilon(bill.events, max(0.0, delta - bill.spare), accountant) for delta in deltas]
     return [{"delta": delta, "epsilon": epsilon} for delta, epsilon in zip(deltas, spent, strict=True)]
 

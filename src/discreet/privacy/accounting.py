@@ -276,6 +276,12 @@ def _batches(events: Sequence[Event]) -> bool:
 @lru_cache(maxsize=4096)  # a plan is priced again for every session, and each time takes a noticeable while
 def _batch_epsilon(events: tuple[Event, ...], delta: float) -> float:
     """ε of Poisson batches and whatever is released beside them."""
+    return pld.epsilon(_batch_losses(events), delta)
+
+
+@lru_cache(maxsize=4)
+def _batch_losses(events: tuple[Event, ...]) -> Any:
+    """Their loss distribution."""
     plds = pld.library("dp_accounting.pld.privacy_loss_distribution")
     mu = share_mu(events)
     interval = FINEST_INTERVAL * 2.0 ** max(1, math.ceil(math.log2(mu * (mu + 20) / 2)))  # about 20,000 points
@@ -287,7 +293,7 @@ def _batch_epsilon(events: tuple[Event, ...], delta: float) -> float:
                 sampling_prob=event.rate,
             )  # fmt: skip
             total = total.compose(one.self_compose(event.count))
-    return pld.epsilon(total, delta)
+    return total
 
 
 @lru_cache(maxsize=256)

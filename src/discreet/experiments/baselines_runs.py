@@ -1,0 +1,72 @@
+"""The baselines beside DPALS: Figures 3a and 4 of its paper, and one table of all private models.
+
+A cell trains one model and scores it on held-out ratings. All are priced the same way, exactly, by what they really
+release, for adding or removing one user.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import Any
+
+from discreet.data.splits import Split
+from discreet.data.synthetic import LowRankTask, dpals_task
+from discreet.evaluation.protocols import evaluate
+from discreet.experiments.entry import Record, Settings
+from discreet.experiments.sources import Sources
+from discreet.models import model_class
+from discreet.models.base import Recommender
+from discreet.models.bias import Bias
+
+DELTA = 1e-5
+STARS = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0)}
+HALVES = (0.5, 5.0)
+
+
+def movielens(settings: Settings, sources: Sources) -> Record:
+    """``data``, ``fractions``, ``top`` (most rated items only) and ``scale``; ``model``, ``epsilon``, ``seed``.
+
+    ``model`` is a name of `discreet.models.MODELS`, or "mean" or "user mean"; ``parameters`` are its own. The seed is
+    that of noise and start; the split is the same for all.
+    """
+    data = settings["data"]
+    options = {"scale": settings["scale"]} if settings["scale"] != 1 else {}
+    split = sources.random(data, tuple(settings["fractions"]), seed=0, top=settings.get("top"), **options)
+    return _score(_model(settings, STARS.get(data, HALVES)), split)
+
+
+def synthetic(settings: Settings, sources: Sources) -> Record:
+    """``users`` and ``items`` of the task of §6.1; ``model``, ``epsilon``, ``seed``, ``parameters``."""
+    return _score(_model(settings, None), _task(settings["users"], settings["items"]).split)
+
+
+@lru_cache(maxsize=1)
+def _task(users: int, items: int) -> LowRankTask:
+    return dpals_task(users, items, seed=0)
+
+
+def _model(settings: Settings, stars: tuple[float, float] | None) -> Recommender:
+    name, given = settings["kind"] if "kind" in settings else settings["model"], dict(settings.get("parameters", {}))
+    if name in ("mean", "user mean"):
+        return Bias(3.0, users=name == "user mean", items=False)
+    kind = model_class(name)
+    usual: dict[str, Any] = {"delta": DELTA, "noise": "seeded", "random_state": settings["seed"]}
+    if "epsilon" in settings:
+        usual["epsilon"] = float(settings["epsilon"])
+    if stars is not None:
+        usual["rating_range"] = stars
+    by_epsilon = settings.get("by_epsilon", {}).get(str(settings.get("epsilon")), {})
+    usual = {key: value for key, value in usual.items() if key in kind.parameter_names()}
+    return kind(**(usual | given | by_epsilon))  # type: ignore[no-any-return]
+
+
+def _score(model: Recommender, split: Split) -> Record:
+    start = time.perf_counter()
+    model.fit(split.train)
+    found: Record = {"seconds": round(time.perf_counter() - start, 1)}
+    found["rmse"] = evaluate(model, split, "rmse", slices=None)["rmse"]
+    statement = getattr(model, "privacy_", None)
+    if statement is not None:
+        found["true_epsilon"] = statement.epsilon
+    return found
