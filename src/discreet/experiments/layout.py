@@ -146,7 +146,7 @@ def _conditions(records: list[Record], conditions: list[dict[str, Any]], seconds
     parts = [
         "*Quick version, too small to compare with the paper.*" if quick else "",
         f"Data: {', '.join(data)}." if data else "",
-        f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them." if len(seeds) > 1 else "",
+        f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them." if len(seeds) > 1 else "One seed.",
         f"{len(conditions)} cells, {seconds:.0f} seconds in all, which on a shared machine only indicate size;",
         f"discreet {last['discreet']}, Python {last['python']}, {libraries}, {last['system']} {last['machine']} with",
         f"{last['cores']} cores, {last['date']}.",
