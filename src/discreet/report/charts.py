@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from discreet.report.html import Html, tag
+from discreet.report.html import Html, power, tag
 
 WIDTH = 360
 
@@ -67,20 +67,20 @@ def epsilon_curve(points: Sequence[tuple[float, float]], delta: float, epsilon: 
     for value in ticks(0, highest):
         y = at(points[0][0], value)[1]
         parts += [_line(left, y, right, y, "grid"), _text(left - 6, y + 3.5, f"{value:g}", text_anchor="end")]
-    for power in range(math.floor(large), math.ceil(small) - 1, -2):
-        x = at(10.0**power, 0)[0]
-        parts.append(_text(x, bottom + 16, f"10{_raised(power)}", text_anchor="middle"))
+    for exponent in range(math.floor(large), math.ceil(small) - 1, -2):
+        x = at(10.0**exponent, 0)[0]
+        parts.append(_text(x, bottom + 16, power(10.0**exponent), text_anchor="middle"))
     parts.append(_text(left - 6, top - 6, "ε", text_anchor="end", class_="strong"))
     parts.append(_text((left + right) / 2, bottom + 34, "δ: the promise may fail with this probability",
                        text_anchor="middle"))  # fmt: skip
     parts.append(_path([at(d, e) for d, e in points], "line c0"))
     x, y = at(min(max(delta, points[-1][0]), points[0][0]), epsilon)
     parts.append(tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=5, class_="dot c0"))
-    end = "end" if x > WIDTH / 2 else "start"
-    x += -4 if end == "end" else 2
-    parts.append(_text(x, y - 10, f"ε = {epsilon:.4g}", text_anchor=end, class_="strong"))
-    return _figure(f"Curve: the smaller the δ, the larger the ε; the promise is ε = {epsilon:.4g} at δ = {delta:.3g}",
-                   bottom + 42, *parts)  # fmt: skip
+    end = "end" if x > 0.75 * WIDTH else "start"  # below the curve there is room
+    x += 0 if end == "end" else 6
+    parts.append(_text(x, y + 18, f"ε = {epsilon:.4g}", text_anchor=end, class_="strong"))
+    label = f"Curve: the smaller the δ, the larger the ε; promised is ε = {epsilon:.4g} at δ = {power(delta)}"
+    return _figure(label, bottom + 42, *parts)
 
 
 def staircase(names: Sequence[str], values: Sequence[float], label: str) -> Html:
@@ -148,8 +148,8 @@ def bars(rows: Sequence[tuple[str, float, float, int]], label: str, mark: float 
                       _line(width - half, y + 20, width - half, y + 28, "whisker"),
                       _line(end, y + 20, end, y + 28, "whisker")]  # fmt: skip
         parts.append(_text(end + 6, y + 28, _short(value), class_="strong"))
-    if mark is not None:
-        parts.append(_line(mark * scale, top + 14, mark * scale, top + len(rows) * row - 4, "mark"))
+        if mark is not None:  # in pieces, so that it crosses no name
+            parts.append(_line(mark * scale, y + 14, mark * scale, y + 34, "mark"))
     return _figure(label, top + len(rows) * row, *parts)
 
 
@@ -165,7 +165,7 @@ def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Html:
     room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
     low, high = low - room, high + room
     parts = []
-    for value in ticks(low, high):
+    for value in ticks(low, high, 5):
         y = bottom - (value - low) / (high - low) * (bottom - top)
         parts += [_line(left, y, right, y, "grid"), _text(left - 6, y + 3.5, f"{value:.3g}", text_anchor="end")]
     step = (right - left) / len(groups)
@@ -192,10 +192,6 @@ def legend(series: Sequence[Series]) -> Html:
     """Names of the lines, each beside its colour."""
     keys = [tag("li", tag("span", class_=f"key c{one.colour}", aria_hidden="true"), one.name) for one in series]
     return tag("ul", *keys, class_="legend")
-
-
-def _raised(number: int) -> str:
-    return str(number).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def _short(value: float) -> str:

@@ -54,7 +54,7 @@ def table(
 ) -> Html:  # fmt: skip
     """A table whose first column names the rows.
 
-    On a phone rows become cards (by the style sheet), which would make browsers forget that this is a table: hence the
+    On a phone rows of more than three cells become cards (by the style sheet), which would make browsers forget that this is a table: hence the
     roles, and the column's name at every cell. `words` are the columns that are not numbers; a `quiet` caption is for
     those who cannot see that the heading above says the same.
     """
@@ -68,13 +68,24 @@ def table(
         lines.append(tag("tr", *cells, role="row"))
     names = [tag("th", name, scope="col", role="columnheader", class_="words" if at in (0, *words) else None)
              for at, name in enumerate(head)]  # fmt: skip
-    return tag(
+    whole = tag(
         "table",
         tag("caption", caption, class_="unseen" if quiet else None),
         tag("thead", tag("tr", *names, role="row"), role="rowgroup"),
         tag("tbody", *lines, role="rowgroup"),
-        role="table",
-    )
+        role="table", class_="narrow" if len(head) <= 3 else None,
+    )  # fmt: skip
+    return tag("div", whole, class_="scroll")
+
+
+def power(value: float) -> str:
+    """A small probability as people write it: 10⁻⁶, 7.3 × 10⁻⁶."""
+    if not 0 < value < 1e-3:
+        return f"{value:.3g}"
+    digits, exponent = f"{value:.2e}".split("e")
+    raised = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    digits = digits.rstrip("0").rstrip(".")
+    return raised if digits == "1" else f"{digits} × {raised}"
 
 
 def data(name: str, value: Any) -> Html:

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from discreet.report import charts, items, privacy_part
-from discreet.report.html import Html, data, join, table, tag, title
+from discreet.report.html import Html, data, join, power, table, tag, title
 from discreet.report.items import Sample
 from discreet.report.privacy_part import QUINTILES
 from discreet.report.quality import Quality
@@ -35,7 +35,7 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
     parts.append(("map", "A map of the items", _map(model), False))
     parts.append(("about", "About this page", _about(model, quality), False))
     name = type(model).__name__
-    badge = f"private, ε = {statement.epsilon:.4g}, δ = {statement.delta:.3g}" if private else "NOT PRIVATE"
+    badge = f"private, ε = {statement.epsilon:.4g}, δ = {power(statement.delta)}" if private else "NOT PRIVATE"
     sections = [
         tag("section", tag("h2", heading, tag("span", _LOOK, class_="look") if look else None, id=f"h-{key}"), body,
             id=key, aria_labelledby=f"h-{key}")
@@ -151,10 +151,13 @@ def _samples(model: Any, shown: list[Sample]) -> Html:
     explicit = model.feedback == "explicit"
     cards = []
     for sample in shown:
-        rated = [tag("li", title(name), f" · {rating:g}" if explicit else None) for name, rating in sample.history]
+        ratings = {rating for _, rating in sample.history}
+        alike = f", each rated {min(ratings):g}" if explicit and len(ratings) == 1 else ""
+        single = explicit and not alike
+        rated = [tag("li", title(name), f": {rating:g}" if single else None) for name, rating in sample.history]
         rows = [[str(at), title(name), f"{score:.2f}" if explicit else f"{score:.3f}"]
                 for at, (name, score) in enumerate(sample.best, start=1)]  # fmt: skip
-        known = tag("details", tag("summary", f"The history: {len(rated)} items"), tag("ul", *rated), open=True)
+        known = tag("details", tag("summary", f"The history: {len(rated)} items{alike}"), tag("ul", *rated), open=True)
         head = ["", "recommended", "predicted" if explicit else "score"]
         best = table(head, rows, caption=f"Recommendations: {sample.name}", words=(1,), quiet=True)
         cards.append(tag("article", tag("h3", title(sample.name)), known, best))
@@ -195,7 +198,7 @@ def _map(model: Any) -> Html:
 
 def _about(model: Any, quality: Quality | None) -> Html:
     shown = {name: value for name, value in model.saved_params().items() if value is not None}
-    rows = [[name, str(value)] for name, value in shown.items()]
+    rows = [tag("div", tag("dt", name), tag("dd", str(value))) for name, value in shown.items()]
     looked = (
         "It was computed from the saved model alone, without a look at any rating, so it gives away no more than the "
         "model does."
@@ -205,6 +208,5 @@ def _about(model: Any, quality: Quality | None) -> Html:
     return join([
         tag("p", f"Written by discreet {__version__} with ", tag("code", "discreet report"), f". {looked} It loads "
             "nothing from anywhere and works without a network."),
-        tag("h3", "Parameters of the model"),
-        table(["parameter", "value"], rows, caption="Parameters", words=(1,), quiet=True) if rows else None,
+        join([tag("h3", "Parameters of the model"), tag("dl", *rows, class_="parameters")]) if rows else None,
     ])  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 from discreet.privacy.accounting import CONVERSIONS
 from discreet.privacy.statement import PrivacyStatement
 from discreet.report import charts, promise
-from discreet.report.html import Html, join, table, tag
+from discreet.report.html import Html, join, power, table, tag
 from discreet.report.quality import Quality
 
 _ONE = {
@@ -20,7 +20,14 @@ _NOISE = {
     "numbers, so that rounding gives nothing away.",
     "seeded": "RESEARCH MODE: it came from a seed. Whoever learns the seed can take the noise away again.",
 }
+_VERDICTS = (
+    (1.0, "By common reading that is a strong promise."),
+    (4.0, "By common reading that is a moderate promise."),
+    (10.0, "By common reading that is a weak promise: it rules out certainty rather than good guesses."),
+    (math.inf, "By common reading such an ε promises little by itself."),
+)
 QUINTILES = ("1 (head)", "2", "3", "4", "5 (tail)")
+_NORMS = {"l1": "ℓ₁", "l2": "ℓ₂"}
 _DELTAS = (1e-3, 1e-5, 1e-6, 1e-7, 1e-9)
 
 
@@ -48,14 +55,13 @@ def promised(model: Any) -> Html:
 
 def _words(statement: PrivacyStatement) -> Html:
     times = f"{math.exp(statement.epsilon):,.4g}" if statement.epsilon < 30 else f"e^{statement.epsilon:.4g}"
-    failing = (
-        f" This holds but for an event of probability δ = {statement.delta:.3g} at most." if statement.delta > 0 else ""
-    )
+    but = f" That may fail with a probability of δ = {power(statement.delta)} at most." if statement.delta else ""
+    verdict = next(words for limit, words in _VERDICTS if statement.epsilon <= limit)
     return join([
-        tag("p", "Whoever looks at this model learns almost nothing about any one person in the data. It was made such "
-            f"that every possible result is nearly as likely {_ONE[statement.neighbouring]}: ",
-            tag("strong", f"at most {times} times as likely"), f", which is e to the power of ε.{failing}",
-            class_="lead"),
+        tag("p", "What anybody can learn from this model about any one person is limited. Compare two worlds, "
+            f"{_ONE[statement.neighbouring]}: no possible result is ",
+            tag("strong", f"more than {times} times as likely"), f" in one as in the other (e to the power of ε).{but} "
+            f"{verdict}", class_="lead"),
         tag("p", "The promise is to each person as a whole, not to single ratings, and it lasts: nothing that is done "
             "with the model later can weaken it. It does not say that a model knows nothing about people: what many "
             "have in common is what it is for. Recommendations for a person are computed from that person's own "
@@ -67,7 +73,7 @@ def _facts(statement: PrivacyStatement) -> Html:
     relation = {"add-remove": "one person more or less", "replace-one": "one person is another"}
     rows = [
         ("ε", f"{statement.epsilon:.4g}", "how far any likelihood can move; smaller is more private"),
-        ("δ", f"{statement.delta:.3g}", "the probability with which ε may not hold"),
+        ("δ", power(statement.delta), "the probability with which ε may not hold"),
         ("μ", f"{statement.mu:.4g}", "all releases as one: telling a bell curve from one shifted by μ"),
         ("Neighbours", relation[statement.neighbouring], "what the two worlds differ in"),
         ("Releases", f"{len(statement.ledger.entries):,}", "noisy sums that everything in the model was made of"),
@@ -78,7 +84,7 @@ def _facts(statement: PrivacyStatement) -> Html:
 
 
 def _beliefs(statement: PrivacyStatement) -> Html:
-    rows = [[f"{prior:.0%}", f"{promise.belief(prior, statement.epsilon):.3%}"] for prior in (0.01, 0.1, 0.5)]
+    rows = [[_percent(prior), _percent(promise.belief(prior, statement.epsilon))] for prior in (0.01, 0.1, 0.5)]
     what = "that somebody is in the data" if statement.neighbouring == "add-remove" else "which of two histories it was"
     return join([
         tag("h3", "What somebody could come to believe"),
@@ -93,7 +99,7 @@ def _price(statement: PrivacyStatement) -> Html:
     how = CONVERSIONS[statement.accountant]
     if not points:
         return join([tag("h3", "The price"), tag("p", f"The price was computed by: {how}.")])
-    rows = [[f"{delta:.0e}", f"{promise.epsilon_at(statement, delta):.4g}"] for delta in _DELTAS]
+    rows = [[power(delta), f"{promise.epsilon_at(statement, delta):.4g}"] for delta in _DELTAS]
     return join([
         tag("h3", "The price at another δ"),
         tag("p", "ε and δ belong together: the same noise can be described by a larger ε that fails more rarely, or "
@@ -126,7 +132,8 @@ def ledger(model: Any) -> Html:
         rate = "" if entry.rate == 1 else f", batches of {entry.rate:.3g}"
         rows.append([
             entry.name, f"{kind.count:,}", " × ".join(f"{n:,}" for n in entry.shape), noise + rate,
-            f"{entry.sensitivity:.4g} ({entry.norm})", f"{entry.noise_multiplier:.4g}", f"{kind.deviation:.4g}",
+            f"{entry.sensitivity:.4g} ({_NORMS.get(entry.norm, entry.norm)})", f"{entry.noise_multiplier:.4g}",
+            f"{kind.deviation:.4g}",
             "–" if math.isnan(kind.share) else f"{kind.share:.1%}",
         ])  # fmt: skip
     head = ["release", "times", "numbers", "noise", "sensitivity", "multiplier", "deviation", "budget"]
@@ -164,8 +171,9 @@ def noise(model: Any, quality: Quality | None) -> Html:
                          "give ratings with ", tag("code", "--data"), "."))  # fmt: skip
     length = (model.item_factors_ != 0).any(axis=1)
     if not length.all():
-        parts.append(tag("p", f"{int((~length).sum()):,} of {len(length):,} items have no vector of their own: by "
-                         "their noisy counts too few people rated them, and a user's own mean stands in."))  # fmt: skip
+        instead = "a person's own mean stands in" if model.feedback == "explicit" else "they are not recommended"
+        parts.append(tag("p", f"{int((~length).sum()):,} of {len(length):,} items have no vector of their own, because "
+                         f"too few people rated them to be heard: {instead}."))  # fmt: skip
     return join(parts)
 
 
@@ -173,7 +181,8 @@ def _by_popularity(model: Any, counts: Any, kind: promise.Kind, exact: bool) -> 
     groups = promise.quintiles(model, counts, kind.hearing)
     rows = [[name, f"{g.n_items:,}", f"{g.with_vector:,}", _number(g.raters, ",.0f"), _number(g.signal, ".2f"),
              _number(g.length, ".3f")] for name, g in zip(QUINTILES, groups, strict=True)]  # fmt: skip
-    drawn = [(f"{name}: {g.n_items:,} items", g.signal, math.nan, 4 if g.signal < 1 else 0)
+    drawn = [(f"{name}: {g.with_vector:,} of {g.n_items:,} items have a vector", g.signal, math.nan,
+              4 if g.signal < 1 else 0)
              for name, g in zip(QUINTILES, groups, strict=True)]  # fmt: skip
     source = ("counted in the ratings given, without noise" if exact else "by the noisy counts that were released")
     return join([
@@ -214,6 +223,12 @@ def training(model: Any, quality: Quality | None) -> Html:
     if not parts:
         parts.append(tag("p", "The saved model holds no record of its training."))
     return join(parts)
+
+
+def _percent(share: float) -> str:
+    """With as many digits as it takes to tell it from certainty."""
+    digits = 0 if share in (0.01, 0.1, 0.5) else 1 if share < 0.999 else min(9, math.ceil(-math.log10(1 - share)) - 1)
+    return f"{100 * share:.{digits}f} %" if share < 1 else "certainty"
 
 
 def _number(value: float, form: str) -> str:

@@ -146,6 +146,6 @@ def quintiles(model: Any, counts: NDArray[Any], people: float) -> list[Quintile]
         middle = float(np.median(counts[mine])) if mine.any() else math.nan
         found.append(Quintile(
             int(mine.sum()), int((length[mine] > 0).sum()), middle, middle / people,
-            float(length[mine].mean()) if mine.any() else math.nan,
+            float(length[mine & (length > 0)].mean()) if (length[mine] > 0).any() else math.nan,
         ))  # fmt: skip
     return found
