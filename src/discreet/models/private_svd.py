@@ -3,7 +3,7 @@
 The paper measures, with noise, averages and then a covariance, and hands those to any recommender. Sections 4.1–4.3:
 
     G = (Σ y + noise) / (Σ 1 + noise)                                       global mean                            (1)
-    b_j = (Σ_i y_ij + noise + β G) / (Σ_i 1 + noise + β) − G                item means, damped                     (2)
+    b_j = (Σ_i y_ij + noise + β_j G) / (Σ_i 1 + noise + β_j) − G            item means, damped                     (2)
     r_ij = clamp(y_ij − G − b_j − own damped mean of those, ±B)             per user, private and free             (3)
     C = Σ_i w_i r_i r_iᵀ + noise,   N = Σ_i w_i 1_i 1_iᵀ + noise            covariance and by how many             (4)
     C_jl / (max(N_jl, 0) + β') ≈ Q Λ Qᵀ,   V = Q Λ^{1/2}                    factorisation                          (5)
@@ -45,7 +45,7 @@ class DPSVD(Baseline):
     regularization : float
         Ridge of a user's least squares: the variance of a rating that factors do not explain, over that which they do.
     item_prior : float
-        β of (2), in ratings.
+        β of (2), in ratings; β_j has as much more as the known noise on an item's sum asks for.
     weighted : bool
         Release and divide by N of (4); else the covariance is taken as it is.
     pair_prior : float
@@ -144,7 +144,8 @@ class DPSVD(Baseline):
         G = float(np.clip(total / max(count, 1.0), (low - high) / 2, (high - low) / 2))
         sums = session.release("item sums", item_totals(users))
         counts = np.maximum(session.release("item counts", users.item_counts()), 0.0)
-        b = damped_means(sums, counts, G, self.item_prior, (high - low) / 2)
+        b = damped_means(sums, counts, G, self.item_prior + self._noise_on_sums(session) / np.maximum(counts, 1.0),
+                         (high - low) / 2)  # fmt: skip
         frequent = self._frequent(counts)
         rows = residuals_of(users.restrict(frequent), G + b[frequent], PRIOR_COUNT, self._clamp())
         C = unpack(session.release("covariance", rows.covariance(self._clamp(), per_rating=True)), len(frequent))[0]
@@ -163,6 +164,15 @@ class DPSVD(Baseline):
         if session.ledger.noise == "none":
             return 0.0
         return session.plan.noise_multiplier("pairs") * (math.sqrt(2.0) if self.neighbouring == "replace-one" else 1.0)
+
+    def _noise_on_sums(self, session: Session) -> float:
+        """Variance of the noise on (2) over the variance that item means are taken to have, (range/9)²."""
+        if session.ledger.noise == "none":
+            return 0.0
+        (low, high), bounds = self._range(), self.bounds()
+        replaced = 2.0 if self.neighbouring == "replace-one" else 1.0
+        noise = session.plan.noise_multiplier("item sums") * math.sqrt(self.max_items) * bounds.value * replaced
+        return (noise / ((high - low) / 9)) ** 2
 
     def _clamp(self) -> float:
         low, high = self._range()
@@ -196,7 +206,7 @@ class DPSVD(Baseline):
 
 
 def damped_means(
-    sums: NDArray[Any], counts: NDArray[Any], G: float, prior: float, largest: float
+    sums: NDArray[Any], counts: NDArray[Any], G: float, prior: NDArray[Any], largest: float
 ) -> NDArray[np.float64]:
     """(2): how far item means lie from the global one, between ±largest."""
     return np.clip((sums - G * counts) / np.maximum(counts + prior, 1e-9), -largest, largest)

@@ -10,10 +10,11 @@ Released, with each user's gradient cut to the Frobenius norm C (`discreet.priva
 
 and from it, with noisy counts c̃ that were released before, for everybody to see:
 
-    v_j ← v_j − η · g̃_j / (s_j q) / (c̃_j + κ),     κ = damping · sd of the noise on g̃_j / (s_j q)                   (3)
+    v_j ← v_j − η c̃_j / (c̃_j² + κ_j²) · g̃_j / (s_j q),     κ_j = damping · sd of the noise on g̃_j / (s_j q)          (3)
 
-The step is a gradient over a count, which is about the curvature: popular and rare items move at the same pace. s_j, a
-power of the count, spreads a user's norm C over its items. The result is the average over the last half of the steps.
+The step is a gradient over a count, which is about the curvature, so that popular and rare items move at one pace; but
+where the noise is as large as what the gradient can be, it is shortened as Wiener's filter would. s_j, a power of the
+count, spreads a user's norm C over its items. The result is the average over the last half of the steps.
 
 Privacy: batches are priced by their loss distribution (accountant "pld"), for add/remove one user only. Other
 accountants price every batch as if it held everybody.
@@ -53,7 +54,7 @@ class DPSGD(GradientBaseline):
     learning_rate : float
         η, in Newton steps; 1 is a full step where the noise is small.
     damping : float
-        How much of the noise's size is added to the counts that steps are divided by.
+        The size of the noise, relative to an item's count, at which its steps are halved, is one over this.
     regularization : float
         λ: ridge of a user's least squares, per rating.
     gradient_norm : float
@@ -177,7 +178,7 @@ class DPSGD(GradientBaseline):
         """What a released row is multiplied with in (3)."""
         own = s * self.batch_rate
         sd = session.plan.noise_multiplier("gradient") * self._sensitivity() if session.ledger.noise != "none" else 0.0
-        return self.learning_rate / own / (counts + self.damping * sd / own)
+        return self.learning_rate / own * counts / (counts**2 + (self.damping * sd / own) ** 2)
 
     def _coins(self, session: Session, t: int) -> tuple[int, int] | None:
         """Secret ones, but for research with seeded noise."""
