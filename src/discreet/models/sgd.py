@@ -82,7 +82,7 @@ class DPSGD(GradientBaseline):
         iterations: int = 40,
         batch_rate: float = 0.2,
         learning_rate: float = 4.0,
-        damping: float = 0.5,
+        damping: float = 3.0,
         regularization: float = 0.2,
         gradient_norm: float = 2.0,
         spreading: float = 0.25,
