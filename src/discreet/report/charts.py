@@ -100,7 +100,7 @@ def staircase(names: Sequence[str], values: Sequence[float], label: str) -> Html
     for at, value in enumerate(values):
         points += [(left + at * width, y(value)), (left + (at + 1) * width, y(value))]
     parts += [_text(left - 6, top - 6, "ε", text_anchor="end", class_="strong"), _path(points, "line c0")]
-    if len(values) <= 8:
+    if max(map(len, names)) * 6.5 < width:  # there is room for the names
         for at, name in enumerate(names):
             parts.append(_text(left + (at + 0.5) * width, bottom + 16, name, text_anchor="middle"))
     else:

@@ -54,9 +54,9 @@ def table(
 ) -> Html:  # fmt: skip
     """A table whose first column names the rows.
 
-    On a phone rows of more than three cells become cards (by the style sheet), which would make browsers forget that this is a table: hence the
-    roles, and the column's name at every cell. `words` are the columns that are not numbers; a `quiet` caption is for
-    those who cannot see that the heading above says the same.
+    On a phone rows of more than three cells become cards (by the style sheet), which would make browsers forget that
+    this is a table: hence the roles, and the column's name at every cell. `words` are the columns that are not numbers;
+    a `quiet` caption is for those who cannot see that the heading above says the same.
     """
     lines = []
     for row in rows:

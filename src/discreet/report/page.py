@@ -158,7 +158,7 @@ def _samples(model: Any, shown: list[Sample]) -> Html:
         rows = [[str(at), title(name), f"{score:.2f}" if explicit else f"{score:.3f}"]
                 for at, (name, score) in enumerate(sample.best, start=1)]  # fmt: skip
         known = tag("details", tag("summary", f"The history: {len(rated)} items{alike}"), tag("ul", *rated), open=True)
-        head = ["", "recommended", "predicted" if explicit else "score"]
+        head = [tag("span", "rank", class_="unseen"), "recommended", "predicted" if explicit else "score"]
         best = table(head, rows, caption=f"Recommendations: {sample.name}", words=(1,), quiet=True)
         cards.append(tag("article", tag("h3", title(sample.name)), known, best))
     return join([

@@ -22,9 +22,8 @@ _NOISE = {
 }
 _VERDICTS = (
     (1.0, "By common reading that is a strong promise."),
-    (4.0, "By common reading that is a moderate promise."),
-    (10.0, "By common reading that is a weak promise: it rules out certainty rather than good guesses."),
-    (math.inf, "By common reading such an ε promises little by itself."),
+    (10.0, "By common reading that is a reasonable promise, though not a strong one."),
+    (math.inf, "By common reading that is a weak promise: it rules out certainty rather than good guesses."),
 )
 QUINTILES = ("1 (head)", "2", "3", "4", "5 (tail)")
 _NORMS = {"l1": "ℓ₁", "l2": "ℓ₂"}

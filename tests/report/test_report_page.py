@@ -1,0 +1,297 @@
+"""What a report says, and that it says it whole, escaped and in good order."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import warnings
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reported import NASTY, invented
+
+import discreet
+from discreet.cli import main
+from discreet.data.cinema import make_cinema
+from discreet.errors import ConfigError, DataError
+from discreet.report import charts, html, promise, quality, write_report
+
+STYLE = (Path(discreet.__file__).parent / "report" / "style.css").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """The command line in this process: (exit code, stdout, stderr)."""
+    logger = logging.getLogger("discreet")
+    before = logger.handlers, logger.propagate, logger.level, warnings.showwarning
+
+    def call(*words):
+        with pytest.raises(SystemExit) as left:
+            main([str(word) for word in words])
+        return (left.value.code, *capsys.readouterr())
+
+    yield call
+    logger.handlers, logger.propagate, logger.level, warnings.showwarning = before
+
+
+class Outline(HTMLParser):
+    """Tags, in order, and whether they close as they open."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "input"):
+            self.open.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+# ------------------------------------------------------------ what it says
+
+
+def test_a_private_model_states_its_promise_ledger_and_noise(reports, shelf):
+    page = text_of(reports["private"])
+    statement = discreet.load(shelf / "private").privacy_
+    assert f"private, ε = {statement.epsilon:.4g}, δ = 10⁻⁶" in page
+    assert f"{math.exp(statement.epsilon):,.4g} times as likely" in page
+    for entry in statement.ledger.entries:
+        assert f"{entry.sensitivity:.4g} (ℓ₂)" in page
+        assert f">{entry.noise_multiplier:.4g}<" in page
+    for assumption in statement.assumptions:
+        assert assumption.text in page
+    assert statement.ledger.to_dict()["seal"] in page
+    assert "What the noise did" in page
+
+
+def test_looks_at_ratings_are_marked_and_a_model_alone_is_not_one(reports, shelf, tmp_path):
+    assert text_of(reports["private"]).count('class="look"') == 2
+    assert "no model's ε pays for" in html_free(text_of(reports["private"]))
+    write_report(discreet.load(shelf / "private"), tmp_path / "alone.html")
+    alone = text_of(tmp_path / "alone.html")
+    assert 'class="look"' not in alone
+    assert "without a look at any rating" in alone
+
+
+def html_free(page: str) -> str:
+    return page.replace("&#x27;", "'")
+
+
+def test_a_model_without_a_promise_says_so(reports):
+    page = text_of(reports["open"])
+    assert "<title>ALS: NOT PRIVATE</title>" in page
+    assert "Nothing is promised to anybody" in page
+    assert "What left the ratings" not in page
+
+
+def test_a_revealed_session_and_a_seed_are_called_what_they_are(tmp_path):
+    ratings = make_cinema(0, 0.05)
+    model = discreet.DPALS(2, epsilon=8, rating_range=(1, 5), item_fraction=0.2, noise="seeded", random_state=1)
+    write_report(model.fit(ratings), tmp_path / "seeded.html")
+    assert "RESEARCH MODE" in text_of(tmp_path / "seeded.html")
+
+
+def test_the_same_model_gives_the_same_page(shelf, tmp_path):
+    for name in ("one", "two"):
+        write_report(discreet.load(shelf / "private"), tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_models_without_vectors_or_titles_have_reports(tmp_path):
+    ratings = discreet.Ratings.from_arrays([1, 1, 2, 2, 3], ["a", "b", "a", "<c>", "b"], [1, 5, 4, 2, 3])
+    for model in (discreet.Popularity(), discreet.Bias(), discreet.ALS(1, iterations=2), discreet.ALS(2, iterations=2)):
+        write_report(model.fit(ratings), tmp_path / "small.html")
+        Outline(text_of(tmp_path / "small.html"))
+        assert "&lt;c&gt;" in text_of(tmp_path / "small.html")
+
+
+# ------------------------------------------------------------ one file, whole, escaped
+
+
+@pytest.mark.parametrize("name", ["private", "implicit", "open"])
+def test_tags_nest_and_nothing_points_outside(reports, name):
+    page = text_of(reports[name])
+    assert all(link.startswith("#") for link in Outline(page).links)
+    assert re.findall(r"https?://|@import|url\(", page) == []
+    assert "default-src &#x27;none&#x27;" in page
+
+
+def test_titles_and_ids_are_escaped(tmp_path):
+    write_report(invented(40, NASTY), tmp_path / "nasty.html", n=40)
+    page = text_of(tmp_path / "nasty.html")
+    assert "<script>window" not in page
+    assert "onerror='" not in page.replace("&#x27;", "'").replace("&lt;img src=x onerror='", "").split('id="items"')[0]
+    assert page.count("</script>") == 2
+    assert "\x00" not in page
+    held = re.search(r'id="items">(.*?)</script>', page, re.DOTALL)
+    assert held is not None
+    assert NASTY[0] in json.loads(held[1])["titles"]
+
+
+def test_a_failed_report_leaves_the_earlier_one_and_nothing_else(tmp_path, monkeypatch):
+    file = tmp_path / "report.html"
+    file.write_text("earlier")
+    model = invented(20, ["a"])
+    monkeypatch.setattr(Path, "write_bytes", lambda self, data: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_report(model, file)
+    assert file.read_text() == "earlier"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_colours_of_text_stand_out_by_day_by_night_and_on_paper():
+    blocks = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        colour = dict(re.findall(r"--([\w-]+): (#\w{6})", block))
+        for ink, grounds in {
+            "ink": ("paper", "card", "shade"), "soft": ("paper", "card", "shade"), "accent": ("paper", "card"),
+            "warn": ("warn-shade", "card"), "good": ("good-shade",), "paper": ("ink",),
+        }.items():  # fmt: skip
+            for ground in grounds:
+                assert contrast(colour[ink], colour[ground]) >= 4.5, (ink, ground, block[:40])
+        for at in range(6):
+            assert contrast(colour[f"c{at}"], colour["card"]) >= 3, at
+
+
+def contrast(one: str, other: str) -> float:
+    def light(colour: str) -> float:
+        parts = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+        linear = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+# ------------------------------------------------------------ numbers
+
+
+def test_how_many_people_it_takes_is_what_dpals_itself_reckons():
+    ratings = make_cinema(0, 0.1)
+    model = discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3).fit(ratings)
+    loudest = promise.loudest(promise.kinds(model))
+    assert loudest is not None
+    assert loudest.entry.name == "sum"
+    z = loudest.entry.noise_multiplier
+    assert math.isclose(loudest.hearing, z * math.sqrt(model.max_items * (model.factors + 1)), rel_tol=1e-9)
+    assert math.isclose(sum(kind.share for kind in promise.kinds(model)), 1.0)
+    assert promise.spent(model.privacy_)[-1][1] <= model.privacy_.epsilon * (1 + 1e-9)
+    points = promise.curve(model.privacy_)
+    assert all(a[1] < b[1] for a, b in pairwise(points))
+    assert math.isclose(promise.epsilon_at(model.privacy_, 1e-6), model.privacy_.epsilon, rel_tol=1e-9)
+
+
+def test_released_counts_are_used_where_a_model_keeps_them(shelf, tmp_path):
+    model = discreet.load(shelf / "private")
+    model.counts_ = np.linspace(2000, -5, len(model.item_ids_))
+    write_report(model, tmp_path / "counts.html")
+    assert "by the noisy counts that were released" in text_of(tmp_path / "counts.html")
+    groups = promise.quintiles(model, promise.released_counts(model), 10.0)
+    assert sum(group.n_items for group in groups) == len(model.item_ids_)
+    assert groups[0].raters > groups[4].raters
+
+
+def test_a_belief_moves_by_its_odds():
+    assert math.isclose(promise.belief(0.5, math.log(3)), 0.75)
+    assert promise.belief(0.1, 0.0) == pytest.approx(0.1)
+
+
+def test_the_saved_model_is_asked_about_test_ratings_and_a_fresh_one_about_held_out_ones():
+    ratings = make_cinema(0, 0.05)
+    split = discreet.data.splits.random_ratings(ratings, (0.8, 0.2), 3)
+    model = discreet.ALS(4, iterations=3).fit(split.train)
+    given = quality.measure(model, split.train, split.test.target)
+    direct = discreet.evaluate(model, split, ["rmse"])
+    assert math.isclose(given.found.rows[0].scores["rmse"].mean, direct["rmse"], rel_tol=1e-6)
+    assert not given.retrained
+    before = model.item_factors_.copy()
+    anew = quality.measure(model, ratings)
+    assert anew.retrained
+    assert [row.name for row in anew.found.rows] == ["ALS", "Bias", "User's mean", "Popularity"]
+    assert (model.item_factors_ == before).all()
+    strangers = discreet.Ratings.from_arrays(["nobody"], [ratings.item_ids[0]], [3.0])
+    with pytest.raises(DataError, match="no user"):
+        quality.measure(model, split.train, strangers)
+
+
+def test_round_numbers_and_powers():
+    assert charts.ticks(0, 1) == [0, 0.25, 0.5, 0.75, 1]
+    assert html.power(1e-6) == "10⁻⁶"
+    assert html.power(7.3e-6) == "7.3 × 10⁻⁶"
+    assert html.power(0.01) == "0.01"
+
+
+# ------------------------------------------------------------ the command
+
+
+def test_the_command_writes_a_report_and_says_so(run, shelf, tmp_path):
+    file = tmp_path / "new folder" / "r.html"
+    code, out, err = run("report", shelf / "private", "--out", file, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["private"] is True
+    assert found["bytes"] == file.stat().st_size
+    assert "quality" not in found
+    liked = "Dark Obsession=5,Letters from the Regiment=1"
+    code, out, err = run("report", shelf / "open", "--out", file, "--history", liked)
+    assert code == 0, err
+    assert "nobody's ratings" in out
+    assert "History 1" in text_of(file)
+
+
+def test_the_command_measures_on_ratings(run, shelf, tmp_path):
+    words = ["report", shelf / "open", "--data", "cinema", "--scale", "0.05", "--out", tmp_path / "r.html", "--json"]
+    code, out, err = run(*words)
+    assert code == 0, err
+    rows = json.loads(out)["quality"]["models"]
+    assert {"ALS", "Bias", "User's mean", "Popularity"} == {row["name"] for row in rows}
+    assert all(row["scores"]["rmse"]["stderr"] > 0 for row in rows if "rmse" in row["scores"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nowhere"], "does not exist"),
+        (["{shelf}/open", "--test", "x.csv"], "--test needs --data"),
+        (["{shelf}/open", "--data", "nothing"], "neither a file nor a data set"),
+        (["{shelf}/open", "--out", "{shelf}"], "is a folder"),
+        (["{shelf}/open", "--history", "no such film"], "does not know the item"),
+        (["{shelf}/open", "-n", "0"], "-n"),
+        (["{shelf}/open", "--history", ","], "names no item"),
+    ],
+)
+def test_bad_requests_are_answered_in_a_sentence(run, shelf, tmp_path, monkeypatch, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("report", *(word.format(shelf=shelf) for word in words))
+    assert code == 2
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_has_an_example(run):
+    code, out, _ = run("report", "--help")
+    assert code == 0
+    assert "discreet report model/ --data ratings.csv" in out
+
+
+def test_test_ratings_without_data_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="test ratings need the data"):
+        write_report(invented(9, ["a"]), tmp_path / "r.html", test=make_cinema(0, 0.01))
