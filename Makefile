@@ -3,12 +3,13 @@
 SUITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
   $$p -c '$(SUITS)' >/dev/null 2>&1 && { echo $$p; break; }; done)
+WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
 .PHONY: help demo install test check bench results clean
 help:
-	@echo "make demo     train, evaluate and save a model on the embedded data (installs the core only)"
+	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
 	@echo "make install  .venv with everything the tests and benchmarks need"
 	@echo "make check    lint, types, layers"
@@ -23,7 +24,15 @@ $(PY):
 	@echo "Creating .venv with $$("$(PYTHON)" --version)"
 	@"$(PYTHON)" -m venv .venv || { rm -rf .venv; echo "python -m venv failed: on Debian and Ubuntu, apt-get install python3-venv"; exit 2; }
 
-.venv/.core: $(PY) pyproject.toml constraints.txt
+# A .venv that is there was made with some Python: another one that is asked for by name must not be ignored.
+.PHONY: same-python
+same-python: $(PY)
+ifneq ($(filter command% environment%,$(origin PYTHON)),)
+	@test "$$("$(PYTHON)" -c '$(WHICH)')" = "$$($(PY) -c '$(WHICH)')" || { \
+	  echo ".venv was made with another Python than $(PYTHON): say make clean first"; exit 2; }
+endif
+
+.venv/.core: $(PY) pyproject.toml constraints.txt | same-python
 	@echo "Installing discreet (core)"
 	@$(PIP) -e .
 	@touch $@

@@ -43,6 +43,8 @@ def run(args: list[str]) -> int:
         raise ConfigError(f"DISCREET_KERNELS is {kernels!r}, but must be 'vector' (as it is without) or 'plain'")
     for module in _MODULES:
         importlib.import_module(f"discreet.cli.{module}")
+    order = {name: at for at, name in enumerate(_MODULES)}  # modules import each other, and help should not show that
+    app.registered_commands.sort(key=lambda command: order.get(command.name or "", len(order)))
     result = typer.main.get_command(app).main(args=args, prog_name="discreet", standalone_mode=False)
     return result if isinstance(result, int) else 0  # an exit code only where the command asked for one
 

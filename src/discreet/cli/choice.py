@@ -32,14 +32,20 @@ class Choice:
         str | None,
         _option(f"One of {', '.join(_SPELLINGS)}; als unless said otherwise, dpals with --epsilon.", metavar="NAME"),
     ] = None
-    factors: Annotated[int | None, _option("Length of the vectors.", metavar="N")] = None
-    iterations: Annotated[int | None, _option("Sweeps over users and items.", metavar="N")] = None
-    regularization: Annotated[float | None, _option("How strongly vectors are held back.")] = None
+    factors: Annotated[int | None, _option("Length of the vectors; 32 for als unless given.", metavar="N")] = None
+    iterations: Annotated[
+        int | None, _option("Sweeps over users and items; 15 for als unless given.", metavar="N")
+    ] = None
+    regularization: Annotated[
+        float | None, _option("How strongly vectors are held back; als finds out unless given.")
+    ] = None
     feedback: Annotated[
         Literal["explicit", "implicit"] | None,
-        _option("Predict ratings, or rank items from what was chosen at all.", show_choices=True),
+        _option("Predict ratings (unless given), or rank items from what was chosen at all.", show_choices=True),
     ] = None
-    random_state: Annotated[int | None, _option("Seed of what is random in training.", metavar="SEED")] = None
+    random_state: Annotated[
+        int | None, _option("Seed of what is random in training; 0 unless given.", metavar="SEED")
+    ] = None
     epsilon: Annotated[
         float | None, _option("How much may be learnt about one user; smaller is more private.", panel=_PRIVACY)
     ] = None
@@ -48,13 +54,15 @@ class Choice:
     ] = None
     neighbouring: Annotated[
         Literal["add-remove", "replace-one"] | None,
-        _option("Whether one user is there or not, or is another one.", panel=_PRIVACY),
+        _option("Whether one user is there or not (unless given), or is another one.", panel=_PRIVACY),
     ] = None
     noise: Annotated[
-        Literal["secure", "seeded"] | None, _option("Seeded noise is for research only.", panel=_PRIVACY)
+        Literal["secure", "seeded"] | None,
+        _option("Secure unless given; seeded noise is for research only.", panel=_PRIVACY),
     ] = None
     accountant: Annotated[
-        Literal["gdp", "rdp", "pld", "pure"] | None, _option("How the price is computed.", panel=_PRIVACY)
+        Literal["gdp", "rdp", "pld", "pure"] | None,
+        _option("How the price is computed; gdp unless given.", panel=_PRIVACY),
     ] = None
     rating_range: Annotated[
         str | None,

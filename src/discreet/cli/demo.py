@@ -1,9 +1,11 @@
-"""``discreet demo``: everything once, on embedded data: load, split, train, measure, recommend, save, plot."""
+"""``discreet demo``: everything once, on embedded data: load, train privately, measure, recommend, save, plot."""
 
 from __future__ import annotations
 
 import shlex
+import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,20 +14,23 @@ import typer
 from discreet.cli.app import command, program
 from discreet.cli.evaluate import show as show_scores
 from discreet.cli.output import Output
-from discreet.cli.train import NOT_PRIVATE, check_out, described
-from discreet.errors import ConfigError
+from discreet.cli.source import said_below
+from discreet.cli.train import check_out, described
+from discreet.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
     from discreet.data.splits import Split
     from discreet.experiments.compare import Comparison
 
-METRICS = ("rmse", "recall@20", "ndcg@20")
+METRICS = ("recall@20", "ndcg@20")
 RELEVANT = 4.0  # stars
-FACTORS, REGULARIZATION = 12, 12.0
+EPSILON, QUICK_EPSILON, DELTA = 1.0, 4.0, 1e-6
 QUICK = 0.2  # share of the people
+CURVE = (0.5, 1.0, 2.0, 4.0, 8.0)  # budgets for the plot
+WIDTH = 110
 
 
-@command("discreet demo", "discreet demo --likes Horror,Mystery --out spooky")
+@command("discreet demo", "discreet demo --epsilon 4 --likes Horror,Mystery --out spooky")
 def demo(
     out: Output,
     to: Annotated[
@@ -34,10 +39,14 @@ def demo(
     likes: Annotated[
         str, typer.Option(help="Genres that the example user likes.", metavar="GENRES")
     ] = "Sci-Fi,Adventure",
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help=f"The privacy budget; {EPSILON:g} unless given, {QUICK_EPSILON:g} with --quick."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives other people.", min=0, metavar="SEED")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="With a fifth of the people.")] = False,
 ) -> None:
-    """Train, measure and use a recommender on invented films, end to end in under a minute."""
+    """Train a private recommender on invented films, measure it and use it, end to end in under a minute."""
     start = time.perf_counter()
     folder = Path(to)
     if folder.exists() and not folder.is_dir():
@@ -47,6 +56,8 @@ def demo(
     from discreet.data.splits import random_ratings
 
     genres = _genres(likes, GENRES)
+    budget = epsilon if epsilon is not None else QUICK_EPSILON if quick else EPSILON
+    the_model(budget, seed).plan(1)  # a budget that cannot be kept is refused before anything is done
     with out.progress("Inventing people who watch films"):
         ratings = make_cinema(seed, QUICK if quick else 1.0)
     split = random_ratings(ratings, (0.8, 0.1, 0.1), seed)
@@ -56,70 +67,109 @@ def demo(
     out.say("   split at random: 80 % to learn from, 10 % to choose settings by, 10 % to test on")
 
     with out.progress("Compiling, on the first run only"):
-        few = make_cinema(seed, 0.001)
-        the_model(seed, quick).set_params(iterations=1).fit(few).recommend_many(few)
-    model = the_model(seed, quick)
-    found = _measure(model, split, out)
+        few = make_cinema(seed, 0.02)
+        for model in (the_model(500.0, seed), _reference(seed).set_params(iterations=1)):
+            model.fit(few).recommend_many(few)
+    model = the_model(budget, seed)
+    found, curve = _measure(model, split, out)
     out.say()
-    out.say("2. Quality on the ratings that were held out, beside what can be had without taste", style="bold")
+    out.say("2. Quality: how many of the films that people turned out to love (4 stars or more) are in their top 20",
+            style="bold")  # fmt: skip
     show_scores(found, out, slices=False)
 
-    history = example_history(*genres)
+    out.say()
+    out.say(f"3. What is promised to each of the {ratings.n_users:,} people, for everything that the model holds",
+            style="bold")  # fmt: skip
+    statement = textwrap.fill(str(model.privacy_), WIDTH, initial_indent="   ", subsequent_indent="   ")
+    out.say(statement, style="green")
+
+    history = [film for film, stars in example_history(*genres).items() if stars >= RELEVANT]
     rows = _recommend(model, history)
     labels = {film.id: film.label for film in films()}
     out.say()
-    out.say(f"3. Ten recommendations for somebody who likes {' and '.join(genres)}", style="bold")
-    out.table(["stars", "the history"], [[f"{s:.1f}", labels[i]] for i, s in history.items()], flush_left=[1])
-    out.table(["", "recommended", "predicted"],
+    out.say(f"4. Ten recommendations for somebody who likes {' and '.join(genres)}", style="bold")
+    out.table(["liked"], [[labels[item]] for item in history])
+    out.table(["", "recommended", "score"],
               [[str(r["rank"]), r["title"], f"{r['score']:.2f}"] for r in rows], flush_left=[1])  # fmt: skip
     matching = [film.id for film in films() if set(film.genres) & set(genres)]
     hits = sum(row["item_id"] in matching for row in rows)
     out.say(f"   {hits} of these {len(rows)} are {' or '.join(genres)} films; of all films "
             f"{len(matching) / len(films()):.0%} are.")  # fmt: skip
 
-    model.save(folder / "model")
     plot = folder / "quality.png"
-    from discreet.cli.plot import draw_quality
-
-    draw_quality(found, f"cinema, {ratings.n_users:,} people × {ratings.n_items:,} films", plot)
+    _save(model, found, curve, f"cinema, {ratings.n_users:,} people × {ratings.n_items:,} films", folder, plot)
     seconds = time.perf_counter() - start
     out.say()
-    out.say("4. Saved", style="bold")
-    out.say(f"   {folder / 'model'}  the model: item factors, parameters and a card; nothing of any user")
-    out.say(f"   {plot}  the plot of the scores above")
-    out.say(f"   {NOT_PRIVATE}", style="yellow")
+    out.say("5. Saved", style="bold")
+    out.say(f"   {folder / 'model'}  the private model: noisy item factors, the ledger of what was released, a card")
+    out.say(f"   {plot}  the scores above, and what other budgets would give")
     out.say(f"   All this took {seconds:.0f} seconds.")
     out.say()
     steps = _next(folder / "model", films())
     out.next_steps(steps, "Try next:")
     out.result({
         "command": "demo", "model": described(model), "out": str(folder), "plot": str(plot), "seconds": seconds,
-        "quality": found.to_dict(), "history": history, "recommendations": rows, "next": steps,
+        "quality": found.to_dict(), "curve": curve, "history": history, "recommendations": rows, "next": steps,
     })  # fmt: skip
 
 
-def the_model(seed: int, quick: bool) -> Any:
-    """What the demo trains, with settings chosen on the validation part; fewer people need less holding back."""
+def the_model(epsilon: float, seed: int) -> Any:
+    """What the demo trains: DPALS as it comes, from who watched what; its noise is secure, and new in every run."""
+    from discreet.models.dpals import DPALS
+
+    return DPALS(epsilon=epsilon, delta=DELTA, feedback="implicit", random_state=seed)
+
+
+def _reference(seed: int) -> Any:
     from discreet.models.als import ALS
 
-    return ALS(FACTORS, regularization=REGULARIZATION / 2 if quick else REGULARIZATION, random_state=seed)
+    return ALS(16, feedback="implicit", random_state=seed)
 
 
-def _measure(model: Any, split: Split, out: Output) -> Comparison:
+def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[float, float]]:
+    """Scores of the model and of what it is compared with, and recall over the budget.
+
+    Further trainings are further releases. Nobody here is real; with real people, each would have to be paid for.
+    """
+    from discreet.evaluation.protocols import evaluate
     from discreet.experiments.compare import compare
     from discreet.models.bias import Bias
     from discreet.models.popularity import Popularity
 
-    models = {m.__class__.__name__: lambda seed, m=m: m for m in (model, Bias(), Popularity())}
+    named = {
+        f"DPALS, private, ε = {model.epsilon:g}": model, "ALS, not private": _reference(split.seed),
+        "Popularity, not private": Popularity(), "Bias, not private": Bias(),
+    }  # fmt: skip
+    models = {name: lambda seed, m=m: m for name, m in named.items()}
     with out.progress("Training and measuring") as progress:
-        return compare(models, [split], 1, METRICS, relevant=RELEVANT, slices="ratings", progress=progress)
+        found = compare(models, [split], 1, METRICS, relevant=RELEVANT, slices="ratings", progress=progress)
+        curve = {model.epsilon: found.rows[0].scores[METRICS[0]].mean}
+        for epsilon in CURVE:
+            if epsilon not in curve:
+                # a budget too small for so few people is what the curve shows, and no news
+                with suppress(PrivacyError), said_below("half of the items"):
+                    other = the_model(epsilon, split.seed).fit(split.train)
+                    result = evaluate(other, split, METRICS[0], relevant=RELEVANT, slices=None)
+                    curve[epsilon] = result.values[METRICS[0]]
+    return found, dict(sorted(curve.items()))
 
 
-def _recommend(model: Any, history: dict[str, float]) -> list[dict[str, Any]]:
+def _recommend(model: Any, history: list[str]) -> list[dict[str, Any]]:
     from discreet.cli.items import Items
     from discreet.cli.recommend import ranked
 
     return ranked(Items(model), *model.recommend(history, 10))
+
+
+def _save(model: Any, found: Comparison, curve: dict[float, float], what: str, folder: Path, plot: Path) -> None:
+    """The picture is drawn first, so that an interruption in the middle leaves nothing behind."""
+    from discreet.cli.plot import draw_demo
+    from discreet.data.download import written_aside
+
+    picture = draw_demo(found, curve, what)
+    model.save(folder / "model")
+    with written_aside(plot) as aside:
+        aside.write_bytes(picture)
 
 
 def _genres(likes: str, known: tuple[str, ...]) -> list[str]:
@@ -141,7 +191,7 @@ def _next(model: Path, films: Any) -> list[str]:
     liked = [titles[item] for item in list(example_history("Romance", "Musical"))[:3]]
     call, where = program(), shlex.quote(str(model))
     return [
-        f"{call} recommend {where} --history {shlex.quote('=5,'.join(liked) + '=5')}",
+        f"{call} recommend {where} --history {shlex.quote(','.join(liked))}",
         f"{call} similar {where} {shlex.quote(liked[0])} -n 5",
-        f"{call} evaluate cinema --factors {FACTORS} --regularization {REGULARIZATION:g} --split users",
+        f"{call} budget {where}",
     ]

@@ -19,7 +19,7 @@ FORMATS = (".csv", ".tsv", ".json", ".parquet")
 
 @command(
     'discreet recommend model/ --history "item1=5,item2" -n 10',
-    'discreet recommend model/ --history "The Copper Lighthouse"',
+    'discreet recommend model/ --history "The Binary Colony,Signal from Quillon"',
     "discreet recommend model/ --users ratings.csv -o lists.csv",
 )
 def recommend(

@@ -11,7 +11,7 @@ from discreet.cli.output import Output
 from discreet.cli.recommend import ranked, show
 
 
-@command('discreet similar model/ "The Copper Lighthouse" -n 5')
+@command('discreet similar model/ "The Binary Colony" -n 5')
 def similar(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
     item: Annotated[str, typer.Argument(help="An item: its id or its title.", metavar="ITEM")],

@@ -110,7 +110,7 @@ class Source(Layout):
         """The ratings, and what was read as a dictionary; says the same to people."""
         self.check()
         start = time.perf_counter()
-        with out.progress(f"Reading {data}") as progress, _said_below("merged repeated"):
+        with out.progress(f"Reading {data}") as progress, said_below("merged repeated"):
             ratings = self._load(data, progress)
         facts = {"data": data, **_counts(ratings), "merged": ratings.merged}
         merged = f", {counted(ratings.merged, 'repeated rating')} merged" if ratings.merged else ""
@@ -169,7 +169,7 @@ class Source(Layout):
 
 
 @contextmanager
-def _said_below(text: str) -> Iterator[None]:
+def said_below(text: str) -> Iterator[None]:
     """Hold back the library's warnings that begin so, while the block runs."""
     logger = logging.getLogger("discreet")
 

@@ -69,7 +69,7 @@ class Film:
 
     @property
     def label(self) -> str:
-        """How the film is shown: ``The Copper Lighthouse (1987) · Drama, Mystery``."""
+        """How the film is shown: ``The Binary Colony (1981) · Sci-Fi, Adventure``."""
         return f"{self.title} ({self.year}) · {', '.join(self.genres)}"
 
 

@@ -250,12 +250,12 @@ def _read_published(
         where = f"get {dataset.url}, put it at {place}, or give its place with path="
         if not network:
             raise DataError(f"{dataset.name} is not on this machine: {where}")
-        logger.warning("downloading %s; licence: %s", dataset.name, dataset.licence)
         try:
             download(dataset.url, place, md5=dataset.md5, progress=progress)
         except DataError as problem:
             missing = f"{dataset.name} is not on this machine and cannot be downloaded"
             raise DataError(f"{missing} ({problem}): {where}") from None
+        logger.warning("downloaded %s; licence: %s", dataset.name, dataset.licence)
         source = archives.locate(layout, place)
         assert source is not None
     return archives.read(layout, source, catalogue=catalogue)
