@@ -78,7 +78,7 @@ def test_the_map_answers_to_mouse_keyboard_and_search(browser, reports):
             page.press(key)
             heard.add(page.evaluate(said))
         assert len(heard) >= 3
-        page.evaluate("find.value = 'dark'; find.dispatchEvent(new Event('input'))")
+        page.evaluate("(f => { f.value = 'dark'; f.dispatchEvent(new Event('input')); })(document.getElementById('find'))")
         assert page.evaluate("matches.textContent").endswith(("item", "items"))
         assert page.complaints() == []
 
