@@ -107,7 +107,7 @@ def test_what_cannot_be_told_from_noise_stays_at_zero():
     rng = np.random.default_rng(0)
     S = np.full((4000, 2), 2.0)
     x = rng.normal(size=(4000, 2)) * [1.0, 0.0]
-    found = settle(S * x + rng.normal(size=(4000, 2)), S, 1.0, 0.0)
+    found = settle(S * x + rng.normal(size=(4000, 2)), S, 1.0, 0.0, 1.0, 2.0)
     assert np.abs(found[:, 1]).max() < 0.3
     np.testing.assert_allclose(((found[:, 0] - x[:, 0]) ** 2).mean(), 1 / (1 + 4), rtol=0.1)  # the least there is
     assert np.linalg.norm(project(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0), axis=1) == pytest.approx([1.0, 0.5])

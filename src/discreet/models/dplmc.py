@@ -143,21 +143,22 @@ class DPLMC(PlannedLMC):
         """The scaled steps (1′) and (2′)."""
         walk = Descent(users)
         m, _ = self._sizes(walk, session)
-        c, scatter = self._weigh(walk, session, m)
-        b = self._learn_biases(walk, session, c, scatter)
+        c, heavy = self._weigh(walk, session, m)
+        G, spread = self._largest(), heavy * self._largest() ** 2
+        b = self._learn_biases(walk, session, c, spread)
         V, Z, P, paid = self._random(users.n_items), 0.0, np.zeros((self.factors, self.factors)), 0.0
-        unseen = 0.0 if self._explicit else self.unobserved_weight * scatter * m  # in the units of c
+        unseen = self._unobserved() * heavy * m  # in the units of c
         for step in range(self.iterations):
             walk.solve(V, self.regularization, bias=b, centre=self._centre(), prior_count=PRIOR_COUNT,
                        unobserved=self._unobserved(), stretch=self.stretch)  # fmt: skip
-            walk.look(V, self._largest(), bias=b, own=False)
-            K = unpack(session.release("balance", walk.gram()), self.factors)[0] / m
+            walk.look(V, G, bias=b, own=False)
+            K = unpack(session.release("balance", gram := walk.gram()), self.factors)[0] / m
             g = session.release("gradient", gradient := walk.gradient())
             Z, P, paid = self.momentum * Z + c * (V @ K) - g, self.momentum * P + K, self.momentum**2 * paid + 1
             s, Q = np.linalg.eigh(P)
-            s = np.maximum(s, 1e-3 * max(s[-1], 1e-12))  # noise may have made the smallest ones negative
+            s = np.maximum(s, self._deviation(session, "balance", gram) / m)  # noise may have made some negative
             noise = paid * self._deviation(session, "gradient", gradient) ** 2
-            found = settle(Z @ Q, (c + unseen) * s, noise, scatter * self._spread()) @ Q.T
+            found = settle(Z @ Q, (c + unseen) * s, noise, spread, self.shrinkage, G / self.user_norm) @ Q.T
             V, before = project(V + self.step_size * (found - V), self.item_norm), V
             self._note(V - before, step, progress)
         return V, b
@@ -204,12 +205,12 @@ class DPLMC(PlannedLMC):
         walk.weigh(np.ones(walk.n_items))
         c = session.release("counts", counts := walk.counts())
         least = max(self._deviation(session, "counts", counts), 0.5)
-        scatter = m / max(float(c.sum()), m)
+        heavy = m / max(float(c.sum()), m)
         walk.weigh(np.maximum(c, least) ** (-2 * self.rarity))
         c = session.release("recounts", counts := walk.counts())
-        return np.maximum(c, least / 2)[:, None], scatter
+        return np.maximum(c, least / 2)[:, None], heavy
 
-    def _learn_biases(self, walk: Descent, session: Session, c: NDArray[Any], scatter: float) -> NDArray[Any]:
+    def _learn_biases(self, walk: Descent, session: Session, c: NDArray[Any], spread: float) -> NDArray[Any]:
         """As for factors, with 1 in place of u_i; and all steps count, because 1 never changes."""
         n = len(c)
         b, Z, none = np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n, 0), np.float32)
@@ -219,15 +220,12 @@ class DPLMC(PlannedLMC):
             g = session.release("bias", gradient := walk.bias_gradient())
             Z = Z + c * b - g[:, None]
             noise = (step + 1) * self._deviation(session, "bias", gradient) ** 2
-            b = settle(Z, (step + 1) * c, noise, scatter * self._spread())
+            b = settle(Z, (step + 1) * c, noise, spread, self.shrinkage, self._largest())
         return b[:, 0]
 
     def _deviation(self, session: Session, name: str, statistic: Statistic) -> float:
         """Standard deviation of the noise on a release: public."""
         return session.plan.noise_multiplier(name) * statistic.sensitivity(self.neighbouring, "l2")
-
-    def _spread(self) -> float:
-        return self.shrinkage * self._largest() ** 2
 
     def _centre(self) -> float | None:
         return self.centre_ if self._explicit and self.centring == "user" else None
@@ -285,7 +283,9 @@ def project(A: NDArray[Any], largest: float) -> NDArray[Any]:
     return A * np.minimum(1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30))
 
 
-def settle(z: NDArray[Any], S: NDArray[Any], noise: float, spread: float) -> NDArray[Any]:
+def settle(
+    z: NDArray[Any], S: NDArray[Any], noise: float, spread: float, shrinkage: float, largest: float
+) -> NDArray[Any]:
     """What best explains z = S x + noise + scatter, entry by entry, with x of a variance τ² that z itself tells.
 
     Parameters
@@ -293,10 +293,13 @@ def settle(z: NDArray[Any], S: NDArray[Any], noise: float, spread: float) -> NDA
     z, S : (n, r), S > 0
     noise : variance of the noise
     spread : the variance of z for other reasons, over S
+    shrinkage : what `spread` is multiplied by once τ is known
+    largest : τ is between this and a hundredth of it
     """
     rest = noise + spread * S
-    tau = np.maximum((z**2 - rest).sum(axis=0) / (S**2).sum(axis=0), 1e-6 * (z**2).sum(axis=0) / (S**2).sum(axis=0))
-    return S * z / (S**2 + rest / np.maximum(tau, 1e-300))
+    by_chance = 2 * np.sqrt(2 * (rest**2).sum(axis=0))  # two standard deviations of Σ z², were there nothing but noise
+    tau = ((z**2 - rest).sum(axis=0) - by_chance) / (S**2).sum(axis=0)
+    return S * z / (S**2 + (noise + shrinkage * spread * S) / np.clip(tau, 1e-4 * largest**2, largest**2))
 
 
 def spectral_start(
