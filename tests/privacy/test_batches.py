@@ -253,3 +253,24 @@ def test_ledgers_without_batches_have_no_rates():
     session.release("counts", users.item_counts())
     assert "rate" not in session.ledger.to_dict()["entries"][0]
     assert "batches" not in str(session.statement)
+
+
+def test_an_adversary_sees_the_mixture_and_no_more():
+    """One person, in or out, through the door 600 times: what leaves has the law that was priced."""
+    z, q, times = 0.5, 0.3, 600
+    plan = Plan.explicit([Release("gradient", 2 * times, z, rate=q)], 1e-6, accountant="gdp")
+    session = Session(plan, "seeded", random_state=3)
+    seen = []
+    for rows in ([{0: 1e6, 1: -1e6}, {}], [{}]):
+        users = sealed(rows, Bounds(items=3, rating=1.0, centre=0.0, norm=0.7))
+        for _ in range(times):
+            batch = draw_batch(users, q)
+            batch.solve(V.astype(np.float32), 0.1)
+            seen.append(session.release("gradient", clipped_gradient(batch, V, 1.0)))
+    there, away = np.array(seen[:times]), np.array(seen[times:])
+    direction = there.mean(axis=0) - away.mean(axis=0)
+    direction /= np.linalg.norm(direction)
+    x, y = ((part * direction).sum(axis=(1, 2)) for part in (there, away))
+    assert stats.kstest(y - y.mean(), stats.norm(0, z).cdf).pvalue > 1e-4
+    mixture = lambda t: (1 - q) * stats.norm.cdf(t, 0, z) + q * stats.norm.cdf(t, 1, z)  # noqa: E731
+    assert stats.kstest(x, mixture).pvalue > 1e-4
