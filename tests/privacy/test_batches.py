@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 from batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sealed_helpers import NORMS, RELATIONS, distance, exact, floating
+from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
 
 from discreet.errors import ConfigError, PlanMismatch, PrivacyError
 from discreet.privacy import accounting
@@ -24,6 +24,12 @@ from discreet.privacy.vault import KEY
 
 BOUNDS = Bounds(items=3, rating=1.0, centre="user", norm=0.7)
 V = np.random.default_rng(0).normal(size=(N_ITEMS, 2))
+
+
+@pytest.fixture(autouse=True)
+def quickly():
+    with quick():
+        yield
 
 
 def batch_of(rows, rate=0.5, seed=(5, 0), ids=None, intercept=0.0):
@@ -111,7 +117,7 @@ def test_no_adversary_moves_the_gradient_further(rate, scale, intercept):
             assert_moves_no_further(rows, len(rows) - 1, instead, floating, rate, scale, intercept, slack=1e-5)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(rows=st.lists(histories, min_size=1, max_size=4), instead=histories)
 def test_no_user_moves_the_gradient_further(rows, instead):
     assert_moves_no_further(rows, 0, instead, exact, 0.7, None, 0.0)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sealed_helpers import NORMS, RELATIONS, distance, exact, floating
+from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
 
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.bounds import Bounds
@@ -18,6 +18,12 @@ BOUNDS = {
     "weights": Bounds(items=2, weight=0.5, rating=1.0, centre=3.0),
 }
 B = np.linspace(-1.0, 1.0, N_ITEMS)
+
+
+@pytest.fixture(autouse=True)
+def quickly():
+    with quick():
+        yield
 
 
 def walked(users):
@@ -74,7 +80,7 @@ def test_no_adversary_moves_them_further(case, row):
 histories = st.dictionaries(st.integers(0, N_ITEMS - 1), st.floats(width=32), max_size=N_ITEMS)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 @given(case=st.sampled_from(sorted(BOUNDS)), rows=st.lists(histories, min_size=1, max_size=4), instead=histories)
 def test_no_user_moves_them_further(case, rows, instead):
     assert_moves_no_further(BOUNDS[case], rows, 0, instead, lambda s: exact(s, 3e-3))
