@@ -26,6 +26,7 @@ _VERDICTS = (
     (math.inf, "By common reading that is a weak promise: it rules out certainty rather than good guesses."),
 )
 QUINTILES = ("1 (head)", "2", "3", "4", "5 (tail)")
+_TRACES = {"DPLMC": "How far the item vectors moved (root mean square)"}
 _NORMS = {"l1": "ℓ₁", "l2": "ℓ₂"}
 _DELTAS = (1e-3, 1e-5, 1e-6, 1e-7, 1e-9)
 
@@ -98,7 +99,8 @@ def _price(statement: PrivacyStatement) -> Html:
     how = CONVERSIONS[statement.accountant]
     if not points:
         return join([tag("h3", "The price"), tag("p", f"The price was computed by: {how}.")])
-    rows = [[power(delta), f"{promise.epsilon_at(statement, delta):.4g}"] for delta in _DELTAS]
+    prices = [(delta, promise.epsilon_at(statement, delta)) for delta in _DELTAS]
+    rows = [[power(delta), f"{epsilon:.4g}"] for delta, epsilon in prices if math.isfinite(epsilon)]
     return join([
         tag("h3", "The price at another δ"),
         tag("p", "ε and δ belong together: the same noise can be described by a larger ε that fails more rarely, or "
@@ -204,7 +206,8 @@ def training(model: Any, quality: Quality | None) -> Html:
     finite = [x for x in values if math.isfinite(x)]
     if finite and min(finite) >= 0:
         whose = "in this training" if held else "in the training on 80 % of the ratings"
-        parts += [tag("p", f"How far the item vectors moved {whose}, from step to step (root mean square)."),
+        what = _TRACES.get(type(model).__name__, "The model's own trace")
+        parts += [tag("p", f"{what} {whose}, step by step."),
                   tag("figure", charts.trace(finite, f"Line: from {finite[0]:.3g} to {finite[-1]:.3g}"))]  # fmt: skip
     statement = getattr(model, "privacy_", None)
     steps = promise.spent(statement) if statement is not None else []

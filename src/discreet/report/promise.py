@@ -101,7 +101,9 @@ def curve(statement: PrivacyStatement) -> list[tuple[float, float]]:
         return []
     slow = statement.accountant == "pld"  # a fraction of a second for each point
     deltas = np.geomspace(*_DELTAS, 11 if slow else 61).tolist()
-    return [(delta, epsilon_at(statement, delta)) for delta in deltas]
+    found = [(delta, epsilon_at(statement, delta)) for delta in deltas]
+    found = [(delta, epsilon) for delta, epsilon in found if math.isfinite(epsilon)]  # pld cannot see the far tail
+    return found if len(found) > 2 else []
 
 
 def epsilon_at(statement: PrivacyStatement, delta: float) -> float:
