@@ -68,7 +68,7 @@ class HuberALS(PlannedHuber):
     transition : float, optional
         "irls" only: residuals beyond it count less. Default 1 star; as printed, `alpha`.
     iterations : int, optional
-        T. Default 2; as printed, 50.
+        T. Default 1, which few people ask for; 3 from some 10,000 on; as printed, 50.
     inner_iterations : int, optional
         K of "irls", each of which is released and charged. Default 1; as printed, 20.
     regularization : float, optional
@@ -85,11 +85,12 @@ class HuberALS(PlannedHuber):
     clipping : {"auto", "l1", "l2"}
         "auto" is "l2" for Gaussian noise and for Huber noise with δ > 0, else "l1".
     intercept : float, optional
-        A constant first coordinate of every user's vector, so that items have a bias. Default half of `user_norm`.
+        A constant first coordinate of every user's vector, so that items have a bias. Default
+        0.7 times `user_norm`.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
     rating_bound : float, optional
-        Γ_M: centred ratings are cut to ±Γ_M. Default: a third of the width of the range.
+        Γ_M: centred ratings are cut to ±Γ_M. Default: a quarter of the width of the range.
     centring : {"user"} or float
         Subtract every user's own mean (free), or a public constant.
     gram_share : float

@@ -49,8 +49,8 @@ class PlannedHuber(PrivateRecommender):
         iterations: int | None = None,
         inner_iterations: int | None = None,
         regularization: float | None = None,
-        user_regularization: float = 0.2,
-        prior_variance: float = 0.25,
+        user_regularization: float = 0.4,
+        prior_variance: float = 0.4,
         feedback: str = "explicit",
         max_items: int = 30,
         user_norm: float = 1.0,
@@ -107,7 +107,7 @@ class PlannedHuber(PrivateRecommender):
         low, high = self._range()
         own = self.centring == "user"
         return Bounds(
-            items=self.max_items, rating=self.rating_bound or (high - low) / 3,
+            items=self.max_items, rating=self.rating_bound or (high - low) / 4,
             centre="user" if isinstance(self.centring, str) else self.centring, prior_mean=(low + high) / 2,
             prior_count=3.0 if own else 0.0, norm=self.user_norm, norm_l1=self._norm_l1(),
         )  # fmt: skip
@@ -147,7 +147,16 @@ class PlannedHuber(PrivateRecommender):
             return ["pure"]
         if self._clip() == "l2":  # Δ₁ is far above Δ₂ there, and only the GDP bound knows Δ₂
             return ["gdp"]
-        return ["pure", "gdp", *(["pld"] if importlib.util.find_spec("dp_accounting") else [])]
+        return ["pure", "gdp", *(["pld"] if self._many() and importlib.util.find_spec("dp_accounting") else [])]
+
+    def _many(self) -> bool:
+        """Whether all releases at their worst are rarer than δ, more or less: else nothing is better than the sum of ε.
+
+        A release has its largest loss where the noise lies in the far tail: half of the draws of Laplace noise. This
+        saves asking for a loss distribution in vain, which takes seconds.
+        """
+        worst = 0.5 if self.mechanism == "laplace" else (1 - Huber(self.alpha).core) / 2
+        return 2 * self._steps() * self._inner() * math.log(1 / worst) > math.log(1 / self.delta) - 5
 
     def _shapes(self, n_items: int) -> dict[str, tuple[tuple[int, ...], float]]:
         """Shape and Δ₂/Δ₁ of every release, asked of the statistics of nobody at all."""
@@ -182,10 +191,10 @@ class PlannedHuber(PrivateRecommender):
     def _intercept(self) -> float:
         if self.as_printed:
             return 0.0
-        return 0.5 * self.user_norm if self.intercept is None else self.intercept
+        return 0.7 * self.user_norm if self.intercept is None else self.intercept
 
     def _steps(self) -> int:
-        return self.iterations if self.iterations is not None else 50 if self.as_printed else 2
+        return self.iterations if self.iterations is not None else 50 if self.as_printed else 1
 
     def _inner(self) -> int:
         if self.solver == "als":
