@@ -79,8 +79,8 @@ class DPLMC(PlannedLMC):
         Split the spectrum evenly between users and items, or as printed (erratum 11).
     constants : {"tight", "printed"}
         "printed" uses the noise of Theorems 5.1 and 5.3, for reproduction only: more than is needed (erratum 9).
-    regularization : float
-        λ of the users' least squares.
+    regularization : float, optional
+        λ of the users' least squares. Default 10 for explicit and 1 for implicit feedback.
     feedback : {"explicit", "implicit"}
     unobserved_weight : float
         λ₀: weight of what a user has not chosen (implicit feedback); costs nothing, because K̃ is released anyway.
@@ -149,7 +149,7 @@ class DPLMC(PlannedLMC):
         V, Z, P, paid = self._random(users.n_items), 0.0, np.zeros((self.factors, self.factors)), 0.0
         unseen = self._unobserved() * heavy * m  # in the units of c
         for step in range(self.iterations):
-            walk.solve(V, self.regularization, bias=b, centre=self._centre(), prior_count=PRIOR_COUNT,
+            walk.solve(V, self._lambda(), bias=b, centre=self._centre(), prior_count=PRIOR_COUNT,
                        unobserved=self._unobserved(), stretch=self.stretch)  # fmt: skip
             walk.look(V, G, bias=b, own=False)
             K = unpack(session.release("balance", gram := walk.gram()), self.factors)[0] / m
@@ -215,7 +215,7 @@ class DPLMC(PlannedLMC):
         n = len(c)
         b, Z, none = np.zeros((n, 1)), np.zeros((n, 1)), np.zeros((n, 0), np.float32)
         for step in range(self.bias_iterations if self._biases() else 0):
-            walk.solve(none, self.regularization, bias=b[:, 0], centre=self._centre(), prior_count=PRIOR_COUNT)
+            walk.solve(none, self._lambda(), bias=b[:, 0], centre=self._centre(), prior_count=PRIOR_COUNT)
             walk.look(none, self._largest(), bias=b[:, 0], own=False)
             g = session.release("bias", gradient := walk.bias_gradient())
             Z = Z + c * b - g[:, None]
@@ -252,13 +252,13 @@ class DPLMC(PlannedLMC):
         y = y - offset[row] - self.item_biases_[indices]
         if self._paper:
             return self._local_steps(indptr, indices, y), offset
-        lead = math.sqrt(self.regularization / PRIOR_COUNT)
+        lead = math.sqrt(self._lambda() / PRIOR_COUNT)
         if self._centre() is None:
             shared = self._unobserved() * (V.T @ V) if self._unobserved() else None
-            return solve_rows(indptr, indices, y, V, np.full(n, self.regularization), shared), offset
+            return solve_rows(indptr, indices, y, V, np.full(n, self._lambda()), shared), offset
         y = y - np.float32(self.centre_)
         X = solve_rows(indptr, indices, y, np.hstack([np.full((len(V), 1), lead, V.dtype), V]),
-                       np.full(n, self.regularization))  # fmt: skip
+                       np.full(n, self._lambda()))  # fmt: skip
         return np.ascontiguousarray(X[:, 1:]), offset + np.float32(self.centre_) + np.float32(lead) * X[:, 0]
 
     def _local_steps(self, indptr: NDArray[Any], indices: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float32]:

@@ -31,7 +31,7 @@ class PlannedLMC(PrivateRecommender):
 
     def __init__(
         self,
-        factors: int = 8,
+        factors: int = 16,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -43,11 +43,11 @@ class PlannedLMC(PrivateRecommender):
         user_norm: float = 1.0,
         item_norm: float = 4.0,
         residual_norm: float | None = None,
-        regularization: float = 10.0,
+        regularization: float | None = None,
         feedback: str = "explicit",
         unobserved_weight: float = 0.3,
         bias_iterations: int = 3,
-        rarity: float = 0.4,
+        rarity: float = 0.3,
         shrinkage: float = 3.0,
         momentum: float = 0.0,
         stretch: bool = True,
@@ -228,6 +228,9 @@ class PlannedLMC(PrivateRecommender):
         low, high = self._range()
         return (high - low) / 5 if self._explicit else 1.0
 
+    def _lambda(self) -> float:
+        return self.regularization if self.regularization is not None else 10.0 if self._explicit else 1.0
+
     def _half(self) -> float:
         low, high = self._range()
         return (high - low) / 2
@@ -258,9 +261,9 @@ class PlannedLMC(PrivateRecommender):
             value = getattr(self, name)
             good = value in allowed or (name == "centring" and isinstance(value, (int, float)))
             require(good, f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
-        for name in ("step_size", "user_norm", "item_norm", "regularization", "initial_scale", "spectral_scale"):
+        for name in ("step_size", "user_norm", "item_norm", "initial_scale", "spectral_scale"):
             require(getattr(self, name) > 0, f"{name} is {getattr(self, name)!r}, but must be positive")
-        for name in ("residual_norm", "ratings_per_item", "ratings_per_user", "initial_epsilon"):
+        for name in ("residual_norm", "regularization", "ratings_per_item", "ratings_per_user", "initial_epsilon"):
             value = getattr(self, name)
             require(value is None or value > 0, f"{name} is {value!r}, but must be positive")
         for name in ("unobserved_weight", "rarity", "shrinkage"):
