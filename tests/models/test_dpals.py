@@ -71,7 +71,9 @@ def test_erratum_03_centring_costs_k_and_not_the_root_of_k():
 
 
 def test_a_fit_releases_its_plan_and_nothing_else(ratings):
-    model = discreet.DPALS(4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring="global").fit(ratings)
+    model = discreet.DPALS(
+        4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring="global", shrinkage=False
+    ).fit(ratings)
     assert [e.name for e in model.privacy_.ledger.entries] == [
         "counts", "centre sum", "centre count", "recounts", "sum", "gram", "sum", "gram",
     ]  # fmt: skip
@@ -98,7 +100,8 @@ def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratin
 
 def test_little_signal_is_warned_about(ratings, caplog):
     with caplog.at_level(logging.WARNING, "discreet"):
-        model = discreet.DPALS(4, epsilon=1.5, rating_range=(1, 5), item_fraction=1.0, noise="seeded").fit(ratings)
+        model = discreet.DPALS(4, epsilon=1.5, rating_range=(1, 5), item_fraction=1.0, noise="seeded", shrinkage=False)
+        model.fit(ratings)
     assert "less signal than noise" in caplog.text
     assert set(model.signal_to_noise_) == {"10 %", "50 %", "90 %", "average"}
 

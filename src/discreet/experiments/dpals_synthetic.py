@@ -43,7 +43,7 @@ def _model(settings: Settings) -> Recommender:
     rank, steps = settings["rank"], settings["steps"]
     if settings["model"] == "ALS":
         return ALS(rank, iterations=steps, random_state=settings["seed"], **given)
-    private = dict(delta=DELTA, noise="seeded", random_state=settings["seed"], iterations=steps)
+    private = dict(delta=DELTA, noise="seeded", random_state=settings["seed"], iterations=steps, shrinkage=False)
     if "sigma" in settings:
         sigma = settings["sigma"]
         private["sigmas"] = dict.fromkeys(("counts", "recounts", "gram", "sum"), sigma)

@@ -91,6 +91,7 @@ def make(
     if model == "DPALS":
         common |= {"user_norm": 2.0, "rating_bound": 4.0, "item_fraction": 1.0, "recount": False, "intercept": 0.0,
                    "noise_ridge": 0.0, "user_exponent": 0.0, "item_exponent": 0.0, "sampling": "uniform",
+                   "shrinkage": False,
                    "initialization": "spectral" if spectral else "random"}  # fmt: skip
         share = {"counts": 1e-3, "gram": 0.3, "sum": 0.7}
         if accounting == "printed":

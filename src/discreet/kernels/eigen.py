@@ -75,8 +75,8 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
                           r * R * s, 4 * r * R * s)  # fmt: skip
         for lane in range(min(W, stop - first)):
             i = which[first + lane]
-            K, sign, good = vectors(d[:, lane] * size[lane], e[:, lane] * size[lane], z, pivots, A)
-            good = bool(good and np.isfinite(size[lane]))
+            K, sign, fine = vectors(d[:, lane] * size[lane], e[:, lane] * size[lane], z, pivots, A)
+            good = fine and bool(np.isfinite(size[lane]))
             failed[first + lane] = not good
             if not good or (K == 0 and sign < 0):
                 continue
@@ -97,7 +97,8 @@ def _size(M: np.ndarray) -> float:
         for j in range(i, len(M)):
             x = np.float64(abs(M[i, j]))
             largest = x if x > largest else largest
-            finite = finite and x < np.inf
+            if not x < np.inf:
+                finite = False
     if not finite:
         return np.inf
     return 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0

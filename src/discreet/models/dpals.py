@@ -16,6 +16,10 @@ and from these alone, for everybody to see:
 Steps: (a) noisy counts of a uniform sample decide which items are frequent; (b) every user keeps the k rarest frequent
 items it has rated; (c) ratings are centred and cut to Γ_M; (d) T times (1) and (2). Items that are not frequent are
 predicted by the user's own mean.
+
+That is the paper. As it comes, DPALS goes further for explicit feedback (docs/beyond.md): instead of (b), every user
+contributes through all its frequent items with weights w_ij² ∝ c̃_j^(-2a), Σ_j w_ij² = 1; instead of (2), factors are
+estimated from both sums by their known noise (`discreet.models.dpals_shrink`); and later steps get more of the budget.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from discreet.errors import BudgetExceeded
 from discreet.kernels import project_psd, solve_psd, solve_rows
 from discreet.models.base import Progress
 from discreet.models.dpals_plan import PlannedALS
+from discreet.models.dpals_shrink import item_factors
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session
@@ -39,25 +44,28 @@ from discreet.privacy.statistics import unpack
 
 logger = logging.getLogger("discreet")
 
+TYPICAL_WEIGHT = 0.1  # of a contribution when all of a user's items share Σ w² = 1: that of a user with 100 items
+
 
 class DPALS(PlannedALS):
     """Private alternating least squares.
 
     Parameters
     ----------
-    factors : int
-        Rank r. Small budgets want small ranks: every item has r(r+3)/2 noisy numbers per step.
+    factors : int, optional
+        Rank r. Small budgets want small ranks: every item has r(r+3)/2 noisy numbers per step. Default: chosen by the
+        budget, 2 at ε = 1 and 6 at ε = 20 (δ = 1e-5); 16 without shrinkage.
     epsilon, delta, neighbouring, accountant
         The promise, and how it is priced. See docs/privacy.md.
-    iterations : int
-        T. Every step costs, so two or three are usual.
+    iterations : int, optional
+        T. Every step costs. Default: chosen by the budget, 4 at ε = 1 and 9 at ε = 20; 2 without shrinkage.
     regularization : float, optional
-        λ. Default 80 for explicit and 0.5 for implicit feedback.
+        λ. Default 2, for users only, with shrinkage; else 80 for explicit and 0.5 for implicit feedback.
     feedback : {"explicit", "implicit"}
     unobserved_weight : float, optional
         λ₀. Default 0 for explicit and 0.6 for implicit feedback; if positive, K̃ is released at every step.
-    user_exponent, item_exponent : float
-        ν and μ.
+    user_exponent, item_exponent : float, optional
+        ν and μ. Default of ν: 0 with shrinkage, else 1.
     noise_ridge : float
         Added to every item's ridge, in units of the known size √(2r) · sd of the noise on its Gram matrix: what noise
         can turn into a small eigenvalue should not be divided by. 0 is the paper's algorithm.
@@ -68,18 +76,27 @@ class DPALS(PlannedALS):
     user_norm : float
         Γ_u.
     intercept : float, optional
-        ι: a constant first coordinate of every user's vector, as a part of Γ_u, so that items have a bias. Default 0.5
-        for explicit feedback; 0 is the paper's algorithm.
+        ι: a constant first coordinate of every user's vector, as a part of Γ_u, so that items have a bias. Default 0.6
+        for explicit feedback (0.5 without shrinkage); 0 is the paper's algorithm.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
     rating_bound : float, optional
-        Γ_M: centred ratings are cut to ±Γ_M. Default: a third of the width of the range.
+        Γ_M: centred ratings are cut to ±Γ_M. Default: the width of the range over 4.5, or over 3 without shrinkage.
     centring : {"user", "global"} or float
         Subtract every user's own mean (free), a released global mean, or a public constant.
-    item_fraction : float
-        β: the share of items, the most frequent, that get factors.
-    sampling : {"rarest", "uniform"}
-        Which k items a user contributes.
+    item_fraction : float, optional
+        β: the share of items, the most frequent, that get factors. Default: 0.4 without shrinkage; with it, all items
+        whose noisy count is at least as large as the noise on it.
+    sampling : {"adaptive", "rarest", "uniform"}, optional
+        Through which items a user contributes: all, with weights that favour rare ones; its k rarest; k at random.
+        Default: "adaptive" with shrinkage, else "rarest".
+    adaptivity : float
+        a, how much adaptive weights favour rare items.
+    shrinkage : bool, optional
+        Estimate factors by the known noise instead of solving (2). Default: for explicit feedback, unless `sigmas` are
+        given. False is the paper's algorithm, and changes the defaults that are said to depend on it.
+    growth : float, optional
+        How many times the budget μ² of a step is that of the step before. Default 2 with shrinkage, else 1.
     recount : bool
         Release the counts of what is contributed as well, as Algorithm 2 does; else the first counts serve.
     initialization : {"random", "spectral"}
@@ -104,48 +121,75 @@ class DPALS(PlannedALS):
         self._infer_range(ratings)
         users, session = self._open_session(ratings)
         self._assume_range(session)
-        users.choose()
+        self._contribute(users, None)
         counts = session.release("counts", users.item_counts())
-        frequent = self._frequent(counts)
+        unsure = session.plan.noise_multiplier("counts") * self._spread(users)
+        frequent = self._frequent(counts, unsure)
         users, counts = users.restrict(frequent), counts[frequent]
         self._centre(users, session)
-        users.choose(counts if self.sampling == "rarest" else None)
+        priority = np.maximum(counts, unsure) if self._sampling == "adaptive" else counts
+        self._contribute(users, priority)
         if self.recount:
             counts = session.release("recounts", users.item_counts())
-        ridge = self._item_ridge(counts, session.plan)
-        self._check_signal(session.plan, counts)
+        self._check_signal(session.plan, counts, self._spread(users))
         V = self._initial(users, session, len(frequent))
-        for step in range(self.iterations):
+        for step in range(self._steps):
             if self.resample and step:
-                users.choose(counts if self.sampling == "rarest" else None, draw=step)
+                self._contribute(users, priority, draw=step)
             F, b = self._parts(V)
-            users.solve(F, self._lambda(), exponent=self.user_exponent, scale=self._user_scale(),
+            users.solve(F, self._lambda(), exponent=self._user_exponent, scale=self._user_scale(),
                         unobserved=self._unobserved(), bias=b, intercept=self._intercept())  # fmt: skip
-            V = self._item_step(users, session, ridge)
+            V = (self._estimate if self._shrinks else self._item_step)(users, session, counts, step)
             if progress:
-                progress(step + 1, self.iterations, "steps")
+                progress(step + 1, self._steps, "steps")
         self._finish(ratings, V, frequent, session)
         return self
 
-    def _item_step(self, users: Users, session: Session, ridge: NDArray[Any]) -> NDArray[Any]:
+    def _estimate(self, users: Users, session: Session, counts: NDArray[Any], step: int) -> NDArray[Any]:
+        """Equation (4) of `discreet.models.dpals_shrink`: the noise is known, so use it."""
+        plan, relation = session.plan, self.neighbouring
+        names = self._name("gram", step), self._name("sum", step)
+        grams, sums = users.item_grams(), users.item_sums()
+        g = session.release(names[1], sums, np.float32)
+        G = np.empty(grams.shape, np.float32)
+        for rows, block in session.release_blocks(names[0], grams, dtype=np.float32):
+            G[rows] = block
+        floor = plan.noise_multiplier("recounts") * self._spread(users) / 2
+        return item_factors(
+            G, g, np.maximum(counts, floor), rating_bound=self.bounds().value,
+            gram_noise=plan.noise_multiplier(names[0]) * grams.sensitivity(relation, "l2"),
+            sum_noise=plan.noise_multiplier(names[1]) * sums.sensitivity(relation, "l2"),
+            weight=TYPICAL_WEIGHT if self._sampling == "adaptive" else 1.0,
+        )  # fmt: skip
+
+    def _item_step(self, users: Users, session: Session, counts: NDArray[Any], step: int) -> NDArray[Any]:
         """Equation (2), block by block of items."""
-        K = None
+        K, ridge = None, self._item_ridge(counts, session.plan.noise_multiplier(self._name("gram", step)))
         if self._unobserved() > 0:
             K = unpack(session.release("global", users.global_gram(), np.float32), self._rank)
             project_psd(K)
             K = self._unobserved() * K[0]
-        g = session.release("sum", users.item_sums(), np.float32)
+        g = session.release(self._name("sum", step), users.item_sums(), np.float32)
         V = np.empty((users.n_items, self._rank), np.float32)
-        for rows, G in session.release_blocks("gram", users.item_grams(), dtype=np.float32):
+        for rows, G in session.release_blocks(self._name("gram", step), users.item_grams(), dtype=np.float32):
             V[rows] = solve_psd(unpack(G, self._rank), g[rows], ridge[rows], K, project=self.projection)
         if self.orthonormalize:
             values, Q = np.linalg.eigh((V.T @ V).astype(np.float64))
             V = (V @ (Q / np.sqrt(np.maximum(values, 1e-12))) @ Q.T).astype(np.float32)
         return V
 
-    def _frequent(self, counts: NDArray[Any]) -> NDArray[np.int64]:
-        """Positions of the ⌈β m⌉ items with the largest noisy counts (erratum 7: noisy, and charged)."""
-        return np.sort(np.argsort(-counts, kind="stable")[: self._n_frequent(len(counts))])
+    def _spread(self, users: Users) -> float:
+        """How far one user can move the counts: what their noise multiplier multiplies."""
+        return users.item_counts().sensitivity(self.neighbouring, "l2")
+
+    def _frequent(self, counts: NDArray[Any], unsure: float) -> NDArray[np.int64]:
+        """Positions of the items that get factors, from their noisy counts (erratum 7: noisy, and charged).
+
+        The ⌈β m⌉ items with the largest, or all that exceed the noise on a count.
+        """
+        n = self._n_frequent(len(counts))
+        n = max(1, int((counts >= unsure).sum())) if n is None else n
+        return np.sort(np.argsort(-counts, kind="stable")[:n])
 
     def _centre(self, users: Users, session: Session) -> None:
         """Release the global mean, if that is what ratings are centred by (erratum 3: its sensitivity is k Γ_M)."""
@@ -153,51 +197,53 @@ class DPALS(PlannedALS):
         self.centre_ = float(self.centring) if isinstance(self.centring, (int, float)) else (low + high) / 2
         if self._explicit and self.centring == "global":
             users.recentre(self.centre_)  # around the middle of the range, sums are smaller
-            users.choose()
+            self._contribute(users, None)
             total = session.release("centre sum", users.rating_sum())[0]
             count = session.release("centre count", users.rating_count())[0]
             self.centre_ = float(np.clip(self.centre_ + total / max(count, 1.0), low, high))
             users.recentre(self.centre_)
 
-    def _item_ridge(self, counts: NDArray[Any], plan: Plan) -> NDArray[Any]:
+    def _item_ridge(self, counts: NDArray[Any], multiplier: float) -> NDArray[Any]:
         """λ c̃_j^μ / Z′, with Z′ such that an average rating has weight 1, and what the noise asks for."""
         c = np.maximum(counts, 1.0)
         weight = c**self.item_exponent * c.sum() / (c ** (1 + self.item_exponent)).sum()
         relation = math.sqrt(2.0) if self.neighbouring == "replace-one" else 1.0
-        sd = plan.noise_multiplier("gram") * math.sqrt(self.max_items) * self.user_norm**2 * relation
+        weights = 1.0 if self._sampling == "adaptive" else self.max_items
+        sd = multiplier * math.sqrt(weights) * self.user_norm**2 * relation
         return self._lambda() * weight + self.noise_ridge * math.sqrt(2 * self._rank) * sd
 
     def _initial(self, users: Users, session: Session, n: int) -> NDArray[Any]:
         scale = self.initial_scale
         if scale is None:
             implicit = math.sqrt(max(self._lambda(), 0.5) / (self._unobserved() * n + 40))
-            scale = 0.3 if self._explicit else implicit
-        none = np.zeros((n, self._rank - self.factors), np.float32)
+            scale = (0.2 if self._shrinks else 0.3) if self._explicit else implicit
+        none = np.zeros((n, self._rank - self._factors), np.float32)
         if self.initialization == "random":
             rng = np.random.default_rng(self.random_state)
-            return np.hstack([none, (scale * rng.standard_normal((n, self.factors))).astype(np.float32)])
+            return np.hstack([none, (scale * rng.standard_normal((n, self._factors))).astype(np.float32)])
         W = session.release("initial", users.covariance(self._row_norm()))
-        Q = np.linalg.eigh((W + W.T) / 2)[1][:, -self.factors :]
+        Q = np.linalg.eigh((W + W.T) / 2)[1][:, -self._factors :]
         return np.hstack([none, (scale * math.sqrt(n) * Q).astype(np.float32)])
 
     def _parts(self, V: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         """Factors and biases in what the item step solves for."""
-        if self._rank == self.factors:
+        if self._rank == self._factors:
             return V, np.zeros(len(V), np.float32)
         return np.ascontiguousarray(V[:, 1:]), self._intercept() * V[:, 0]
 
-    def _check_signal(self, plan: Plan, counts: NDArray[Any]) -> None:
+    def _check_signal(self, plan: Plan, counts: NDArray[Any], spread: float) -> None:
         """Compare, from released counts alone, the most that a right-hand side can hold with the noise on it."""
-        replaced = self.neighbouring == "replace-one"
-        noise = plan.noise_multiplier("sum") * math.sqrt(self.max_items * self._rank) * (2.0 if replaced else 1.0)
+        last = plan.noise_multiplier(self._name("sum", self._steps - 1))
+        replaced = self.neighbouring == "replace-one"  # which moves a sum by √2 times more than a count
+        noise = last * spread * math.sqrt(self._rank) * (math.sqrt(2.0) if replaced else 1.0)
         levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
         self.signal_to_noise_ = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
         shown = ", ".join(f"{name}: {value:.2g}" for name, value in self.signal_to_noise_.items())
-        counting = plan.noise_multiplier("recounts" if self.recount else "counts") * math.sqrt(self.max_items)
+        counting = plan.noise_multiplier("recounts" if self.recount else "counts") * spread
         unsure = 2 * counting / math.sqrt(len(counts)) / noise
         if levels[3] < max(0.1, unsure):  # the average, because single counts drown in their own noise first
             raise BudgetExceeded(
-                f"ε = {self.epsilon:g} cannot support rank {self.factors}: the noise on an item's sum drowns all that "
+                f"ε = {self.epsilon:g} cannot support rank {self._factors}: the noise on an item's sum drowns all that "
                 f"the sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower factors, "
                 "iterations or item_fraction (the counts that this is read from have been paid for)"
             )
@@ -205,7 +251,7 @@ class DPALS(PlannedALS):
             logger.warning("half of the items hold less signal than noise at best (%s): lower item_fraction", shown)
 
     def _finish(self, ratings: Ratings, V: NDArray[Any], frequent: NDArray[np.int64], session: Session) -> None:
-        factors, biases = np.zeros((ratings.n_items, self.factors), np.float32), np.zeros(ratings.n_items, np.float32)
+        factors, biases = np.zeros((ratings.n_items, self._factors), np.float32), np.zeros(ratings.n_items, np.float32)
         factors[frequent], biases[frequent] = self._parts(V)
         self.frequent_ = np.zeros(ratings.n_items, bool)
         self.frequent_[frequent] = True
@@ -227,7 +273,7 @@ class DPALS(PlannedALS):
             target = values.astype(np.float32) - offset[row] - self.item_biases_[indices]
         V = self.item_factors_
         shared = self._unobserved() * (V.T @ V) if self._unobserved() > 0 else None
-        ridge = self._lambda() * self._user_scale() * kept**self.user_exponent
+        ridge = self._lambda() * self._user_scale() * kept**self._user_exponent
         return solve_rows(indptr, indices, target, V, ridge, shared), offset
 
     def scoring(

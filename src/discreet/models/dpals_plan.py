@@ -10,10 +10,12 @@ import math
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.models.base import require
 from discreet.models.private import PrivateRecommender
+from discreet.privacy import gdp
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan, Release
@@ -27,17 +29,17 @@ class PlannedALS(PrivateRecommender):
 
     def __init__(
         self,
-        factors: int = 16,
+        factors: int | None = None,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "gdp",
-        iterations: int = 2,
+        iterations: int | None = None,
         regularization: float | None = None,
         feedback: str = "explicit",
         unobserved_weight: float | None = None,
-        user_exponent: float = 1.0,
+        user_exponent: float | None = None,
         item_exponent: float = 0.5,
         noise_ridge: float = 0.25,
         user_normalizer: float = 400.0,
@@ -47,8 +49,11 @@ class PlannedALS(PrivateRecommender):
         rating_range: tuple[float, float] | None = None,
         rating_bound: float | None = None,
         centring: float | Literal["user", "global"] = "user",
-        item_fraction: float = 0.4,
-        sampling: Literal["rarest", "uniform"] = "rarest",
+        item_fraction: float | None = None,
+        sampling: Literal["adaptive", "rarest", "uniform"] | None = None,
+        adaptivity: float = 0.3,
+        shrinkage: bool | None = None,
+        growth: float | None = None,
         recount: bool = True,
         initialization: Literal["random", "spectral"] = "random",
         projection: bool = True,
@@ -81,6 +86,9 @@ class PlannedALS(PrivateRecommender):
         self.centring = centring
         self.item_fraction = item_fraction
         self.sampling = sampling
+        self.adaptivity = adaptivity
+        self.shrinkage = shrinkage
+        self.growth = growth
         self.recount = recount
         self.initialization = initialization
         self.projection = projection
@@ -98,45 +106,73 @@ class PlannedALS(PrivateRecommender):
 
     def bounds(self) -> Bounds:
         low, high = self._range()
-        rating = None if not self._explicit else self.rating_bound or (high - low) / 3
+        wide = (high - low) / (4.5 if self._shrinks else 3)
+        rating = None if not self._explicit else self.rating_bound or wide
         centre = self.centring if isinstance(self.centring, (int, float)) else 0.0
         own = self.centring == "user"
+        weighs = self._sampling == "adaptive"
         return Bounds(
-            items=self.max_items, rating=rating, centre="user" if own else centre, prior_mean=(low + high) / 2,
-            prior_count=3.0 if own else 0.0, norm=self.user_norm,
+            items=None if weighs else self.max_items, weight=1.0 if weighs else None, rating=rating,
+            centre="user" if own else centre, prior_mean=(low + high) / 2, prior_count=3.0 if own else 0.0,
+            norm=self.user_norm,
         )  # fmt: skip
 
     def plan(self, n_items: int) -> Plan:
         self._check()
-        T, frequent = self.iterations, self._n_frequent(n_items)
-        # how often, the part of μ², and how many numbers
-        lines: dict[str, tuple[int, float, tuple[int, ...]]] = {"counts": (1, 0.035, (n_items,))}
+        T, frequent, r = self._steps, self._n_frequent(n_items), self._rank
+        counting = 0.06 if self._shrinks else 0.035
+        # how often, the part of μ², and how many numbers; how many items are frequent may be left to the counts
+        lines: dict[str, tuple[int, float, tuple[int, ...] | None]] = {"counts": (1, counting, (n_items,))}
         if self.recount:
-            lines["recounts"] = 1, 0.035, (frequent,)
+            lines["recounts"] = 1, counting, None if frequent is None else (frequent,)
         if self._explicit and self.centring == "global":
             lines |= {"centre sum": (1, 0.005, (1,)), "centre count": (1, 0.005, (1,))}
         if self.initialization == "spectral":
-            lines["initial"] = 1, 0.2, (frequent, frequent)
+            lines["initial"] = 1, 0.2, None if frequent is None else (frequent, frequent)
         if self._unobserved() > 0:
-            lines["global"] = T, 0.02, (1, packed_size(self._rank))
-        lines["gram"] = T, 0.19, (frequent, packed_size(self._rank))
-        lines["sum"] = T, 0.74, (frequent, self._rank)
+            lines["global"] = T, 0.02, (1, packed_size(r))
+        for base, part, width in (("gram", 0.19, packed_size(r)), ("sum", 0.74, r)):
+            each = self._growth ** np.arange(T)
+            for step in range(T if self._growth != 1 else 1):
+                share = part * each[step] / each.sum() if self._growth != 1 else part
+                shape = None if frequent is None else (frequent, width)
+                lines[self._name(base, step)] = T if self._growth == 1 else 1, share, shape
         if self.sigmas is not None:
             exact = [Release(name, n, self._multiplier(name), shape=shape) for name, (n, _, shape) in lines.items()]
             return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
-        share = {name: (self.shares or {}).get(name, default) for name, (_, default, _) in lines.items()}
+        share = {name: self._share(name, default) for name, (_, default, _) in lines.items()}
         releases = [Release(name, n, math.sqrt(n / share[name]), shape=shape) for name, (n, _, shape) in lines.items()]
         return Plan.calibrated(releases, self.budget, self.accountant)
 
+    def _share(self, name: str, default: float) -> float:
+        """The part of μ² of a release: of those whose budget grows, `shares` says the sum."""
+        given = (self.shares or {}).get(name.split(" ")[0] if name[-1].isdigit() else name)
+        if given is None or not name[-1].isdigit():
+            return default if given is None else given
+        each = self._growth ** np.arange(self._steps)
+        return float(given * each[int(name.split(" ")[1]) - 1] / each.sum())
+
+    def _name(self, base: str, step: int) -> str:
+        """Of a release of one step: steps whose noise differs have names of their own."""
+        return base if self._growth == 1 else f"{base} {step + 1}"
+
     def statistics(self, users: Users) -> dict[str, Statistic]:
-        users.choose()
+        self._contribute(users, None)
         found: dict[str, Statistic] = {"counts": users.item_counts()}
-        users = users.restrict(np.arange(self._n_frequent(users.n_items)))
-        users.choose()
-        users.solve(np.zeros((users.n_items, self.factors), np.float32), 1.0, intercept=self._intercept())
+        users = users.restrict(np.arange(self._n_frequent(users.n_items) or users.n_items))
+        self._contribute(users, None)
+        users.solve(np.zeros((users.n_items, self._factors), np.float32), 1.0, intercept=self._intercept())
         found |= {"recounts": users.item_counts(), "gram": users.item_grams(), "sum": users.item_sums()}
+        found |= {self._name(base, step): found[base] for base in ("gram", "sum") for step in range(self._steps)}
         found |= {"global": users.global_gram(), "initial": users.covariance(self._row_norm())}
         return found | {"centre sum": users.rating_sum(), "centre count": users.rating_count()}
+
+    def _contribute(self, users: Users, counts: NDArray[Any] | None, draw: int = 0) -> None:
+        """Which items each user contributes through, and how much: by the noisy counts, where there are any."""
+        if self._sampling == "adaptive":
+            users.weigh(np.ones(users.n_items) if counts is None else counts ** (-2 * self.adaptivity))
+        else:
+            users.choose(counts if self._sampling == "rarest" else None, draw)
 
     def _multiplier(self, name: str) -> float:
         """The paper's σ over the sensitivity in its units: √k for what k items contribute to, 1 for K̃ and the start."""
@@ -151,29 +187,71 @@ class PlannedALS(PrivateRecommender):
         return self.feedback == "explicit"
 
     @property
+    def _shrinks(self) -> bool:
+        """Unless said otherwise: wherever none of the paper's own options is asked for that have no place in it."""
+        if self.shrinkage is not None:
+            return self.shrinkage
+        paper = self.sigmas is not None or self.orthonormalize or self.resample or not self.projection
+        return self._explicit and self._unobserved() == 0 and self.recount and not paper
+
+    @property
+    def _strength(self) -> float:
+        """μ of the whole budget: what rank and steps are chosen by, because it is what noise is inverse to."""
+        return gdp.mu(self.epsilon, self.delta)
+
+    @property
+    def _factors(self) -> int:
+        if self.factors is not None:
+            return self.factors
+        return int(np.clip(round(3.6 * self._strength**0.45), 1, 16)) if self._shrinks else 16
+
+    @property
+    def _steps(self) -> int:
+        if self.iterations is not None:
+            return self.iterations
+        return int(np.clip(round(6 * self._strength**0.3), 3, 10)) if self._shrinks else 2
+
+    @property
+    def _growth(self) -> float:
+        return self.growth if self.growth is not None else 2.0 if self._shrinks else 1.0
+
+    @property
+    def _sampling(self) -> str:
+        return self.sampling or ("adaptive" if self._shrinks else "rarest")
+
+    @property
+    def _user_exponent(self) -> float:
+        return self.user_exponent if self.user_exponent is not None else 0.0 if self._shrinks else 1.0
+
+    @property
     def _rank(self) -> int:
-        return self.factors + (self._intercept() > 0)
+        return self._factors + (self._intercept() > 0)
 
     def _intercept(self) -> float:
         if self.intercept is not None:
             return self.intercept
-        return 0.5 * self.user_norm if self._explicit else 0.0
+        return (0.6 if self._shrinks else 0.5) * self.user_norm if self._explicit else 0.0
 
     def _row_norm(self) -> float:
         """The most that the ratings which a user contributes can have as ℓ₂ norm."""
-        return math.sqrt(self.max_items) * self.bounds().value
+        return math.sqrt(1.0 if self._sampling == "adaptive" else self.max_items) * self.bounds().value
 
     def _lambda(self) -> float:
-        return self.regularization if self.regularization is not None else 80.0 if self._explicit else 0.5
+        if self.regularization is not None:
+            return self.regularization
+        return 2.0 if self._shrinks else 80.0 if self._explicit else 0.5
 
     def _unobserved(self) -> float:
         return self.unobserved_weight if self.unobserved_weight is not None else 0.0 if self._explicit else 0.6
 
     def _user_scale(self) -> float:
-        return float(self.user_normalizer**-self.user_exponent)
+        return float(self.user_normalizer**-self._user_exponent)
 
-    def _n_frequent(self, n_items: int) -> int:
-        return max(1, math.ceil(self.item_fraction * n_items))
+    def _n_frequent(self, n_items: int) -> int | None:
+        """How many items get factors, where that is not left to the released counts."""
+        if self.item_fraction is None and self._shrinks:
+            return None
+        return max(1, math.ceil((self.item_fraction or 0.4) * n_items))
 
     def _range(self) -> tuple[float, float]:
         return self.rating_range or self._seen_range or (1.0, 5.0)
@@ -191,13 +269,26 @@ class PlannedALS(PrivateRecommender):
     def _check(self) -> None:
         for name in ("factors", "iterations", "max_items"):
             value = getattr(self, name)
-            require(isinstance(value, (int, np.integer)) and bool(value >= 1),
-                    f"{name} is {value!r}, but must be a whole number of at least 1")  # fmt: skip
+            good = isinstance(value, (int, np.integer)) and bool(value >= 1)
+            good = good or (value is None and name != "max_items")
+            require(good, f"{name} is {value!r}, but must be a whole number of at least 1")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             good = value in allowed or (name == "centring" and isinstance(value, (int, float)))
+            good = good or (name == "sampling" and value is None)
             require(good, f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
-        require(0 < self.item_fraction <= 1, f"item_fraction is {self.item_fraction!r}, but must be above 0, up to 1")
+        fraction = self.item_fraction
+        require(fraction is None or 0 < fraction <= 1, f"item_fraction is {fraction!r}, but must be above 0, up to 1")
+        require(self._growth > 0, f"growth is {self.growth!r}, but must be positive")
+        require(0 <= self.adaptivity <= 1, f"adaptivity is {self.adaptivity!r}, but must lie between 0 and 1")
+        require(self.sigmas is None or self._growth == 1, "sigmas go without growth: the paper's steps are all alike")
+        if self._shrinks:
+            require(self._explicit and self._unobserved() == 0, "shrinkage is for explicit feedback: leave it out")
+            require(self.sigmas is None, "shrinkage goes without sigmas: give a budget")
+            require(self.recount, "shrinkage needs the second count: leave recount on")
+            require(self.projection and not self.orthonormalize, "shrinkage projects and orthonormalizes nothing")
+        weighs = self._sampling == "adaptive"
+        require(not (self.resample and weighs), "resample draws new samples, and adaptive weights sample nothing")
         low, high = self._range()
         require(low < high, f"rating_range is ({low:g}, {high:g}), but must go from low to high")
 
@@ -205,6 +296,6 @@ class PlannedALS(PrivateRecommender):
 _CHOICES = {
     "feedback": ("explicit", "implicit"),
     "centring": ("user", "global"),
-    "sampling": ("rarest", "uniform"),
+    "sampling": ("adaptive", "rarest", "uniform"),
     "initialization": ("random", "spectral"),
 }

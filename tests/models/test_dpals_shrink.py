@@ -1,0 +1,104 @@
+"""Item factors estimated by the known noise: limits in which the right answer is known, and what it is worth."""
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.data.splits import random_ratings
+from discreet.errors import ConfigError
+from discreet.models.dpals_shrink import item_factors, pooled
+
+
+def sums(rng, counts, r, noise_G=0.0, noise_g=0.0, spread=1.0):
+    """Packed Gram matrices, right-hand sides and the planted factors of items that users of vectors u rated."""
+    upper = np.triu_indices(r)
+    V, G, g = rng.normal(size=(len(counts), r)), [], []
+    for v, n in zip(V, counts, strict=True):
+        U = rng.normal(size=(n, r)) * (1 + spread * rng.random(r))
+        G.append((U.T @ U)[upper])
+        g.append(U.T @ (U @ v))
+    packed = np.array(G) + noise_G * rng.normal(size=(len(counts), len(upper[0]))) * np.where(
+        upper[0] == upper[1], 1.0, 0.5**0.5
+    )
+    return packed, np.array(g) + noise_g * rng.normal(size=V.shape), V
+
+
+known = dict(rating_bound=1.0, weight=1e-9)
+
+
+def test_without_noise_it_is_least_squares():
+    G, g, V = sums(np.random.default_rng(0), np.full(40, 60), 3)
+    found = item_factors(G, g, np.full(40, 60.0), gram_noise=1e-6, sum_noise=1e-6, **known)
+    np.testing.assert_allclose(found, V, atol=1e-4)
+
+
+def test_sums_that_are_all_noise_give_no_factors():
+    rng = np.random.default_rng(1)
+    G, _, _ = sums(rng, np.full(400, 5), 3)
+    g = 100 * rng.normal(size=(400, 3))
+    found = item_factors(G, g, np.full(400, 5.0), gram_noise=1e-3, sum_noise=100.0, **known)
+    assert np.abs(found).max() < 0.05 * np.abs(np.linalg.solve(np.eye(3) * 10, g.T)).max()
+
+
+def test_it_beats_least_squares_where_noise_is_large_and_equals_it_where_it_is_small():
+    rng = np.random.default_rng(2)
+    counts = rng.integers(5, 400, 500)
+    for noise, better in ((30.0, 0.7), (0.01, 1.05)):
+        G, g, V = sums(rng, counts, 3, noise, noise)
+        upper, A = np.triu_indices(3), np.empty((500, 3, 3))
+        A[:, upper[0], upper[1]] = A[:, upper[1], upper[0]] = G
+        plain = np.linalg.solve(A, g[..., None])[..., 0]
+        found = item_factors(G, g, counts.astype(float), gram_noise=noise, sum_noise=noise, **known)
+        assert np.mean((found - V) ** 2) < better * np.mean((plain - V) ** 2)
+
+
+def test_popular_items_keep_their_own_gram_and_rare_ones_get_the_average():
+    rng = np.random.default_rng(3)
+    counts = np.repeat([4, 4000], 50)
+    G, _, _ = sums(rng, counts, 3, noise_G=200.0, spread=3.0)
+    average, own = pooled(G, counts.astype(float), 200.0)
+    assert own[:50].max() < 0.1
+    assert own[50:].min() > 0.9
+    np.testing.assert_allclose(average, G.sum(axis=0) / counts.sum())
+    exact, everyone = pooled(sums(rng, counts, 3)[0], counts.astype(float), 0.0)
+    assert everyone.min() > 0.999
+    assert exact.shape == (6,)
+
+
+def test_later_steps_get_more_of_the_budget_and_all_of_it_is_spent():
+    model = discreet.DPALS(3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0)
+    plan = model.plan(100)
+    for base in ("gram", "sum"):
+        spent = [plan.noise_multiplier(f"{base} {step}") ** -2 for step in (1, 2, 3, 4)]
+        np.testing.assert_allclose(np.array(spent[1:]) / spent[:-1], 3.0)
+    assert plan.epsilon() == pytest.approx(2.0, rel=1e-6)
+    half = discreet.DPALS(3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0, shares={"gram": 0.74, "sum": 0.74})
+    line = half.plan(100)
+    assert line.noise_multiplier("gram 2") == pytest.approx(line.noise_multiplier("sum 2"))
+
+
+def test_rank_and_steps_follow_the_budget():
+    small, large = (discreet.DPALS(epsilon=epsilon, delta=1e-5).plan(50) for epsilon in (1.0, 20.0))
+    assert len(large.releases) > len(small.releases)
+    given = discreet.DPALS(5, epsilon=1.0, iterations=2).plan(50)
+    assert {release.name for release in given.releases} == {"counts", "recounts", "gram 1", "gram 2", "sum 1", "sum 2"}
+
+
+@pytest.mark.parametrize("wrong", [
+    dict(shrinkage=True, feedback="implicit"), dict(shrinkage=True, recount=False), dict(growth=0.0),
+    dict(shrinkage=True, orthonormalize=True), dict(adaptivity=-1.0), dict(sampling="adaptive", resample=True),
+    dict(shrinkage=True, sigmas={"counts": 1.0, "recounts": 1.0, "gram": 1.0, "sum": 1.0}),
+])  # fmt: skip
+def test_what_does_not_go_together_is_refused(wrong):
+    with pytest.raises(ConfigError):
+        discreet.DPALS(2, **wrong).plan(10)
+
+
+def test_it_is_worth_it():
+    """On a small cinema, where the paper's item step cannot beat a user's own mean."""
+    split = random_ratings(discreet.load_dataset("cinema", scale=0.2), (0.8, 0.1, 0.1), seed=3)
+    same = dict(epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded")
+    score = lambda model: discreet.evaluate(model.fit(split.train), split, metrics=["rmse"]).values["rmse"]  # noqa: E731
+    ours = score(discreet.DPALS(**same))
+    assert ours < score(discreet.DPALS(4, shrinkage=False, **same)) - 0.01
+    assert ours < score(discreet.Bias(1e9)) - 0.02
