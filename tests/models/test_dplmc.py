@@ -15,7 +15,7 @@ from discreet.privacy.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
 
 
-def planted(m=800, n=40, r=3, share=0.6, seed=0):
+def planted(m=400, n=40, r=3, share=0.6, seed=0):
     """A matrix of rank r with rows of at most norm 2 on both sides, and the entries that are known."""
     rng = np.random.default_rng(seed)
     U, V = rng.normal(size=(m, r)), rng.normal(size=(n, r))
@@ -88,7 +88,7 @@ def test_it_equals_a_transcription_of_the_paper_step_by_step(alpha):
 
 def test_erratum_11_a_balanced_start_is_balanced_and_comes_closer():
     X, ratings = planted(seed=3)
-    Y, m, n, p = ratings.to_csr().toarray().astype(float), 800, 40, ratings.n_ratings / (800 * 40)
+    Y, m, n, p = ratings.to_csr().toarray().astype(float), 400, 40, ratings.n_ratings / (400 * 40)
     apart = {}
     for balanced in (True, False):
         V, W = spectral_start(Y.T @ Y, 3, p, m, balanced=balanced)
@@ -188,7 +188,7 @@ def test_it_keeps_every_rule(name):
     try:
         given = {"epsilon": 4.0, "rating_range": (1.0, 5.0), "iterations": 3} | OPTIONS[name]
         rules = [rule for rule in rule_names() if name == "scaled" or rule != "re-priced"]
-        report = check_private_model(discreet.DPLMC(3, **given), people=5, draws=600, rules=rules)
+        report = check_private_model(discreet.DPLMC(3, **given), people=4, draws=500, rules=rules)
     finally:
         threads.set_threads(None)
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
