@@ -170,6 +170,7 @@ def noise(model: Any, quality: Quality | None) -> Html:
     elif counts is None:
         parts.append(tag("p", "How popular items are is not written in this model. To see the effect by popularity, "
                          "give ratings with ", tag("code", "--data"), "."))  # fmt: skip
+    parts.append(_cost(quality) if quality is not None else None)
     length = (model.item_factors_ != 0).any(axis=1)
     if not length.all():
         instead = "a person's own mean stands in" if model.feedback == "explicit" else "they are not recommended"
@@ -195,6 +196,25 @@ def _by_popularity(model: Any, counts: Any, kind: promise.Kind, exact: bool) -> 
             tag("figure", charts.bars(drawn, "Bars: signal over noise falls from popular to rare items", mark=1.0)),
             table(["quintile", "items", "with vector", "raters", "signal / noise", "vector length"], rows,
                   caption="Signal over noise, from popular to rare"), class_="beside"),
+    ])  # fmt: skip
+
+
+def _cost(quality: Quality) -> Html | None:
+    """The model beside itself with next to no noise, by popularity: the difference is what noise cost."""
+    rows = {row.name: row for row in quality.found.rows}
+    metric = quality.found.metrics[0]
+    if quality.quiet not in rows or not rows[quality.mine].quintiles:
+        return None
+    pairs = zip(QUINTILES, rows[quality.mine].quintiles, rows[quality.quiet].quintiles, strict=True)
+    scores = [(name, noisy[metric].mean, quiet[metric].mean) for name, noisy, quiet in pairs]
+    cells = [[name, _number(a, ".4f"), _number(b, ".4f"), _number(a - b, "+.4f")] for name, a, b in scores]
+    better = "more" if metric in ("rmse", "mae") else "less"
+    return join([
+        tag("h3", "What it cost"),
+        tag("p", f"The same training twice on the same ratings, with this noise and with next to none: {metric} is "
+            f"{better} by the difference. What one person may say at most is the same in both, so this is noise alone."),
+        table(["quintile", "with noise", "next to none", "difference"], cells,
+              caption=f"{metric} from popular to rare items"),
     ])  # fmt: skip
 
 
@@ -229,8 +249,10 @@ def training(model: Any, quality: Quality | None) -> Html:
 
 def _percent(share: float) -> str:
     """With as many digits as it takes to tell it from certainty."""
-    digits = 0 if share in (0.01, 0.1, 0.5) else 1 if share < 0.999 else min(9, math.ceil(-math.log10(1 - share)) - 1)
-    return f"{100 * share:.{digits}f} %" if share < 1 else "certainty"
+    if share > 1 - 1e-9:
+        return "more than 99.9999999 %"
+    digits = 0 if share in (0.01, 0.1, 0.5) else 1 if share < 0.999 else math.ceil(-math.log10(1 - share)) - 1
+    return f"{100 * share:.{digits}f} %"
 
 
 def _number(value: float, form: str) -> str:

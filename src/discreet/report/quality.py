@@ -47,6 +47,11 @@ class Quality:
     users: int
     targets: int
 
+    @property
+    def quiet(self) -> str:
+        """Name of the row that is the model with next to no noise; it need not be there."""
+        return _quiet_name(self.mine.split(",")[0])
+
 
 class _Saved:
     """A model that is trained already, in the place of one that is to be trained."""
@@ -111,6 +116,10 @@ def _given(model: Any, data: Ratings, test: Ratings) -> Split:
     return Split("the test ratings given", 0, data, Holdout(data.select_users(rows, by="index"), test))
 
 
+def _quiet_name(name: str) -> str:
+    return f"{name} with next to no noise"
+
+
 def _called(model: Any) -> str:
     statement = getattr(model, "privacy_", None)
     name = type(model).__name__
@@ -128,7 +137,7 @@ def _references(model: Any, retrain: bool) -> dict[str, Callable[[int], Any]]:
     """What to compare with: the model without noise, one without privacy, and what can be had without taste."""
     makers: dict[str, Callable[[int], Any]] = {}
     if retrain and _can_be_quiet(model):
-        makers[f"{type(model).__name__} with next to no noise"] = lambda seed: _fresh(model, seed, epsilon=QUIET)
+        makers[_quiet_name(type(model).__name__)] = lambda seed: _fresh(model, seed, epsilon=QUIET)
     if not isinstance(model, ALS) and model.item_factors_.shape[1]:
         rank = model.item_factors_.shape[1]
         makers["ALS, not private"] = lambda seed: ALS(rank, feedback=model.feedback, random_state=seed)
