@@ -100,7 +100,7 @@ def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratin
 
 def test_little_signal_is_warned_about(ratings, caplog):
     with caplog.at_level(logging.WARNING, "discreet"):
-        model = discreet.DPALS(4, epsilon=1.5, rating_range=(1, 5), item_fraction=1.0, noise="seeded", shrinkage=False)
+        model = discreet.DPALS(4, epsilon=1.2, rating_range=(1, 5), item_fraction=1.0, noise="seeded", shrinkage=False)
         model.fit(ratings)
     assert "less signal than noise" in caplog.text
     assert set(model.signal_to_noise_) == {"10 %", "50 %", "90 %", "average"}
