@@ -264,6 +264,8 @@ CASES: list[Case] = [
     ("all the same", lambda t, s: ["evaluate", made("same.csv", SAME)(t, s)], "every rating of"),
     ("all the same, with biases", lambda t, s: ["evaluate", made("same.csv", SAME)(t, s), "--model", "bias"],
      "use --model als --feedback implicit"),
+    ("all the same, privately", lambda t, s: ["train", made("same.csv", SAME)(t, s), "--epsilon", 1, "--out", t / "m"],
+     "use --feedback implicit"),
     ("pipe", a_pipe, "is a pipe"),
     # --- the others
     ("unknown genre", bare("demo", "--likes", "Sci-Fy"), "Sci-Fi"),

@@ -243,8 +243,8 @@ def test_the_defaults_suit_small_data_too(feedback, n):
 def test_the_unit_of_the_ratings_does_not_matter():
     stars = make_cinema(scale=0.02)
     percents = Ratings.from_indices(stars.indptr, stars.indices, 20 * stars.values, stars.user_ids, stars.item_ids)
-    start = 0.3, 0.3 * 20**0.5
-    one, other = (ALS(8, dtype="float64", initial_scale=s).fit(r) for s, r in zip(start, (stars, percents), strict=True))
+    one = ALS(8, dtype="float64", initial_scale=0.3).fit(stars)
+    other = ALS(8, dtype="float64", initial_scale=0.3 * 20**0.5).fit(percents)
     assert other.regularization_ == pytest.approx(20 * one.regularization_)
     np.testing.assert_allclose(other.predict(percents, percents), 20 * one.predict(stars, stars), rtol=1e-4)
 

@@ -15,6 +15,7 @@ from discreet.cli.choice import Choice, find_model
 from discreet.cli.output import Output
 from discreet.cli.protocol import Protocol
 from discreet.cli.source import Layout, Source
+from discreet.cli.train import nothing_to_predict
 from discreet.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -97,9 +98,7 @@ def evaluate(
         ratings, facts = source.read(what, out)
         scale = float(ratings.values.min()), float(ratings.values.max())
         if feedback == "explicit" and scale[0] == scale[1]:
-            how = "" if "feedback" in blank.parameter_names() else "--model als "
-            raise DataError(f"every rating of {what} is {scale[0]:g}, so there is nothing to predict: "
-                            f"use {how}--feedback implicit")  # fmt: skip
+            raise nothing_to_predict(what, scale[0], blank)
         relevant = _relevant(relevant, scale if feedback == "explicit" else None, ratings)
         models = _makers(choice, baselines, ratings)
         splits, n = protocol.splits(ratings), protocol.runs

@@ -14,7 +14,7 @@ from discreet.cli.app import command, program
 from discreet.cli.choice import Choice, is_private
 from discreet.cli.output import Output
 from discreet.cli.source import Source
-from discreet.errors import ConfigError
+from discreet.errors import ConfigError, DataError
 
 NOT_PRIVATE = ("This model is NOT private: single users' ratings may be recovered from it. "
                "Do not share it more widely than the ratings.")  # fmt: skip
@@ -47,6 +47,10 @@ def train(
     check_out(to)
     choice.use_threads()
     ratings, facts = source.read(data, out)
+    if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":  # it is read from the data then
+        low, high = float(ratings.values.min()), float(ratings.values.max())
+        if low == high:
+            raise nothing_to_predict(data, low, model)
     seconds = fit(model, ratings, out)
     model.save(to)
     out.say(f"Saved to {to}")
@@ -69,6 +73,13 @@ def fit(model: Any, ratings: Any, out: Output) -> float:
     seconds = time.perf_counter() - start
     out.say(f"Trained {model} in {seconds:.1f} s")
     return seconds
+
+
+def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
+    """The error for ratings that are all the same, where ratings are to be predicted."""
+    how = "" if "feedback" in model.parameter_names() else "--model als "
+    return DataError(f"every rating of {what} is {rating:g}, so there is nothing to predict: "
+                     f"use {how}--feedback implicit")  # fmt: skip
 
 
 def described(model: Any) -> dict[str, Any]:
