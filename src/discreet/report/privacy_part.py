@@ -155,14 +155,16 @@ def noise(model: Any, quality: Quality | None) -> Html:
     statement = getattr(model, "privacy_", None)
     if statement is None or not statement.private:
         return tag("p", "No noise that protects anybody was added, so none had an effect.")
-    found = [kind for kind in promise.kinds(model) if not math.isnan(kind.hearing)]
+    found = promise.audible(promise.kinds(model))
     parts: list[Html | None] = [
         tag("p", "Noise is the same for every item. What many rated stays above it; what few rated drowns in it.")
     ]
     if found:
         rows = [[k.entry.name, f"{k.deviation:.4g}", f"{math.ceil(k.hearing):,}"] for k in found]
+        parts.append(tag("p", f"A person is reckoned to speak through {promise.spread(model)} items. The more items a "
+                         "person spreads over, the more people it takes."))  # fmt: skip
         parts.append(table(["release", "deviation of the noise", "people it takes"], rows,
-                           caption="How many people an item needs, at least, to be as loud as its noise"))  # fmt: skip
+                           caption="About how many people an item needs to be as loud as its noise"))  # fmt: skip
     first = promise.loudest(found)
     counts = quality.counts if quality is not None else promise.released_counts(model)
     if counts is not None and first is not None:
@@ -212,7 +214,7 @@ def _cost(quality: Quality) -> Html | None:
     return join([
         tag("h3", "What it cost"),
         tag("p", f"The same training twice on the same ratings, with this noise and with next to none: {metric} is "
-            f"{better} by the difference. What one person may say at most is the same in both, so this is noise alone."),
+            f"{better} by the difference. What one person may say is bounded alike in both, so this is noise alone."),
         table(["quintile", "with noise", "next to none", "difference"], cells,
               caption=f"{metric} from popular to rare items"),
     ])  # fmt: skip

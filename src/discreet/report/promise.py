@@ -20,14 +20,15 @@ from discreet.privacy.statement import PrivacyStatement
 
 _MOST_STEPS = 120  # of the staircase; more would be narrower than a pixel
 _DELTAS = (1e-2, 1e-12)
+TYPICAL = 100  # items of a person, where there is no bound on them
 
 
 @dataclass(frozen=True)
 class Kind:
     """Equal releases counted together.
 
-    ``hearing`` is how many people an item needs, at least, before what they say in this release is as loud as its
-    noise; NaN where the release is not one row per item, or the bound of one person in one item is not known.
+    ``hearing`` is about how many people an item needs before what they say in this release is as loud as its noise; NaN
+    where the release is not one row per item, or how far people spread over items is not known.
     """
 
     entry: Entry
@@ -71,11 +72,11 @@ def _weight(entry: Entry) -> float:
 def _hearing(entry: Entry, model: Any) -> float:
     """√(row length) · deviation over the most that one person adds to one item.
 
-    A person is in at most k items, each bounded alike, so one item gets Δ/√k (L2) or Δ/k (L1). To replace a person is
+    A person is in `spread` items, each bounded alike, so one item gets Δ/√k (L2) or Δ/k (L1). To replace a person is
     to take one away and add one, at least √2 (L2) or 2 (L1) times that: with the least, nothing is overstated.
     """
-    k = getattr(model, "max_items", None)
-    if not isinstance(k, int) or len(entry.shape) == 0 or entry.shape[0] < 2 or entry.unsafe or entry.rate < 1:
+    k = spread(model)
+    if k is None or len(entry.shape) == 0 or entry.shape[0] < 2 or entry.unsafe or entry.rate < 1:
         return math.nan
     if len(entry.shape) == 2 and entry.shape[0] == entry.shape[1]:
         return math.nan  # a matrix of the crowd, no row per item
@@ -84,6 +85,29 @@ def _hearing(entry: Entry, model: Any) -> float:
     if model.privacy_.neighbouring == "replace-one":
         one /= 2.0 if l1 else math.sqrt(2.0)
     return math.sqrt(math.prod(entry.shape[1:])) * entry.noise_multiplier * entry.sensitivity / one
+
+
+def spread(model: Any) -> int | None:
+    """Through how many items a person contributes: the bound, or `TYPICAL` where all of them are bounded together.
+
+    None where people are bounded in another way, which says nothing about single items.
+    """
+    bounds = model.bounds() if hasattr(model, "bounds") else None
+    if bounds is None:
+        return None
+    if bounds.items is None:
+        return min(TYPICAL, len(model.item_ids_))
+    return int(bounds.items) if bounds.items <= len(model.item_ids_) else None
+
+
+def audible(found: Sequence[Kind]) -> list[Kind]:
+    """Of releases with a row per item that differ in the step only ("sum 1", "sum 2"), the one with least noise."""
+    best: dict[str, Kind] = {}
+    for kind in found:
+        stem = kind.entry.name.rstrip("0123456789 ")
+        if not math.isnan(kind.hearing) and (stem not in best or kind.hearing < best[stem].hearing):
+            best[stem] = kind
+    return list(best.values())
 
 
 def loudest(found: Sequence[Kind]) -> Kind | None:
