@@ -198,7 +198,7 @@ def test_sweetrs_has_fifty_repeated_pairs(shared_data):
     assert (ratings.values == 0).sum() > 6000  # "never tried" is a rating of 0 until somebody filters it
 
 
-@pytest.mark.parametrize("threshold", ["4", float("nan"), float("inf"), None, True])
+@pytest.mark.parametrize("threshold", ["4", float("nan"), None, True])
 def test_a_threshold_is_a_number(threshold):
-    with pytest.raises(ConfigError, match=r"threshold is .*must be a finite number"):
+    with pytest.raises(ConfigError, match=r"threshold is .*must be a number"):
         Ratings.from_arrays([1], [1]).binarize(threshold)

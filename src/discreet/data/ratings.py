@@ -303,8 +303,8 @@ class Ratings:
 
     def binarize(self, threshold: float) -> Ratings:
         """Only the ratings of at least ``threshold``, each as 1; users and items stay, also those left without any."""
-        if isinstance(threshold, bool) or not isinstance(threshold, Real) or not math.isfinite(threshold):
-            raise ConfigError(f"threshold is {threshold!r}, but must be a finite number, the lowest rating to keep")
+        if isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold):
+            raise ConfigError(f"threshold is {threshold!r}, but must be a number, the lowest rating to keep")
         kept = self.keep(self.values >= threshold)
         return kept._replace(values=np.ones(kept.n_ratings, np.float32))
 
