@@ -71,6 +71,7 @@ def test_as_printed_it_says_so(ratings, tmp_path):
     assert model.privacy_.epsilon == math.inf
     assert not model.privacy_.private
     assert str(model.privacy_).startswith("NOT PRIVATE: ε is infinite, because as printed the Gram matrices leave")
+    assert "entropy" not in str(model.privacy_)
     model.save(tmp_path / "m")
     assert (tmp_path / "m" / "README.md").read_text(encoding="utf-8").startswith("# NOT PRIVATE")
     again = discreet.load(tmp_path / "m")

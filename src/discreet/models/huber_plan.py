@@ -280,6 +280,9 @@ class PrintedStatement(PrivacyStatement):
             "The result must be handled like the ratings themselves."
         )
 
+    def _noise(self) -> str:
+        return "The noise is floating-point noise of a fixed variance."
+
 
 @lru_cache(maxsize=64)
 def _calibrate(releases: tuple[Release, ...], budget: Budget, accountant: str) -> Plan:
