@@ -34,14 +34,22 @@ _GRIDS: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {
         {"step_size": (0.1, 0.3, 2.0), "iterations": (10, 40), "item_norm": (3.0,), "user_norm": (3.0,)},
     ),
     "DPALS": (
-        {"iterations": 2, "max_items": 45, "regularization": 10.0},
-        {"regularization": (0.1, 1.0, 40.0, 160.0), "iterations": (1, 3, 5), "max_items": (30, 60)},
+        {"iterations": 3, "max_items": 45, "regularization": 1.0, "initial_scale": 0.1},
+        {"regularization": (0.01, 0.1, 10.0, 100.0), "initial_scale": (0.03, 0.3), "iterations": (1, 2, 5),
+         "max_items": (30, 60)},
     ),
     "DPLMC scaled": (
         {"iterations": 5, "residual_norm": 1.0, "regularization": 10.0},
         {"regularization": (1.0, 30.0), "residual_norm": (0.5,), "iterations": (3, 8)},
     ),
 }  # fmt: skip
+
+
+class _StartedALS(DPALS):
+    """DPALS with the start of Algorithm 2: what a user contributes to it is cut to the length that DPLMC cuts to."""
+
+    def _row_norm(self) -> float:
+        return 4.0
 
 
 def run(settings: Settings, sources: Sources) -> Record:
@@ -95,11 +103,11 @@ def make(
                    "initialization": "spectral" if spectral else "random"}  # fmt: skip
         share = {"counts": 1e-3, "gram": 0.3, "sum": 0.7}
         if accounting == "printed":
-            return DPALS(rank, **common, sigmas=_printed_sigmas(epsilon, first if spectral else 0.0, chosen), **chosen)
+            return _StartedALS(rank, **common, sigmas=_printed_sigmas(epsilon, first if spectral else 0.0, chosen), **chosen)
         if spectral:
             part = (gdp.mu(first, DELTA) / gdp.mu(epsilon, DELTA)) ** 2
             share = {k: v * (1 - part) for k, v in share.items()} | {"initial": part}
-        return DPALS(rank, **common, neighbouring="replace-one", shares=share, **chosen)
+        return _StartedALS(rank, **common, neighbouring="replace-one", shares=share, **chosen)
     common["neighbouring"] = "replace-one"
     if model == "DPLMC scaled":
         return DPLMC(rank, **common, bias_iterations=0, **chosen)
