@@ -103,7 +103,8 @@ def make(
                    "initialization": "spectral" if spectral else "random"}  # fmt: skip
         share = {"counts": 1e-3, "gram": 0.3, "sum": 0.7}
         if accounting == "printed":
-            return _StartedALS(rank, **common, sigmas=_printed_sigmas(epsilon, first if spectral else 0.0, chosen), **chosen)
+            sigmas = _printed_sigmas(epsilon, first if spectral else 0.0, chosen)
+            return _StartedALS(rank, **common, sigmas=sigmas, **chosen)
         if spectral:
             part = (gdp.mu(first, DELTA) / gdp.mu(epsilon, DELTA)) ** 2
             share = {k: v * (1 - part) for k, v in share.items()} | {"initial": part}
