@@ -123,8 +123,8 @@ def real(settings: Settings, sources: Sources) -> Record:
     low, high = float(data.values.min()), float(data.values.max())
     model = HuberALS(
         settings["rank"], mechanism=settings["mechanism"], solver=settings["solver"], as_printed=True,
-        alpha=of_alpha(settings["variance"]), variance=settings["variance"], iterations=settings["steps"],
-        inner_iterations=settings["inner"], rating_range=(low, high), noise="seeded", random_state=settings["seed"],
+        variance=settings["variance"], iterations=settings["steps"], inner_iterations=settings["inner"],
+        rating_range=(low, high), noise="seeded", random_state=settings["seed"],
     ).fit(split.train)  # fmt: skip
     return {"rmse": held_out_rmse(model, split.train, split.test.target)}
 

@@ -63,8 +63,9 @@ class HuberALS(PlannedHuber):
         The promise. ``delta=0`` asks for pure ε, which Gaussian noise cannot give.
     accountant : {"auto", "gdp", "pld", "pure", "rdp"}
         How the releases are priced; "auto" takes whatever asks for the least noise.
-    alpha : float
-        Huber noise only: where its tails begin, in units of its scale.
+    alpha : float, optional
+        Huber noise only: where its tails begin, in units of its scale. Default 2 where its Gaussian bound is the price,
+        0.5 where pure ε is; as printed, what the variance asks for.
     transition : float, optional
         "irls" only: residuals beyond it count less. Default 1 star; as printed, `alpha`.
     iterations : int, optional

@@ -44,7 +44,7 @@ class PlannedHuber(PrivateRecommender):
         delta: float = 1e-6,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "auto",
-        alpha: float = 1.5,
+        alpha: float | None = None,
         transition: float | None = None,
         iterations: int | None = None,
         inner_iterations: int | None = None,
@@ -130,10 +130,11 @@ class PlannedHuber(PrivateRecommender):
         n = self._steps() * self._inner()
         share = {"sum": 1 - self.gram_share, "gram": self.gram_share}
         power = 1.0 if accountant == "pure" else 0.5  # pure ε add up, otherwise the squares of μ do
+        huber = self.mechanism == "huber"
         releases = tuple(
             Release(
-                name, n, (n / share[name]) ** power, self.mechanism, self.alpha if self.mechanism == "huber" else None,
-                ratio if self.mechanism == "huber" else 1.0, shape,
+                name, n, (n / share[name]) ** power, self.mechanism, self._alpha() if huber else None,
+                ratio if huber else 1.0, shape,
             )
             for name, (shape, ratio) in shapes.items()
         )  # fmt: skip
@@ -155,7 +156,7 @@ class PlannedHuber(PrivateRecommender):
         A release has its largest loss where the noise lies in the far tail: half of the draws of Laplace noise. This
         saves asking for a loss distribution in vain, which takes seconds.
         """
-        worst = 0.5 if self.mechanism == "laplace" else (1 - Huber(self.alpha).core) / 2
+        worst = 0.5 if self.mechanism == "laplace" else (1 - Huber(self._alpha()).core) / 2
         return 2 * self._steps() * self._inner() * math.log(1 / worst) > math.log(1 / self.delta) - 5
 
     def _shapes(self, n_items: int) -> dict[str, tuple[tuple[int, ...], float]]:
@@ -205,7 +206,15 @@ class PlannedHuber(PrivateRecommender):
         return self.regularization if self.regularization is not None else 0.5 if self.as_printed else 5.0
 
     def _transition(self) -> float:
-        return self.transition if self.transition is not None else self.alpha if self.as_printed else 1.0
+        return self.transition if self.transition is not None else self._alpha() if self.as_printed else 1.0
+
+    def _alpha(self) -> float:
+        """Large where the Gaussian bound prices it, small where pure ε does; as printed, what the variance asks for."""
+        if self.alpha is not None:
+            return self.alpha
+        if self.as_printed:
+            return Huber.with_variance(self.variance).alpha if self.variance > 1 else 3.0
+        return 2.0 if self.delta > 0 and self._clip() == "l2" else 0.5
 
     def _clip(self) -> str:
         if self.clipping != "auto":
