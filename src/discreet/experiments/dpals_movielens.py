@@ -80,8 +80,9 @@ def _dpals(settings: Settings, feedback: str) -> DPALS:
         unobserved_weight=t["lambda_0"], item_exponent=t.get("mu", 0.0), user_exponent=t.get("nu", 0.0),
         max_items=t["k"], item_fraction=t["beta"], user_normalizer=t.get("Z", 1.0), delta=t["delta"],
         sigmas=before | {"gram": t["sigma_G"], "global": t["sigma_G"], "sum": right},
-        shrinkage=False, sampling="rarest", noise_ridge=0.0, intercept=0.0, centring="global", rating_range=STARS if explicit else None,
-        rating_bound=STARS[1], noise="seeded", random_state=settings["seed"],
+        shrinkage=False, sampling="rarest", noise_ridge=0.0, intercept=0.0, centring="global",
+        rating_range=STARS if explicit else None, rating_bound=STARS[1],
+        noise="seeded", random_state=settings["seed"],
     )  # fmt: skip
     return DPALS(**(parameters | settings.get("change", {})))
 
