@@ -9,7 +9,7 @@ from discreet.privacy.accounting import CONVERSIONS
 from discreet.privacy.statement import PrivacyStatement
 from discreet.report import charts, promise
 from discreet.report.html import Html, join, power, table, tag
-from discreet.report.quality import Quality
+from discreet.report.quality import QUIET, Quality
 
 _ONE = {
     "add-remove": "with and without all the ratings of any one person",
@@ -210,11 +210,12 @@ def _cost(quality: Quality) -> Html | None:
     pairs = zip(QUINTILES, rows[quality.mine].quintiles, rows[quality.quiet].quintiles, strict=True)
     scores = [(name, noisy[metric].mean, quiet[metric].mean) for name, noisy, quiet in pairs]
     cells = [[name, _number(a, ".4f"), _number(b, ".4f"), _number(a - b, "+.4f")] for name, a, b in scores]
-    better = "more" if metric in ("rmse", "mae") else "less"
+    worse = "positive" if metric in ("rmse", "mae") else "negative"
     return join([
         tag("h3", "What it cost"),
-        tag("p", f"The same training twice on the same ratings, with this noise and with next to none: {metric} is "
-            f"{better} by the difference. What one person may say is bounded alike in both, so this is noise alone."),
+        tag("p", f"{metric} of the model trained twice on the same ratings: with this noise, and with next to none "
+            f"(ε = {QUIET:,.0f}). Where the difference is {worse}, noise has made it worse. What the model chooses by "
+            "its ε, such as the number of steps, may differ as well."),
         table(["quintile", "with noise", "next to none", "difference"], cells,
               caption=f"{metric} from popular to rare items"),
     ])  # fmt: skip
@@ -258,4 +259,4 @@ def _percent(share: float) -> str:
 
 
 def _number(value: float, form: str) -> str:
-    return "–" if math.isnan(value) else format(value, form)
+    return "–" if math.isnan(value) else format(value, form).replace("-", "−")

@@ -136,11 +136,12 @@ def _fresh(model: Any, seed: int, **changed: Any) -> Any:
 def _references(model: Any, retrain: bool) -> dict[str, Callable[[int], Any]]:
     """What to compare with: the model without noise, one without privacy, and what can be had without taste."""
     makers: dict[str, Callable[[int], Any]] = {}
+    rank = model.item_factors_.shape[1]
     if retrain and _can_be_quiet(model):
-        makers[_quiet_name(type(model).__name__)] = lambda seed: _fresh(model, seed, epsilon=QUIET)
-    if not isinstance(model, ALS) and model.item_factors_.shape[1]:
-        rank = model.item_factors_.shape[1]
-        makers["ALS, not private"] = lambda seed: ALS(rank, feedback=model.feedback, random_state=seed)
+        same = {"factors": rank} if "factors" in model.get_params() else {}  # a rank may follow from ε
+        makers[_quiet_name(type(model).__name__)] = lambda seed: _fresh(model, seed, epsilon=QUIET, **same)
+    if not isinstance(model, ALS) and rank:
+        makers[f"ALS of rank {rank}, not private"] = lambda seed: ALS(rank, feedback=model.feedback, random_state=seed)
     if type(model) is not Bias:
         makers["Bias"] = lambda seed: Bias()
     if model.feedback == "explicit":
