@@ -11,7 +11,7 @@ from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
 from discreet.experiments.huber_printed import printed
 from discreet.kernels import threads
-from discreet.models.huber import HuberALS
+from discreet.models.huber import HuberALS, curvature
 from discreet.privacy.unsafe import NoNoise
 from discreet.testing import ConformanceError, check_private_model, rule_names
 
@@ -108,8 +108,8 @@ def twin(model: HuberALS, ratings: Ratings) -> np.ndarray:
         for _ in range(2 if model.solver == "irls" else 1):
             W = M * alpha / np.maximum(np.abs(C - U @ V.T), alpha) if model.solver == "irls" else M
             G = np.einsum("ij,ia,ib->jab", W, U, U)
-            curvature = np.maximum(np.trace(G, axis1=1, axis2=2) / (r + 1), 0.1 * noise["gram"] / np.sqrt(r + 1))
-            ridge = 5.0 + noise["sum"] ** 2 / (model.prior_variance * curvature)
+            a = curvature(np.trace(G, axis1=1, axis2=2) / (r + 1), noise["gram"], r + 1)
+            ridge = 5.0 + noise["sum"] ** 2 / (model.prior_variance * a)
             V = np.linalg.solve(G + ridge[:, None, None] * np.eye(r + 1), ((W * C).T @ U)[..., None])[..., 0]
     return V[:, 1:]
 
@@ -194,6 +194,16 @@ def test_clipping_follows_the_noise():
     assert norms == {"gaussian": None, "laplace": 1.0, "huber": None}
     assert HuberALS(3, mechanism="huber", delta=0.0).bounds().norm_l1 == 1.0
     assert HuberALS(3, mechanism="laplace", delta=0.0).price_list(40)[0]["norm"] == "l1"
+
+
+def test_curvature_is_kept_where_it_is_known_and_pooled_where_it_is_noise():
+    rng = np.random.default_rng(0)
+    truth = rng.uniform(5, 50, 400)
+    np.testing.assert_allclose(curvature(truth, 1e-6, 4), truth, rtol=1e-6)
+    seen = truth + 500 * rng.normal(size=400)
+    found = curvature(seen, 1000.0, 4)
+    assert np.abs(found - truth).mean() < 0.2 * np.abs(seen - truth).mean()
+    assert (curvature(-np.ones(5), 1.0, 4) > 0).all()
 
 
 # ---------------------------------------------------------------------- use

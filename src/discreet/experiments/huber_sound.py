@@ -32,11 +32,11 @@ def run(settings: Settings, sources: Sources) -> Record:
     elif name in ("ALS", "IRLS"):
         model = model_class(name)(settings["factors"], random_state=settings["seed"])
     else:
-        pure = settings["budget"] == "pure"
+        pure, (solver, _, inner) = settings["budget"] == "pure", settings["solver"].partition("-")  # "irls-3" has K = 3
         model = model_class("HuberALS")(
-            settings["factors"], mechanism=settings["mechanism"], solver=settings["solver"],
-            epsilon=settings["epsilon"], delta=0.0 if pure else DELTA, rating_range=rating_range, noise="seeded",
-            random_state=settings["seed"],
+            settings["factors"], mechanism=settings["mechanism"], solver=solver,
+            inner_iterations=int(inner) if inner else None, epsilon=settings["epsilon"],
+            delta=0.0 if pure else DELTA, rating_range=rating_range, noise="seeded", random_state=settings["seed"],
         )  # fmt: skip
     result = evaluate(model.fit(split.train), split, ["rmse"], slices=None)
     found = {"rmse": float(result["rmse"])}

@@ -12,10 +12,10 @@ Released, with noise on both, from at most k items of each user, in each of T·K
 
 and from these alone, for everybody to see:
 
-    v_j = (Π_PSD(G̃_j) + λ_j I)⁻¹ g̃_j,     λ_j = λ + σ_g² / (τ² max(tr G̃_j / r, floor))                       (4)
+    v_j = (Π_PSD(G̃_j) + λ_j I)⁻¹ g̃_j,     λ_j = λ + σ_g² / (τ² a_j)                                          (4)
 
 where the second part of λ_j is what least squares asks for when a right-hand side has noise of deviation σ_g, a vector
-has prior variance τ² and tr G̃_j / r is the known curvature; the floor is a tenth of that curvature's own noise.
+has prior variance τ² and a_j is the curvature, estimated from tr G̃_j / r (`curvature`).
 
 Clipping is in ℓ₁ for Laplace noise and for pure ε, in ℓ₂ for Gaussian noise and for Huber noise priced by its Gaussian
 bound. The price is the sum of pure ε, a privacy loss distribution or the Gaussian bound, whichever asks for the least
@@ -137,17 +137,12 @@ class HuberALS(PlannedHuber):
         return V
 
     def _item_step(self, users: Users, session: Session, noise: dict[str, float]) -> NDArray[Any]:
-        """Equation (4), block by block of items."""
-        r = self._rank
-        V = np.empty((users.n_items, r))
+        """Equation (4)."""
         g = session.release("sum", users.item_sums())
-        floor = 0.1 * noise["gram"] / math.sqrt(r)
-        for rows, packed in session.release_blocks("gram", users.item_grams()):
-            G = unpack(packed, r)
-            curvature = np.maximum(np.trace(G, axis1=1, axis2=2) / r, floor)
-            ridge = self._lambda() + noise["sum"] ** 2 / (self.prior_variance * curvature)
-            V[rows] = solve_psd(G, g[rows], ridge)
-        return V
+        G = unpack(session.release("gram", users.item_grams()), self._rank)
+        seen = np.trace(G, axis1=1, axis2=2) / self._rank
+        ridge = self._lambda() + noise["sum"] ** 2 / (self.prior_variance * curvature(seen, noise["gram"], self._rank))
+        return solve_psd(G, g, ridge)
 
     def _printed(self, users: Users, session: Session, progress: Progress | None) -> NDArray[Any]:
         """Algorithms 1, 2 and 3: what they compute, and what they let out."""
@@ -216,3 +211,14 @@ class HuberALS(PlannedHuber):
 
     def restore(self, state: dict[str, Any]) -> None:
         self._seen_range = state["range"][0], state["range"][1]
+
+
+def curvature(seen: NDArray[Any], deviation: float, rank: int) -> NDArray[Any]:
+    """Estimates of tr G / r from noisy ones, drawn towards their mean as far as they are noise (James and Stein).
+
+    None is below a tenth of the mean, nor of what the mean itself may be off by.
+    """
+    noise, mean = deviation / math.sqrt(rank), float(seen.mean())
+    kept = max(0.0, 1 - noise**2 / max(float(seen.var()), 1e-300))
+    least = max(mean, noise / math.sqrt(len(seen)))
+    return np.maximum(mean + kept * (seen - mean), 0.1 * least)
