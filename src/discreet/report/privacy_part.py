@@ -192,8 +192,8 @@ def _by_popularity(model: Any, counts: Any, kind: promise.Kind, exact: bool) -> 
     return join([
         tag("h3", "By popularity of the items"),
         tag("p", f"Five groups with a fifth of the ratings each, {source}. Signal over noise: raters of the middle "
-            f"item over the {math.ceil(kind.hearing):,} people that “{kind.entry.name}” takes. That is the most it "
-            "can be; below 1 (the line) an item's vector is mostly noise."),
+            f"item over the {math.ceil(kind.hearing):,} people that “{kind.entry.name}” takes, a rough "
+            "figure; below 1 (the line) an item's vector is mostly noise."),
         tag("div",
             tag("figure", charts.bars(drawn, "Bars: signal over noise falls from popular to rare items", mark=1.0)),
             table(["quintile", "items", "with vector", "raters", "signal / noise", "vector length"], rows,
