@@ -75,6 +75,7 @@ def under_noised(
 # ------------------------------------------------------------------ weights
 
 
+@np.errstate(all="ignore")
 def huber_weights_numpy(
     item: NDArray[Any], user: NDArray[Any], value: NDArray[Any], U: NDArray[Any], V: NDArray[Any], alpha: float
 ) -> NDArray[np.float64]:
