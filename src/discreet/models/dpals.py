@@ -54,13 +54,15 @@ class DPALS(PlannedALS):
     ----------
     factors : int, optional
         Rank r. Small budgets want small ranks: every item has r(r+3)/2 noisy numbers per step. Default: chosen by the
-        budget, 2 at ε = 1 and 6 at ε = 20 (δ = 1e-5); 16 without shrinkage.
+        budget, 2 at ε = 1 and 6 at ε = 20 (δ = 1e-5); 16 without shrinkage, 32 for implicit feedback.
     epsilon, delta, neighbouring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
-        T. Every step costs. Default: chosen by the budget, 4 at ε = 1 and 9 at ε = 20; 2 without shrinkage.
+        T. Every step costs. Default: chosen by the budget, 4 at ε = 1 and 9 at ε = 20; 2 without shrinkage; 2 to 4 for
+        implicit feedback.
     regularization : float, optional
-        λ. Default 2, for users only, with shrinkage; else 80 for explicit and 0.5 for implicit feedback.
+        λ. Default 2, for users only, with shrinkage; 80 without. For implicit feedback 0.085 times the square of the
+        average signal over noise, which follows from the released counts: less noise leaves more to over-fit.
     feedback : {"explicit", "implicit"}
     unobserved_weight : float, optional
         λ₀. Default 0 for explicit and 0.6 for implicit feedback; if positive, K̃ is released at every step.
@@ -247,6 +249,7 @@ class DPALS(PlannedALS):
                 f"the sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower factors, "
                 "iterations or item_fraction (the counts that this is read from have been paid for)"
             )
+        self._signal_lambda = float(np.clip(0.085 * levels[3] ** 2, 0.1, 40.0))
         if levels[1] < 1:
             logger.warning("half of the items hold less signal than noise at best (%s): lower item_fraction", shown)
 
@@ -297,9 +300,11 @@ class DPALS(PlannedALS):
         return (total / (counts + bounds.prior_count)).astype(np.float32)
 
     def state(self) -> dict[str, Any]:
-        return {"centre": self.centre_, "range": self._range(), "frequent": np.flatnonzero(self.frequent_).tolist()}
+        frequent = np.flatnonzero(self.frequent_).tolist()
+        return {"lambda": self._lambda(), "centre": self.centre_, "range": self._range(), "frequent": frequent}
 
     def restore(self, state: dict[str, Any]) -> None:
+        self._signal_lambda = state["lambda"]
         self.centre_, self._seen_range = state["centre"], (state["range"][0], state["range"][1])
         self.frequent_ = np.zeros(len(self.item_ids_), bool)
         self.frequent_[state["frequent"]] = True

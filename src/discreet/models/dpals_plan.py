@@ -101,6 +101,7 @@ class PlannedALS(PrivateRecommender):
         self.random_state = random_state
 
     _seen_range: tuple[float, float] | None = None
+    _signal_lambda = 0.5  # λ of implicit feedback, chosen by the released counts where there are any
 
     # ------------------------------------------------------------ the promise
 
@@ -203,13 +204,15 @@ class PlannedALS(PrivateRecommender):
     def _factors(self) -> int:
         if self.factors is not None:
             return self.factors
-        return int(np.clip(round(3.6 * self._strength**0.45), 1, 16)) if self._shrinks else 16
+        return int(np.clip(round(3.6 * self._strength**0.45), 1, 16)) if self._shrinks else 16 if self._explicit else 32
 
     @property
     def _steps(self) -> int:
         if self.iterations is not None:
             return self.iterations
-        return int(np.clip(round(6 * self._strength**0.3), 3, 10)) if self._shrinks else 2
+        if self._shrinks:
+            return int(np.clip(round(6 * self._strength**0.3), 3, 10))
+        return 2 if self._explicit else int(np.clip(round(3 * self._strength**0.25), 1, 6))
 
     @property
     def _growth(self) -> float:
@@ -239,7 +242,9 @@ class PlannedALS(PrivateRecommender):
     def _lambda(self) -> float:
         if self.regularization is not None:
             return self.regularization
-        return 2.0 if self._shrinks else 80.0 if self._explicit else 0.5
+        if self._explicit:
+            return 2.0 if self._shrinks else 80.0
+        return self._signal_lambda
 
     def _unobserved(self) -> float:
         return self.unobserved_weight if self.unobserved_weight is not None else 0.0 if self._explicit else 0.6
