@@ -13,9 +13,9 @@ from discreet.privacy.plan import Plan, Release
 class ReleasesTwice(DPALS):
     """Asks the session for one sum more than was planned."""
 
-    def _item_step(self, users, session, ridge):
+    def _item_step(self, users, session, *rest):
         session.release("sum", users.item_sums())
-        return super()._item_step(users, session, ridge)
+        return super()._item_step(users, session, *rest)
 
 
 class FitsTwice(DPALS):
@@ -122,8 +122,8 @@ class StartsWarm(DPALS):
         V = super()._initial(users, session, n)
         return V if not hasattr(self, "_last") else self._last
 
-    def _item_step(self, users, session, ridge):
-        self._last = super()._item_step(users, session, ridge)
+    def _item_step(self, users, session, *rest):
+        self._last = super()._item_step(users, session, *rest)
         return self._last
 
 

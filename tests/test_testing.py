@@ -18,12 +18,17 @@ from discreet.privacy.session import Session
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model, rule_names
 
 SMALL = {"epsilon": 4.0, "max_items": 6, "rating_range": (1.0, 5.0)}
+PAPER = SMALL | {"shrinkage": False}
 PLAIN = {"epsilon": 4.0, "max_items": 30, "item_fraction": 1.0, "rating_range": (1.0, 5.0), "rating_bound": 2.0,
-         "regularization": 5.0, "noise_ridge": 0.0, "user_normalizer": 100.0, "initial_scale": 0.3}  # fmt: skip
+         "regularization": 5.0, "noise_ridge": 0.0, "user_normalizer": 100.0, "initial_scale": 0.3, "shrinkage": False,
+         "iterations": 2}  # fmt: skip
 QUICK = [name for name in rule_names() if name != "re-priced"]
 
 OPTIONS = {
     "explicit": {},
+    "explicit, the paper's item step": {"shrinkage": False},
+    "shrinkage of samples, all steps alike": {"sampling": "rarest", "shrinkage": True, "growth": 1.0},
+    "replace-one, the paper's item step": {"neighbouring": "replace-one", "shrinkage": False},
     "implicit": {"feedback": "implicit"},
     "global mean": {"centring": "global"},
     "constant, one count": {"centring": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform"},
@@ -57,9 +62,12 @@ def test_dpals_keeps_every_rule(name):
 
 def test_neighbours_of_dpals_reach_the_sensitivity():
     """A kit whose people never go to the edge would find nothing."""
-    report = check_private_model(DPALS(3, **SMALL), people=10, rules=["neighbours"])
+    report = check_private_model(DPALS(3, **PAPER), people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == ["counts 1.00", "recounts 1.00", "sum 1.00", "gram 1.00"]
+    report = check_private_model(DPALS(3, iterations=2, **SMALL), people=10, rules=["neighbours"])
+    shares = report.checks[0].detail.split(": ")[1].split(", ")
+    assert shares == [f"{name} 1.00" for name in ("counts", "recounts", "sum 1", "gram 1", "sum 2", "gram 2")]
 
 
 def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
@@ -151,7 +159,7 @@ MODELS = [
 @pytest.mark.parametrize(("kind", "rule", "words"), MODELS, ids=[kind.__name__ for kind, _, _ in MODELS])
 def test_a_bad_model_is_named_by_the_rule_it_breaks(kind, rule, words):
     with pytest.raises(ConformanceError, match=f"BROKEN +{rule}: .*{words}") as caught:
-        check_private_model(kind(3, **SMALL), people=8, draws=0, rules=[rule, "fit"])
+        check_private_model(kind(3, **PAPER), people=8, draws=0, rules=[rule, "fit"])
     assert caught.value.report.broken == [rule]
     assert isinstance(caught.value, AssertionError)
 
@@ -168,7 +176,7 @@ def test_a_bad_model_is_named_by_the_rule_it_breaks(kind, rule, words):
 )
 def test_no_other_rule_is_blamed(kind, broken):
     with pytest.raises(ConformanceError) as caught:
-        check_private_model(kind(3, **SMALL), people=8, draws=0)
+        check_private_model(kind(3, **PAPER), people=8, draws=0)
     assert caught.value.report.broken == broken
 
 
@@ -177,7 +185,7 @@ def test_no_other_rule_is_blamed(kind, broken):
 
 def broken_rules(model=None, **options):
     with pytest.raises(ConformanceError) as caught:
-        check_private_model(model or DPALS(3, **SMALL), people=8, rules=QUICK, **({"draws": 3000} | options))
+        check_private_model(model or DPALS(3, **PAPER), people=8, rules=QUICK, **({"draws": 3000} | options))
     return caught.value.report.broken
 
 

@@ -126,14 +126,15 @@ class DPALS(PlannedALS):
         self._contribute(users, None)
         counts = session.release("counts", users.item_counts())
         unsure = session.plan.noise_multiplier("counts") * self._spread(users)
-        frequent = self._frequent(counts, unsure)
+        frequent = self._frequent(counts)
         users, counts = users.restrict(frequent), counts[frequent]
         self._centre(users, session)
-        priority = np.maximum(counts, unsure) if self._sampling == "adaptive" else counts
+        priority = self._priority(counts, unsure)
         self._contribute(users, priority)
         if self.recount:
             counts = session.release("recounts", users.item_counts())
-        self._check_signal(session.plan, counts, self._spread(users))
+        heard = np.isfinite(priority)
+        self._check_signal(session.plan, counts[heard], self._spread(users))
         V = self._initial(users, session, len(frequent))
         for step in range(self._steps):
             if self.resample and step:
@@ -141,13 +142,15 @@ class DPALS(PlannedALS):
             F, b = self._parts(V)
             users.solve(F, self._lambda(), exponent=self._user_exponent, scale=self._user_scale(),
                         unobserved=self._unobserved(), bias=b, intercept=self._intercept())  # fmt: skip
-            V = (self._estimate if self._shrinks else self._item_step)(users, session, counts, step)
+            V = (self._estimate if self._shrinks else self._item_step)(users, session, counts, heard, step)
             if progress:
                 progress(step + 1, self._steps, "steps")
-        self._finish(ratings, V, frequent, session)
+        self._finish(ratings, V[heard], frequent[heard], session)
         return self
 
-    def _estimate(self, users: Users, session: Session, counts: NDArray[Any], step: int) -> NDArray[Any]:
+    def _estimate(
+        self, users: Users, session: Session, counts: NDArray[Any], heard: NDArray[np.bool_], step: int
+    ) -> NDArray[Any]:
         """Equation (4) of `discreet.models.dpals_shrink`: the noise is known, so use it."""
         plan, relation = session.plan, self.neighbouring
         names = self._name("gram", step), self._name("sum", step)
@@ -157,14 +160,18 @@ class DPALS(PlannedALS):
         for rows, block in session.release_blocks(names[0], grams, dtype=np.float32):
             G[rows] = block
         floor = plan.noise_multiplier("recounts") * self._spread(users) / 2
-        return item_factors(
-            G, g, np.maximum(counts, floor), rating_bound=self.bounds().value,
+        V = np.zeros(g.shape, np.float32)
+        V[heard] = item_factors(
+            G[heard], g[heard], np.maximum(counts[heard], floor), rating_bound=self.bounds().value,
             gram_noise=plan.noise_multiplier(names[0]) * grams.sensitivity(relation, "l2"),
             sum_noise=plan.noise_multiplier(names[1]) * sums.sensitivity(relation, "l2"),
             weight=TYPICAL_WEIGHT if self._sampling == "adaptive" else 1.0,
         )  # fmt: skip
+        return V
 
-    def _item_step(self, users: Users, session: Session, counts: NDArray[Any], step: int) -> NDArray[Any]:
+    def _item_step(
+        self, users: Users, session: Session, counts: NDArray[Any], heard: NDArray[np.bool_], step: int
+    ) -> NDArray[Any]:
         """Equation (2), block by block of items."""
         K, ridge = None, self._item_ridge(counts, session.plan.noise_multiplier(self._name("gram", step)))
         if self._unobserved() > 0:
@@ -184,14 +191,22 @@ class DPALS(PlannedALS):
         """How far one user can move the counts: what their noise multiplier multiplies."""
         return users.item_counts().sensitivity(self.neighbouring, "l2")
 
-    def _frequent(self, counts: NDArray[Any], unsure: float) -> NDArray[np.int64]:
-        """Positions of the items that get factors, from their noisy counts (erratum 7: noisy, and charged).
+    def _frequent(self, counts: NDArray[Any]) -> NDArray[np.int64]:
+        """Positions of the ⌈β m⌉ items with the largest noisy counts (erratum 7: noisy, and charged)."""
+        return np.sort(np.argsort(-counts, kind="stable")[: self._n_frequent(len(counts))])
 
-        The ⌈β m⌉ items with the largest, or all that exceed the noise on a count.
+    def _priority(self, counts: NDArray[Any], unsure: float) -> NDArray[Any]:
+        """What users choose or weigh their items by; infinite where the noise alone could have made the count.
+
+        Such an item gets no weight and no factors, and is predicted by the user's own mean.
         """
-        n = self._n_frequent(len(counts))
-        n = max(1, int((counts >= unsure).sum())) if n is None else n
-        return np.sort(np.argsort(-counts, kind="stable")[:n])
+        if self._sampling != "adaptive":
+            return counts
+        floored = np.maximum(counts, max(unsure, 1e-9))
+        if not self._heard:
+            return floored
+        heard = counts >= min(unsure, counts.max())
+        return np.where(heard, floored, np.inf)
 
     def _centre(self, users: Users, session: Session) -> None:
         """Release the global mean, if that is what ratings are centred by (erratum 3: its sensitivity is k Γ_M)."""

@@ -122,22 +122,21 @@ class PlannedALS(PrivateRecommender):
         self._check()
         T, frequent, r = self._steps, self._n_frequent(n_items), self._rank
         counting = 0.06 if self._shrinks else 0.035
-        # how often, the part of μ², and how many numbers; how many items are frequent may be left to the counts
-        lines: dict[str, tuple[int, float, tuple[int, ...] | None]] = {"counts": (1, counting, (n_items,))}
+        # how often, the part of μ², and how many numbers
+        lines: dict[str, tuple[int, float, tuple[int, ...]]] = {"counts": (1, counting, (n_items,))}
         if self.recount:
-            lines["recounts"] = 1, counting, None if frequent is None else (frequent,)
+            lines["recounts"] = 1, counting, (frequent,)
         if self._explicit and self.centring == "global":
             lines |= {"centre sum": (1, 0.005, (1,)), "centre count": (1, 0.005, (1,))}
         if self.initialization == "spectral":
-            lines["initial"] = 1, 0.2, None if frequent is None else (frequent, frequent)
+            lines["initial"] = 1, 0.2, (frequent, frequent)
         if self._unobserved() > 0:
             lines["global"] = T, 0.02, (1, packed_size(r))
         for base, part, width in (("gram", 0.19, packed_size(r)), ("sum", 0.74, r)):
             each = self._growth ** np.arange(T)
             for step in range(T if self._growth != 1 else 1):
                 share = part * each[step] / each.sum() if self._growth != 1 else part
-                shape = None if frequent is None else (frequent, width)
-                lines[self._name(base, step)] = T if self._growth == 1 else 1, share, shape
+                lines[self._name(base, step)] = T if self._growth == 1 else 1, share, (frequent, width)
         if self.sigmas is not None:
             exact = [Release(name, n, self._multiplier(name), shape=shape) for name, (n, _, shape) in lines.items()]
             return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
@@ -160,7 +159,7 @@ class PlannedALS(PrivateRecommender):
     def statistics(self, users: Users) -> dict[str, Statistic]:
         self._contribute(users, None)
         found: dict[str, Statistic] = {"counts": users.item_counts()}
-        users = users.restrict(np.arange(self._n_frequent(users.n_items) or users.n_items))
+        users = users.restrict(np.arange(self._n_frequent(users.n_items)))
         self._contribute(users, None)
         users.solve(np.zeros((users.n_items, self._factors), np.float32), 1.0, intercept=self._intercept())
         found |= {"recounts": users.item_counts(), "gram": users.item_grams(), "sum": users.item_sums()}
@@ -171,7 +170,8 @@ class PlannedALS(PrivateRecommender):
     def _contribute(self, users: Users, counts: NDArray[Any] | None, draw: int = 0) -> None:
         """Which items each user contributes through, and how much: by the noisy counts, where there are any."""
         if self._sampling == "adaptive":
-            users.weigh(np.ones(users.n_items) if counts is None else counts ** (-2 * self.adaptivity))
+            q = np.ones(users.n_items) if counts is None else counts ** (-2 * self.adaptivity)
+            users.weigh(q if counts is None else np.where(np.isfinite(counts), q, 0.0))
         else:
             users.choose(counts if self._sampling == "rarest" else None, draw)
 
@@ -252,11 +252,14 @@ class PlannedALS(PrivateRecommender):
     def _user_scale(self) -> float:
         return float(self.user_normalizer**-self._user_exponent)
 
-    def _n_frequent(self, n_items: int) -> int | None:
-        """How many items get factors, where that is not left to the released counts."""
-        if self.item_fraction is None and self._shrinks:
-            return None
-        return max(1, math.ceil((self.item_fraction or 0.4) * n_items))
+    @property
+    def _heard(self) -> bool:
+        """Whether the released counts decide which items are heard at all, by weights of 0 for the others."""
+        return self.item_fraction is None and self._shrinks and self._sampling == "adaptive"
+
+    def _n_frequent(self, n_items: int) -> int:
+        """How many items take part: a number that no rating may change, so that shapes say nothing."""
+        return n_items if self._heard else max(1, math.ceil((self.item_fraction or 0.4) * n_items))
 
     def _range(self) -> tuple[float, float]:
         return self.rating_range or self._seen_range or (1.0, 5.0)
