@@ -99,7 +99,7 @@ def _statement(kit: Kit) -> str:
         must(statement.private, "the statement says NOT PRIVATE")
         must(statement.epsilon == price.epsilon, "the statement's ε is not what the ledger costs")
         must(statement.epsilon <= budget.epsilon * (1 + 1e-9), "the statement's ε is above the budget")
-        spent = max(budget.delta, statement.ledger.noise_delta)  # pure ε is pure but for what the sampler adds to δ
+        spent = max(budget.delta, min(statement.ledger.noise_delta, 1e-15))  # pure ε is pure but for the sampler
         must(statement.delta <= spent, "the statement's δ is above the budget")
         must(statement.neighbouring == budget.neighbouring == run.model.neighbouring, "another neighbouring relation")
         must(statement.accountant == plan.accountant, "another accountant than the plan's")
