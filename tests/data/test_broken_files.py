@@ -12,7 +12,7 @@ import pytest
 from discreet import Ratings
 from discreet.errors import DataError, DiscreetError
 
-GZ = gzip.compress(b"user,item,rating\n" + b"".join(b"%d,%d,3\n" % (n, n * n % 997) for n in range(20_000)))
+GZ = gzip.compress(b"user,item,rating\n" + b"".join(b"%d,%d,3\n" % (n, n * n % 997) for n in range(20_000)), mtime=0)
 ZST = pa.compress(gzip.decompress(GZ), "zstd", asbytes=True)
 
 

@@ -35,7 +35,7 @@ from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded
 from discreet.kernels import project_psd, solve_psd, solve_rows
 from discreet.models.base import Progress
-from discreet.models.dpals_plan import PlannedALS
+from discreet.models.dpals_plan import LARGE, PlannedALS
 from discreet.models.dpals_shrink import item_factors
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
@@ -54,15 +54,17 @@ class DPALS(PlannedALS):
     ----------
     factors : int, optional
         Rank r. Small budgets want small ranks: every item has r(r+3)/2 noisy numbers per step. Default: chosen by the
-        budget, 2 at ε = 1 and 6 at ε = 20 (δ = 1e-5); 16 without shrinkage, 32 for implicit feedback.
+        budget, 2 at ε = 1 and 6 at ε = 20 (δ = 1e-5); 16 without shrinkage, or 32 for implicit feedback on
+        10,000 items and more.
     epsilon, delta, neighbouring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
-        T. Every step costs. Default: chosen by the budget, 4 at ε = 1 and 9 at ε = 20; 2 without shrinkage; 2 to 4 for
-        implicit feedback.
+        T. Every step costs. Default: chosen by the budget, 4 at ε = 1 and 9 at ε = 20; 2 without shrinkage, or 2 to 4
+        for implicit feedback on 10,000 items and more.
     regularization : float, optional
-        λ. Default 2, for users only, with shrinkage; 80 without. For implicit feedback 0.085 times the square of the
-        average signal over noise, which follows from the released counts: less noise leaves more to over-fit.
+        λ. Default 2, for users only, with shrinkage; 80 without. For implicit feedback 0.5, or on 10,000 items
+        and more 0.085 times the square of the average signal over noise, which follows from the released counts: less
+        noise leaves more to over-fit.
     feedback : {"explicit", "implicit"}
     unobserved_weight : float, optional
         λ₀. Default 0 for explicit and 0.6 for implicit feedback; if positive, K̃ is released at every step.
@@ -319,7 +321,7 @@ class DPALS(PlannedALS):
         return {"lambda": self._lambda(), "centre": self.centre_, "range": self._range(), "frequent": frequent}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self._signal_lambda = state["lambda"]
+        self._signal_lambda, self._large = state["lambda"], len(self.item_ids_) >= LARGE
         self.centre_, self._seen_range = state["centre"], (state["range"][0], state["range"][1])
         self.frequent_ = np.zeros(len(self.item_ids_), bool)
         self.frequent_[state["frequent"]] = True

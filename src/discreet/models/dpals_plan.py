@@ -23,6 +23,8 @@ from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statistics import packed_size
 
+LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learnt
+
 
 class PlannedALS(PrivateRecommender):
     """What `DPALS` knows without data."""
@@ -102,6 +104,7 @@ class PlannedALS(PrivateRecommender):
 
     _seen_range: tuple[float, float] | None = None
     _signal_lambda = 0.5  # λ of implicit feedback, chosen by the released counts where there are any
+    _large = False  # whether the public catalogue is that of a large service: all there is to guess its size by
 
     # ------------------------------------------------------------ the promise
 
@@ -119,6 +122,7 @@ class PlannedALS(PrivateRecommender):
         )  # fmt: skip
 
     def plan(self, n_items: int) -> Plan:
+        self._large = n_items >= LARGE
         self._check()
         T, frequent, r = self._steps, self._n_frequent(n_items), self._rank
         counting = 0.06 if self._shrinks else 0.035
@@ -204,7 +208,9 @@ class PlannedALS(PrivateRecommender):
     def _factors(self) -> int:
         if self.factors is not None:
             return self.factors
-        return int(np.clip(round(3.6 * self._strength**0.45), 1, 16)) if self._shrinks else 16 if self._explicit else 32
+        if self._shrinks:
+            return int(np.clip(round(3.6 * self._strength**0.45), 1, 16))
+        return 16 if self._explicit or not self._large else 32
 
     @property
     def _steps(self) -> int:
@@ -212,7 +218,7 @@ class PlannedALS(PrivateRecommender):
             return self.iterations
         if self._shrinks:
             return int(np.clip(round(6 * self._strength**0.3), 3, 10))
-        return 2 if self._explicit else int(np.clip(round(3 * self._strength**0.25), 1, 6))
+        return 2 if self._explicit or not self._large else int(np.clip(round(3 * self._strength**0.25), 1, 6))
 
     @property
     def _growth(self) -> float:
@@ -244,7 +250,7 @@ class PlannedALS(PrivateRecommender):
             return self.regularization
         if self._explicit:
             return 2.0 if self._shrinks else 80.0
-        return self._signal_lambda
+        return self._signal_lambda if self._large else 0.5
 
     def _unobserved(self) -> float:
         return self.unobserved_weight if self.unobserved_weight is not None else 0.0 if self._explicit else 0.6
