@@ -121,26 +121,33 @@ def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArra
         l1 = None if bounds.norm_l1 is None else bounds.norm_l1 - intercept
         rest = clip_rows(U, replace(bounds, norm=math.sqrt(bounds.norm**2 - intercept**2), norm_l1=l1))
         return np.column_stack([np.full(len(U), intercept * SHAVE, U.dtype), rest])
-    cut = np.empty_like(U)
-    l1 = math.inf if bounds.norm_l1 is None else bounds.norm_l1
-    run(lambda start, stop: _clip(U, bounds.norm, l1, cut, start, stop), even_cuts(len(U)))
+    long, wide, cut = np.empty(len(U)), np.empty(len(U)), np.empty_like(U)
+    run(lambda start, stop: _norms(U, long, wide, start, stop), even_cuts(len(U)))
+    factor = np.minimum(1.0, bounds.norm / np.maximum(long, 1e-300))
+    if bounds.norm_l1 is not None:
+        factor = np.minimum(factor, bounds.norm_l1 / np.maximum(wide, 1e-300))
+    run(lambda start, stop: _scale(U, SHAVE * factor, cut, start, stop), even_cuts(len(U)))
     return cut
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def _clip(U: np.ndarray, l2: float, l1: float, cut: np.ndarray, start: int, stop: int) -> None:
+@njit(nogil=True, cache=True)
+def _norms(U: np.ndarray, l2: np.ndarray, l1: np.ndarray, start: int, stop: int) -> None:
+    """Norms of rows in double precision; infinite where something is not finite, so that such a row becomes 0."""
     for i in range(start, stop):
         squares, absolute = 0.0, 0.0
         for k in range(U.shape[1]):
             x = np.float64(U[i, k])
             squares += x * x
             absolute += abs(x)
-        if not (squares < np.inf and absolute < np.inf):  # NaN as well
-            cut[i] = 0
-            continue
-        factor = SHAVE * min(1.0, l2 / max(np.sqrt(squares), 1e-300), l1 / max(absolute, 1e-300))
+        l2[i] = np.sqrt(squares) if squares < np.inf else np.inf  # NaN as well
+        l1[i] = absolute if absolute < np.inf else np.inf
+
+
+@njit(nogil=True, cache=True)
+def _scale(U: np.ndarray, factor: np.ndarray, cut: np.ndarray, start: int, stop: int) -> None:
+    for i in range(start, stop):
         for k in range(U.shape[1]):
-            cut[i, k] = np.float64(U[i, k]) * factor
+            cut[i, k] = np.float64(U[i, k]) * factor[i] if factor[i] > 0 else 0.0
 
 
 def check_rows(ratings: Ratings) -> None:
