@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from discreet.data.ratings import Ratings
-from discreet.experiments import bench_csv, bench_private, bench_training
+from discreet.experiments import bench_csv, bench_private, bench_training, dplmc_bench
 from discreet.kernels import thread_count, top_k
 from discreet.kernels.simd import VECTOR_BYTES
 from discreet.kernels.threads import blas_threads, even_cuts
@@ -33,7 +33,7 @@ TARGETS = {32: 12.0, 64: 9.0, 128: 7.0}  # times faster than implicit's Cholesky
 def run(quick: bool = False, only: set[str] | None = None, progress: Progress | None = None) -> dict[str, Any]:
     """Measure everything, or `only` some sections; `quick` on a twentieth of the data."""
     sections = {"als": _als, "topk": _topk, "csv": _csv, "start": _start, "private": bench_private.benchmark,
-                "training": bench_training.benchmark}  # fmt: skip
+                "training": bench_training.benchmark, "dplmc": dplmc_bench.benchmark}  # fmt: skip
     chosen = [name for name in sections if only is None or name in only]
     results: dict[str, Any] = {"machine": _machine(), "quick": quick}
     for done, name in enumerate(chosen):
@@ -56,7 +56,8 @@ def render(results: dict[str, Any]) -> str:
     if results["quick"]:
         lines += ["", "Quick run on a twentieth of the data: the ratios are not those of the full size."]
     shown = {"als": _show_als, "topk": _show_topk, "csv": _show_csv, "start": _show_start}
-    for name, show in (shown | {"private": bench_private.show, "training": bench_training.show}).items():
+    shown |= {"private": bench_private.show, "training": bench_training.show, "dplmc": dplmc_bench.show}
+    for name, show in shown.items():
         if name in results:
             lines += ["", *show(results[name])]
     return "\n".join(lines) + "\n"
