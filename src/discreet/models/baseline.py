@@ -43,7 +43,6 @@ class Baseline(PrivateRecommender):
 
     frequent_: NDArray[np.bool_]
 
-    _seen_range: tuple[float, float] | None = None
     #: 1 where λ is a ridge per rating of the user, 0 where it is one for all.
     _ridge_exponent: float = 0.0
     #: Parameters that are whole numbers from 1 on, and numbers above 0.
@@ -98,18 +97,6 @@ class Baseline(PrivateRecommender):
     def _frequent(self, counts: NDArray[Any]) -> NDArray[np.int64]:
         """Positions of the items with the largest noisy counts."""
         return np.sort(np.argsort(-counts, kind="stable")[: self._n_frequent(len(counts))])
-
-    def _range(self) -> tuple[float, float]:
-        return self.rating_range or self._seen_range or (1.0, 5.0)
-
-    def _infer_range(self, ratings: Ratings) -> None:
-        self._seen_range = None
-        if self.rating_range is None and ratings.n_ratings:
-            self._seen_range = float(ratings.values.min()), float(ratings.values.max())
-
-    def _assume_range(self, session: Session) -> None:
-        low, high = self._range()
-        session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
 
     # ------------------------------------------------------------ what was learnt
 

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.ratings import Ratings
 from discreet.models.base import require
 from discreet.models.private import PrivateRecommender
 from discreet.privacy import gdp
@@ -20,7 +19,7 @@ from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan, Release
 from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic
+from discreet.privacy.session import Statistic
 from discreet.privacy.statistics import packed_size
 
 LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learnt
@@ -102,7 +101,6 @@ class PlannedALS(PrivateRecommender):
         self.noise = noise
         self.random_state = random_state
 
-    _seen_range: tuple[float, float] | None = None
     _signal_lambda = 0.5  # λ of implicit feedback, chosen by the released counts where there are any
     _large = False  # whether the public catalogue is that of a large service: all there is to guess its size by
 
@@ -188,10 +186,6 @@ class PlannedALS(PrivateRecommender):
     # ------------------------------------------------------------ parameters
 
     @property
-    def _explicit(self) -> bool:
-        return self.feedback == "explicit"
-
-    @property
     def _shrinks(self) -> bool:
         """Unless said otherwise: wherever none of the paper's own options is asked for that have no place in it."""
         if self.shrinkage is not None:
@@ -266,19 +260,6 @@ class PlannedALS(PrivateRecommender):
     def _n_frequent(self, n_items: int) -> int:
         """How many items take part: a number that no rating may change, so that shapes say nothing."""
         return n_items if self._heard else max(1, math.ceil((self.item_fraction or 0.4) * n_items))
-
-    def _range(self) -> tuple[float, float]:
-        return self.rating_range or self._seen_range or (1.0, 5.0)
-
-    def _infer_range(self, ratings: Ratings) -> None:
-        self._seen_range = None
-        if self._explicit and self.rating_range is None and ratings.n_ratings:
-            self._seen_range = float(ratings.values.min()), float(ratings.values.max())
-
-    def _assume_range(self, session: Session) -> None:
-        if self._explicit:
-            low, high = self._range()
-            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
 
     def _check(self) -> None:
         for name in ("factors", "iterations", "max_items"):

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from discreet.data.ratings import Ratings
 from discreet.models.base import require
 from discreet.models.private import PrivateRecommender
 from discreet.privacy import gdp
@@ -100,7 +99,6 @@ class PlannedLMC(PrivateRecommender):
         self.noise = noise
         self.random_state = random_state
 
-    _seen_range: tuple[float, float] | None = None
 
     # ------------------------------------------------------------ the promise
 
@@ -205,10 +203,6 @@ class PlannedLMC(PrivateRecommender):
     # ------------------------------------------------------------ parameters
 
     @property
-    def _explicit(self) -> bool:
-        return self.feedback == "explicit"
-
-    @property
     def _paper(self) -> bool:
         return self.variant == "paper"
 
@@ -235,18 +229,8 @@ class PlannedLMC(PrivateRecommender):
         low, high = self._range()
         return (high - low) / 2
 
-    def _range(self) -> tuple[float, float]:
-        return self.rating_range or self._seen_range or (1.0, 5.0)
-
-    def _infer_range(self, ratings: Ratings) -> None:
-        self._seen_range = None
-        if self._explicit and self.rating_range is None and ratings.n_ratings:
-            self._seen_range = float(ratings.values.min()), float(ratings.values.max())
-
     def _assume(self, session: Session) -> None:
-        if self._explicit:
-            low, high = self._range()
-            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
+        self._assume_range(session)
         if self._paper and self._sized:
             session.assume("size", "how many ratings an item and a user have on average")
         if self._paper and self.constants == "printed":

@@ -24,7 +24,7 @@ from discreet.privacy.ledger import Ledger
 from discreet.privacy.mechanisms import Gaussian, Huber, Laplace, Mechanism
 from discreet.privacy.plan import Plan, Release
 from discreet.privacy.sealed import Users, seal
-from discreet.privacy.session import Session, Statistic
+from discreet.privacy.session import Statistic
 from discreet.privacy.statement import PrivacyStatement
 
 #: Bounds that nobody reaches: the paper has none.
@@ -96,8 +96,6 @@ class PlannedHuber(PrivateRecommender):
         self.initial_scale = initial_scale
         self.noise = noise
         self.random_state = random_state
-
-    _seen_range: tuple[float, float] | None = None
 
     # ------------------------------------------------------------ the promise
 
@@ -235,18 +233,6 @@ class PlannedHuber(PrivateRecommender):
         if self.mechanism == "laplace":
             return Laplace(math.sqrt(self.variance / 2))
         return Huber.with_variance(self.variance) if self.variance > 1 else Huber(3.0, math.sqrt(self.variance))
-
-    def _range(self) -> tuple[float, float]:
-        return self.rating_range or self._seen_range or (1.0, 5.0)
-
-    def _infer_range(self, ratings: Ratings) -> None:
-        self._seen_range = None
-        if self.rating_range is None and ratings.n_ratings:
-            self._seen_range = float(ratings.values.min()), float(ratings.values.max())
-
-    def _assume_range(self, session: Session) -> None:
-        low, high = self._range()
-        session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
 
     def _check(self) -> None:
         for name in ("factors", "max_items"):

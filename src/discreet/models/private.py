@@ -40,8 +40,11 @@ class PrivateRecommender(Recommender):
     accountant: str
     noise: Any
     random_state: int | None
+    feedback: str
+    rating_range: tuple[float, float] | None
 
     privacy_: PrivacyStatement
+    _seen_range: tuple[float, float] | None = None
 
     @abstractmethod
     def bounds(self) -> Bounds:
@@ -77,6 +80,26 @@ class PrivateRecommender(Recommender):
     @property
     def budget(self) -> Budget:
         return Budget(self.epsilon, self.delta, self.neighbouring)
+
+    # ------------------------------------------------------------ the range of ratings
+
+    @property
+    def _explicit(self) -> bool:
+        return self.feedback == "explicit"
+
+    def _range(self) -> tuple[float, float]:
+        """The public range of ratings; as it was seen where it was not given, which the statement then says."""
+        return self.rating_range or self._seen_range or (1.0, 5.0)
+
+    def _infer_range(self, ratings: Ratings) -> None:
+        self._seen_range = None
+        if self._explicit and self.rating_range is None and ratings.n_ratings:
+            self._seen_range = float(ratings.values.min()), float(ratings.values.max())
+
+    def _assume_range(self, session: Session) -> None:
+        if self._explicit:
+            low, high = self._range()
+            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
 
     def _open_session(self, ratings: Ratings) -> tuple[Users, Session]:
         """Sealed users and the door to them, with the assumptions that hold for every model written down."""
