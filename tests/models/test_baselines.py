@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+import baseline_twins as twins
 import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
 from discreet.models.frank_wolfe import top_eigen
 from discreet.privacy.unsafe import NoNoise
-from discreet.testing import PrivateModelConformance
+from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model
 
 ALL = (discreet.DPFrankWolfe, discreet.DPSVD, discreet.DPSGLD, discreet.DPSGD)
 
@@ -20,14 +21,6 @@ def ratings():
     taste = rng.normal(size=(120, 2)) @ rng.normal(size=(2, 15))
     stars = np.clip(np.round(3 + taste[user, item]), 1, 5)
     return discreet.Ratings.from_arrays(user, item, stars, item_ids=range(15))
-
-
-def dense(ratings):
-    """Ratings and who rated what, as matrices."""
-    Y, seen = np.zeros((ratings.n_users, ratings.n_items)), np.zeros((ratings.n_users, ratings.n_items), bool)
-    row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
-    Y[row, ratings.indices], seen[row, ratings.indices] = ratings.values, True
-    return Y, seen
 
 
 # ------------------------------------------------------------ Frank–Wolfe
@@ -79,7 +72,7 @@ def test_frank_wolfe_reaches_the_optimum_of_the_nuclear_norm_ball():
 
 
 def test_frank_wolfe_with_constant_steps_is_a_numpy_loop(ratings):
-    Y, seen = dense(ratings)
+    Y, seen = twins.dense(ratings)
     Y, X, k, T, L = np.where(seen, Y - 3, 0), np.zeros_like(Y), 60.0, 5, 2.5
     for _ in range(T):
         A = np.where(seen, X - Y, 0.0)
@@ -107,7 +100,7 @@ def test_svd_is_scipys(ratings):
 
     options = dict(rating_range=(-1e3, 1e3), max_items=15, item_fraction=1.0, clamp=1e3, noise=NoNoise())
     model = discreet.DPSVD(3, weighted=False, **options).fit(ratings)
-    Y, seen = dense(ratings)
+    Y, seen = twins.dense(ratings)
     mean = Y[seen].mean()
     b = np.where(seen, Y - mean, 0).sum(axis=0) / (seen.sum(axis=0) + model.item_prior)
     R = np.where(seen, Y - mean - b, 0.0)
@@ -133,43 +126,13 @@ def test_svd_weights_covariances_by_how_many_rated_both(ratings):
 # ------------------------------------------------------------ gradients
 
 
-def loop(model, ratings):
-    """DPSGD and DPSGLD with everybody in every batch, in plain numpy."""
-    Y, seen = dense(ratings)
-    counts = seen.sum(axis=0).astype(float)
-    centred = np.where(seen, Y - ((Y.sum(axis=1) + 9.0) / (seen.sum(axis=1) + 3.0))[:, None], 0.0)
-    rng, r, m = np.random.default_rng(model.random_state), model.factors, Y.shape[1]
-    V = np.hstack([np.zeros((m, 1)), model.initial_scale * rng.standard_normal((m, r))])
-    kept = []
-    for t in range(model.iterations):
-        G = np.zeros_like(V)
-        for y, on in zip(centred, seen, strict=True):
-            F, b = V[on, 1:], model.intercept * V[on, 0]
-            u = np.linalg.solve(F.T @ F + model.regularization * on.sum() * np.eye(r), F.T @ (y[on] - b))
-            u *= min(1, np.sqrt(model.user_norm**2 - model.intercept**2) / max(np.linalg.norm(u), 1e-30))
-            u = np.append(model.intercept, u)
-            g = np.zeros_like(V)
-            g[on] = np.outer(V[on] @ u - y[on], u)
-            if isinstance(model, discreet.DPSGD):
-                g *= np.minimum((counts.max() / counts) ** model.spreading, 10)[:, None]
-            G += g * min(1, model.gradient_norm / max(np.linalg.norm(g), 1e-30))
-        if isinstance(model, discreet.DPSGD):
-            s = np.minimum((counts.max() / counts) ** model.spreading, 10)
-            V = V - (model.learning_rate / s / counts)[:, None] * G
-        else:
-            half = model.longest * (t + 1) ** -model.decay / (model.precision * counts / 2 + model.prior)
-            V = V - half[:, None] * (model.precision * G + model.prior * V)
-        kept.append(V)
-    return np.mean(kept[model.iterations // 2 :], axis=0)
-
-
 @pytest.mark.parametrize("kind", [discreet.DPSGD, discreet.DPSGLD])
 def test_gradient_descent_is_a_numpy_loop(ratings, kind):
     given = dict(iterations=5, item_fraction=1.0, rating_range=(1, 5), max_items=15, noise=NoNoise(), random_state=4)
     if kind is discreet.DPSGD:
         given |= dict(batch_rate=1.0, learning_rate=2.0)
     model = kind(3, **given)
-    expected = loop(model, ratings)
+    expected = twins.gradient_walk(model, ratings)
     model.fit(ratings)
     np.testing.assert_allclose(model.item_factors_, expected[:, 1:], atol=2e-3)
     np.testing.assert_allclose(model.item_biases_, model.intercept * expected[:, 0], atol=2e-3)
@@ -231,13 +194,36 @@ def test_they_learn_more_than_a_users_own_mean(kind):
     assert discreet.evaluate(model, split, ["rmse"], slices=None)["rmse"] < alone - 0.005
 
 
+@pytest.mark.parametrize(
+    ("kind", "twin", "other"),
+    [
+        (discreet.DPFrankWolfe, twins.frank_wolfe, {"row_norm": 6.5}),
+        (discreet.DPSVD, twins.private_svd, {"item_prior": 21.0}),
+        (discreet.DPSGLD, twins.gradients, {"longest": 2.02}),
+        (discreet.DPSGD, twins.gradients, {"random_state": 8}),
+    ],
+)
+def test_the_twins_tell_a_small_difference(kind, twin, other):
+    """A twin that followed whatever the model does would show nothing."""
+    model = kind(2, epsilon=20.0, rating_range=(1, 5), item_fraction=0.5)
+
+    def slightly_other(fitted, ratings):
+        return twin(kind(**(fitted.get_params() | other)), ratings)
+
+    assert check_private_model(model, twin=twin, rules=["zero noise"]).passed
+    with pytest.raises(ConformanceError, match=r"zero noise.*off by"):
+        check_private_model(model, twin=slightly_other, rules=["zero noise"])
+
+
 class TestFrankWolfe(PrivateModelConformance):
+    twin = twins.frank_wolfe
+
     def make(self):
         return discreet.DPFrankWolfe(2, epsilon=20.0, rating_range=(1, 5), item_fraction=0.5)
 
 
 class TestFrankWolfeReplaced(PrivateModelConformance):
-    people = 6
+    people, twin = 6, twins.frank_wolfe
 
     def make(self):
         return discreet.DPFrankWolfe(
@@ -246,16 +232,22 @@ class TestFrankWolfeReplaced(PrivateModelConformance):
 
 
 class TestSVD(PrivateModelConformance):
+    twin = twins.private_svd
+
     def make(self):
         return discreet.DPSVD(2, epsilon=20.0, rating_range=(1, 5), item_fraction=0.5)
 
 
 class TestSGLD(PrivateModelConformance):
+    twin = twins.gradients
+
     def make(self):
         return discreet.DPSGLD(2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5)
 
 
 class TestSGD(PrivateModelConformance):
+    twin = twins.gradients
+
     def make(self):
         return discreet.DPSGD(
             2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5, batch_rate=0.3

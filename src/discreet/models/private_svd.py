@@ -220,5 +220,6 @@ def principal(C: NDArray[Any], factors: int) -> NDArray[np.float64]:
     r = min(factors, m)
     values, Q = eigh((C + C.T) / 2, subset_by_index=[m - r, m - 1])
     V = np.zeros((m, factors))
+    Q = Q * np.sign(Q[np.argmax(np.abs(Q), axis=0), np.arange(r)])  # LAPACK leaves the sign open
     V[:, :r] = (Q * np.sqrt(np.maximum(values, 0.0)))[:, ::-1]
     return V
