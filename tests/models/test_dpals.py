@@ -7,7 +7,7 @@ import pytest
 
 import discreet
 from discreet.data.splits import random_ratings
-from discreet.errors import BudgetExceeded, ConfigError
+from discreet.errors import BudgetExceeded, ConfigError, DataError
 from discreet.privacy import accounting
 from discreet.privacy.papers import DPALS_TABLE_4
 from discreet.privacy.unsafe import NoNoise
@@ -131,6 +131,32 @@ def test_seeds(ratings):
     assert np.array_equal(fit(noise="seeded", random_state=0), fit(noise="seeded", random_state=0))
     assert not np.array_equal(fit(noise="seeded", random_state=0), fit(noise="seeded", random_state=1))
     assert not np.array_equal(fit(), fit()), "secure noise never repeats"
+
+
+def test_released_counts_are_kept_and_about_what_was_counted(ratings, tmp_path):
+    true = np.bincount(ratings.indices, minlength=30)
+    for changes, off in ((dict(sampling="uniform", shrinkage=False), 0.01), ({}, 0.8)):
+        model = discreet.DPALS(2, epsilon=1e4, rating_range=(1, 5), noise="seeded", **changes).fit(ratings)
+        assert model.counts_.dtype == np.float64
+        assert np.abs(model.counts_ / true - 1).max() < off  # people of 12 ratings each weigh more than those of 30
+        assert np.corrcoef(model.counts_, true)[0, 1] > 0.9
+        model.save(tmp_path / "model")
+        assert np.array_equal(discreet.load(tmp_path / "model").counts_, model.counts_)
+
+
+def test_models_saved_without_counts_still_load(ratings, tmp_path, monkeypatch):
+    model = discreet.DPALS(2, epsilon=50.0, rating_range=(1, 5)).fit(ratings)
+    old = {name: value for name, value in model.state().items() if name != "counts"}
+    monkeypatch.setattr(model, "state", lambda: old)
+    model.save(tmp_path / "old")
+    loaded = discreet.load(tmp_path / "old")
+    assert loaded.counts_ is None
+    assert np.array_equal(loaded.predict(ratings, ratings), model.predict(ratings, ratings))
+    loaded.save(tmp_path / "again")
+    old["counts"] = [1.0]
+    model.save(tmp_path / "wrong")
+    with pytest.raises(DataError, match="released counts and item ids differ in number"):
+        discreet.load(tmp_path / "wrong")
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,25 @@ def test_it_comes_back_from_disk(tmp_path):
         again = discreet.load(tmp_path / "model")
         assert np.array_equal(model.predict(ratings, ratings), again.predict(ratings, ratings))
         assert again.privacy_ == model.privacy_
+        assert again.trace_ == model.trace_
+        assert len(again.trace_) == model.iterations
+        if changes:
+            assert again.counts_ is None is model.counts_
+        else:
+            assert np.array_equal(again.counts_, model.counts_)
+            assert model.counts_.sum() == pytest.approx(ratings.n_ratings, rel=0.3)
+
+
+def test_models_saved_without_counts_and_trace_still_load(tmp_path, monkeypatch):
+    _, ratings = planted(m=300)
+    model = discreet.DPLMC(3, epsilon=20.0, rating_range=(-4.0, 4.0)).fit(ratings)
+    old = {name: value for name, value in model.state().items() if name not in ("counts", "trace")}
+    monkeypatch.setattr(model, "state", lambda: old)
+    model.save(tmp_path / "old")
+    loaded = discreet.load(tmp_path / "old")
+    assert loaded.counts_ is None
+    assert loaded.trace_ == []
+    assert np.array_equal(loaded.predict(ratings, ratings), model.predict(ratings, ratings))
 
 
 @pytest.mark.parametrize(

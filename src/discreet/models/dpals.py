@@ -37,6 +37,7 @@ from discreet.kernels import project_psd, solve_psd, solve_rows
 from discreet.models.base import Progress
 from discreet.models.dpals_plan import LARGE, PlannedALS
 from discreet.models.dpals_shrink import item_factors
+from discreet.models.private import kept_counts
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session
@@ -116,7 +117,15 @@ class DPALS(PlannedALS):
     initial_scale : float, optional
     noise : {"secure", "seeded"}
     random_state : int
+
+    Attributes
+    ----------
+    counts_ : (n_items,) float64, or None for models saved by versions that did not keep them
+        About how many people rated each item: the released noisy counts, which may be negative. With adaptive weights
+        they are in units of somebody with 100 ratings, because those with more count less for each item.
     """
+
+    counts_: NDArray[np.float64] | None
 
     # ------------------------------------------------------------ learning
 
@@ -127,6 +136,7 @@ class DPALS(PlannedALS):
         self._assume_range(session)
         self._contribute(users, None)
         counts = session.release("counts", users.item_counts())
+        self.counts_ = counts.astype(np.float64) / self._one_rating(len(counts))
         unsure = session.plan.noise_multiplier("counts") * self._spread(users)
         frequent = self._frequent(counts)
         users, counts = users.restrict(frequent), counts[frequent]
@@ -192,6 +202,10 @@ class DPALS(PlannedALS):
     def _spread(self, users: Users) -> float:
         """How far one user can move the counts: what their noise multiplier multiplies."""
         return users.item_counts().sensitivity(self.neighbouring, "l2")
+
+    def _one_rating(self, n_items: int) -> float:
+        """About what one rating adds to the first counts, by public numbers alone: 1, or 1/√n_i with weights."""
+        return max(TYPICAL_WEIGHT, n_items**-0.5) if self._sampling == "adaptive" else 1.0
 
     def _frequent(self, counts: NDArray[Any]) -> NDArray[np.int64]:
         """Positions of the ⌈β m⌉ items with the largest noisy counts (erratum 7: noisy, and charged)."""
@@ -317,11 +331,13 @@ class DPALS(PlannedALS):
         return (total / (counts + bounds.prior_count)).astype(np.float32)
 
     def state(self) -> dict[str, Any]:
-        frequent = np.flatnonzero(self.frequent_).tolist()
-        return {"lambda": self._lambda(), "centre": self.centre_, "range": self._range(), "frequent": frequent}
+        counts = None if self.counts_ is None else self.counts_.tolist()
+        return {"lambda": self._lambda(), "centre": self.centre_, "range": self._range(),
+                "frequent": np.flatnonzero(self.frequent_).tolist(), "counts": counts}  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self._signal_lambda, self._large = state["lambda"], len(self.item_ids_) >= LARGE
         self.centre_, self._seen_range = state["centre"], (state["range"][0], state["range"][1])
         self.frequent_ = np.zeros(len(self.item_ids_), bool)
         self.frequent_[state["frequent"]] = True
+        self.counts_ = kept_counts(state, len(self.item_ids_))

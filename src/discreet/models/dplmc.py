@@ -39,6 +39,7 @@ from discreet.kernels import solve_rows
 from discreet.kernels.gradient import product, residual_rows
 from discreet.models.base import Progress
 from discreet.models.dplmc_plan import PlannedLMC
+from discreet.models.private import kept_counts
 from discreet.privacy.descent import Descent
 from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session, Statistic
@@ -103,9 +104,18 @@ class DPLMC(PlannedLMC):
         Parts of the budget μ² by the names of the plan.
     noise : {"secure", "seeded"}
     random_state : int
+
+    Attributes
+    ----------
+    trace_ : list of float
+        How far the item factors moved at each step, root mean square: made of released numbers.
+    counts_ : (n_items,) float64 or None
+        About how many people rated each item: the released noisy counts over what one rating adds to them on average,
+        by released numbers as well. None for "paper", which releases no counts.
     """
 
     trace_: list[float]
+    counts_: NDArray[np.float64] | None
 
     # ------------------------------------------------------------ learning
 
@@ -114,6 +124,7 @@ class DPLMC(PlannedLMC):
         self._infer_range(ratings)
         users, session = self._open_session(ratings)
         self._assume(session)
+        self.trace_, self.counts_ = [], None
         if self._paper:
             V, b = self._complete(users, session, progress), np.zeros(users.n_items)
         else:
@@ -165,7 +176,7 @@ class DPLMC(PlannedLMC):
 
     def _note(self, move: NDArray[Any], step: int, progress: Progress | None) -> None:
         """How far the item factors moved, root mean square: made of released numbers, and shows the rate."""
-        self.trace_ = [*(self.trace_ if step else []), float(np.sqrt((move**2).mean()))]
+        self.trace_.append(float(np.sqrt((move**2).mean())))
         if progress:
             progress(step + 1, self.iterations, "steps")
 
@@ -182,9 +193,7 @@ class DPLMC(PlannedLMC):
             self.centre_ = float(np.clip(mean / m, -1, 1) * self._half())
         return m, self.per_user_
 
-    def _start(
-        self, users: Users, walk: Descent, session: Session, per_user: float, m: float
-    ) -> NDArray[np.float64]:
+    def _start(self, users: Users, walk: Descent, session: Session, per_user: float, m: float) -> NDArray[np.float64]:
         """Item factors, and every user's vector from them: one step from 0, or Algorithm 2."""
         if self.initialization == "random":
             V = self._random(users.n_items)
@@ -206,6 +215,7 @@ class DPLMC(PlannedLMC):
         c = session.release("counts", counts := walk.counts())
         least = max(self._deviation(session, "counts", counts), 0.5)
         heavy = m / max(float(c.sum()), m)
+        self.counts_ = c.astype(np.float64) / heavy
         walk.weigh(np.maximum(c, least) ** (-2 * self.rarity))
         c = session.release("recounts", counts := walk.counts())
         return np.maximum(c, least / 2)[:, None], heavy
@@ -271,11 +281,14 @@ class DPLMC(PlannedLMC):
         return U
 
     def state(self) -> dict[str, Any]:
-        return {"centre": self.centre_, "range": self._range(), "share": self.per_user_ / len(self.item_ids_)}
+        counts = None if self.counts_ is None else self.counts_.tolist()
+        return {"centre": self.centre_, "range": self._range(), "share": self.per_user_ / len(self.item_ids_),
+                "counts": counts, "trace": self.trace_}  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self.centre_, self._seen_range = state["centre"], (state["range"][0], state["range"][1])
         self.per_user_ = state["share"] * len(self.item_ids_)
+        self.counts_, self.trace_ = kept_counts(state, len(self.item_ids_)), list(state.get("trace", []))
 
 
 def project(A: NDArray[Any], largest: float) -> NDArray[Any]:

@@ -99,7 +99,6 @@ class PlannedLMC(PrivateRecommender):
         self.noise = noise
         self.random_state = random_state
 
-
     # ------------------------------------------------------------ the promise
 
     def bounds(self) -> Bounds:

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.models.base import Recommender
@@ -24,6 +25,16 @@ from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statement import PrivacyStatement
 
 LEDGER = "ledger.json"
+
+
+def kept_counts(state: dict[str, Any], n_items: int) -> NDArray[np.float64] | None:
+    """Released counts out of a saved state; models saved before version 0.1 was finished have none."""
+    if state.get("counts") is None:
+        return None
+    counts = np.asarray(state["counts"], np.float64)
+    if counts.shape != (n_items,):
+        raise ValueError("released counts and item ids differ in number")
+    return counts
 
 
 class PrivateRecommender(Recommender):
