@@ -160,6 +160,67 @@ def test_a_run_writes_its_folder_and_does_not_run_again(tmp_path, monkeypatch):
     assert reproduce.run(entry, tmp_path, quick=True).ran == 0
 
 
+def test_a_cell_knows_its_code_and_old_cells_can_be_read(tmp_path):
+    entry = entries.load("dpals-table4")
+    first = reproduce.run(entry, tmp_path, quick=True)
+    assert {one["code"] for one in first.conditions} == {reproduce.code(entry)}
+    assert first.other == 0
+    document = json.loads((first.folder / "results.json").read_text())
+    assert document["code"] == {reproduce.code(entry): len(first.conditions)}
+    cell = next((first.folder / "cells").glob("*.json"))
+    old = json.loads(cell.read_text())
+    del old["conditions"]["code"]
+    cell.write_text(json.dumps(old))
+    kept = reproduce.run(entry, tmp_path, quick=True)
+    assert (kept.ran, kept.other, len(kept.records)) == (0, 1, len(first.records))
+    assert reproduce.others(entry, tmp_path, quick=True) == (0, 1)
+    assert reproduce.run(entry, tmp_path, quick=True, fresh=True).ran == 1
+
+
+def test_the_code_is_that_of_the_runner_and_what_it_imports(monkeypatch, tmp_path):
+    """Another runner, another hash; a changed model, another hash; the text of an entry is no code."""
+    import shutil
+
+    import discreet
+
+    copy = tmp_path / "discreet"
+    ignore = shutil.ignore_patterns("__pycache__", "*.nbi", "*.nbc")
+    shutil.copytree(Path(discreet.__file__).parent, copy, ignore=ignore)
+    monkeypatch.setattr(reproduce, "files", lambda package: copy)
+    entry = entries.load("huber-sound")
+
+    def now(entry):
+        reproduce._hash.cache_clear()
+        return reproduce.code(entry)
+
+    first = now(entry)
+    assert first != now(entries.load("huber-table3"))
+    for name in ("experiments/layout.py", "experiments/beyond.py", "cli/train.py"):
+        (copy / name).write_text("changed")
+        assert now(entry) == first
+    for name in ("experiments/huber_printed.py", "models/huber.py", "kernels/exact.py", "privacy/noise.py"):
+        (copy / name).write_text((copy / name).read_text() + "# changed\n")
+        assert now(entry) != first
+        first = now(entry)
+    reproduce._hash.cache_clear()
+
+
+def test_times_are_of_entries_that_exist():
+    import tomllib
+
+    file = Path(reproduce.__file__).with_name("minutes.toml")
+    assert set(tomllib.loads(file.read_text())) <= set(entries.names())
+    assert entries.minutes("dpals-table5") == 14
+    assert entries.minutes("nothing") is None
+
+
+def test_a_figure_in_parts_means_its_entries():
+    assert entries.meant(["dpals-figure3b", "dpals-table5"]) == ["dpals-table5"]
+    assert entries.meant(["all"]) == entries.names()
+    for parts in entries.PARTS.values():
+        assert set(parts) <= set(entries.names())
+
+
 def test_killing_a_run_loses_no_finished_cell(tmp_path):
     entry = entries.load(SMALL)
     total = len(entry.settings(Sources(), quick=True))

@@ -9,24 +9,35 @@ import typer
 
 from discreet.cli.app import command
 from discreet.cli.output import Output
+from discreet.cli.words import counted, for_shell
+from discreet.errors import ConfigError, DiscreetError
 
 if TYPE_CHECKING:
+    from discreet.experiments.entry import Entry
     from discreet.experiments.reproduce import Finished
+    from discreet.experiments.sources import Sources
+
 
 
 @command(
     "discreet reproduce list",
+    "discreet reproduce show dpals-figure4",
     "discreet reproduce dpals-figure4 --quick",
     "discreet reproduce dpals-table5 --jobs 2 --data ml-10m=data/ml-10m.zip",
 )
 def reproduce(
     out: Output,
-    name: Annotated[str, typer.Argument(help="An entry, or: list, all, docs.", metavar="NAME")],
+    names: Annotated[
+        list[str], typer.Argument(help="Entries to run, or: list, show ENTRY, all, docs.", metavar="NAME...")
+    ],
     quick: Annotated[bool, typer.Option("--quick", help="A small version, for a look.")] = False,
     folder: Annotated[
         str, typer.Option("--out", "-o", help="Where results go; what is finished there is not run again.")
     ] = "out/reproduce",
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes to run cells in.")] = 1,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Also run finished cells again that were computed by other code.")
+    ] = False,
     data: Annotated[
         list[str] | None, typer.Option("--data", help="Official data, as NAME=PATH; may be repeated.")
     ] = None,
@@ -35,43 +46,131 @@ def reproduce(
     """Run the experiments of the papers again, and lay the results beside the published ones.
 
     A run that was stopped goes on where it was. Official data are used where they are at hand, else their twins; the
-    results say which. Each entry's folder gets results.json, results.csv, a plot and a README with the conditions.
+    results say which. Each entry's folder gets results.json, results.csv, a plot and a README with the conditions. What
+    an entry is, what data and seeds it has and how long it takes: discreet reproduce show NAME.
     """
     from discreet.experiments import entry as entries
     from discreet.experiments import pages
-    from discreet.experiments import reproduce as runs
     from discreet.experiments.sources import Sources
 
+    first, *rest = names
     sources = Sources.given(data or [])
-    if name == "list":
-        _list(out, [entries.load(known) for known in entries.names()], sources)
-        return
-    if name == "docs":
+    if first in ("list", "docs") and rest:
+        raise ConfigError(f"{first} stands alone, and {rest[0]!r} was given with it")
+    if first == "show" and not rest:
+        raise ConfigError("show takes the name of an entry, such as dpals-figure4: see discreet reproduce list")
+    if first == "list":
+        _list(out, sources)
+    elif first == "docs":
         written = pages.write(Path(to), Path(folder), entries.names(), sources)
         out.say(f"{len(written)} entries written to {to}: {', '.join(written) or 'none has finished'}")
         out.result({"command": "reproduce", "page": to, "entries": written})
-        return
-    chosen = [entries.load(known) for known in (entries.names() if name == "all" else [name])]
-    results = []
+    elif first == "show":
+        chosen = [entries.load(known) for known in entries.meant(rest)]
+        out.result({"command": "reproduce", "entries": [_about(out, one, Path(folder), sources) for one in chosen]})
+    else:
+        chosen = [entries.load(known) for known in entries.meant(names)]
+        _run(out, chosen, Path(folder), sources, quick=quick, jobs=jobs, fresh=fresh)
+
+
+def _run(
+    out: Output, chosen: list[Entry], folder: Path, sources: Sources, *, quick: bool, jobs: int, fresh: bool
+) -> None:
+    """One entry after the other; of several, what cannot be run is told, and the others are run all the same."""
+    from discreet.experiments import reproduce as runs
+
+    results, failed = [], []
     for one in chosen:
-        with out.progress("Reproducing") as progress:
-            finished = runs.run(one, Path(folder), quick=quick, jobs=jobs, sources=sources, progress=progress)
+        if not fresh and (words := _other_code(*runs.others(one, folder, quick=quick, sources=sources))):
+            out.note(f"{one.name}: {words}")
+        try:
+            with out.progress("Reproducing") as progress:
+                finished = runs.run(one, folder, quick=quick, jobs=jobs, sources=sources, fresh=fresh,
+                                    progress=progress)  # fmt: skip
+        except DiscreetError as problem:
+            if len(chosen) == 1:
+                raise
+            out.note(f"{one.name}: {for_shell(str(problem))}")
+            failed.append(one.name)
+            continue
         _show(out, finished)
         results.append(_document(finished))
-    out.result({"command": "reproduce", "entries": results})
+    out.result({"command": "reproduce", "entries": results, **({"failed": failed} if failed else {})})
+    if failed:
+        raise ConfigError(f"{len(failed)} of {len(chosen)} entries could not be run: {', '.join(failed)}")
 
 
-def _list(out: Output, known: list[Any], sources: Any) -> None:
-    rows = [(e.name, len(e.settings(sources)), len(e.settings(sources, quick=True)), e.title) for e in known]
-    out.table(["name", "cells", "quick", "what"], [[n, str(c), str(q), t] for n, c, q, t in rows], flush_left=(0, 3))
+def _other_code(other: int, unknown: int) -> str:
+    """What to say of finished cells that this code did not compute; nothing if there are none."""
+    n = other or unknown
+    if not n:
+        return ""
+    rest = f" and {unknown:,} by unknown code" if other and unknown else ""
+    whose = "other" if other else "unknown"
+    return (f"{counted(n, 'cell')} {'was' if n == 1 else 'were'} computed by {whose} code{rest}: "
+            f"--fresh runs {'it' if other + unknown == 1 else 'them'} again")  # fmt: skip
+
+
+def _list(out: Output, sources: Sources) -> None:
+    from discreet.experiments import entry as entries
+
+    known = [entries.load(name) for name in entries.names()]
+    cells = {e.name: (len(e.settings(sources)), len(e.settings(sources, quick=True))) for e in known}
+    rows = [(e.name, *cells[e.name], e.title) for e in known]
+    both = [sum(cells[part][at] for part in entries.PARTS[entries.PARTED]) for at in range(2)]
+    shown = [[name, str(whole), str(quick), title] for name, whole, quick, title in rows]
+    shown.insert(1 + entries.names().index("dpals-figure2"), [entries.PARTED, *map(str, both), entries.PARTED_TITLE])
+    out.table(["name", "cells", "quick", "what"], shown, flush_left=(0, 3))
+    out.say("discreet reproduce show NAME tells more about one.")
     out.result({"command": "reproduce", "entries": [
-        {"name": n, "cells": c, "quick_cells": q, "title": t} for n, c, q, t in rows]})  # fmt: skip
+        {"name": n, "cells": c, "quick_cells": q, "title": t} for n, c, q, t in rows],
+        "parts": {name: list(of) for name, of in entries.PARTS.items()}})  # fmt: skip
+
+
+def _about(out: Output, one: Entry, folder: Path, sources: Sources) -> dict[str, Any]:
+    """Tell about an entry without running it."""
+    from discreet.experiments import entry as entries
+    from discreet.experiments import reproduce as runs
+
+    cells, small = one.settings(sources), one.settings(sources, quick=True)
+    seeds, minutes, used = one.seeds(sources), entries.minutes(one.name), one.sets(sources)
+    there = sum((runs.place(folder, one.name, False) / "cells" / f"{entries.key(s)}.json").is_file() for s in cells)
+    stands = {name: instead for name, instead in one.data.items() if instead in used}
+    facts = [
+        ("paper", one.paper or "none: this library's own"),
+        ("data", ", ".join(used) or "no data set: it generates what it needs"),
+        *[("", f"{instead} stands for {name}, which is not at hand: --data {name}=PATH") for name, instead in
+          stands.items() if sources.at_hand(name, instead) == instead],
+        ("seeds", ", ".join(map(str, seeds)) or "none: nothing is random"),
+        ("cells", f"{len(cells):,}, and {len(small):,} with --quick"),
+        ("time", "not measured" if minutes is None else f"about {runs.duration(60 * minutes)} with two cores"),
+        ("finished", f"{there:,} of {len(cells):,} cells in {folder / one.name}"),
+        ("published", _published(one)),
+        ("run", f"discreet reproduce {one.name}"),
+    ]  # fmt: skip
+    out.say(one.title, style="bold")
+    out.say(" ".join(one.about.split()))
+    out.say()
+    for name, value in facts:
+        out.say(f"  {name:<10} {value}")
+    out.say()
+    return {"name": one.name, "title": one.title, "about": " ".join(one.about.split()), "paper": one.paper,
+            "data": used, "seeds": seeds, "cells": len(cells), "quick_cells": len(small), "minutes": minutes,
+            "finished": there, "published": list(one.published)}  # fmt: skip
+
+
+def _published(one: Entry) -> str:
+    n = sum(name in line for line in one.published for name in one.references)
+    return f"{counted(n, 'value')} to compare with" if n else "no values to compare with"
 
 
 def _show(out: Output, finished: Finished) -> None:
-    from discreet.experiments.layout import table
+    from discreet.experiments.layout import QUICK, data_used, table
 
     out.say(finished.entry.title, style="bold")
+    if finished.quick and finished.entry.smaller:
+        out.say(f"{QUICK} Without --quick it is the whole.", style="yellow")
+    out.say(data_used(finished.records))
     for form in finished.entry.tables:
         head, *lines = table(finished.entry, finished.records, form)
         out.table(head, lines, title=form.get("title"), flush_left=range(len(form["rows"])))
@@ -81,5 +180,5 @@ def _show(out: Output, finished: Finished) -> None:
 def _document(finished: Finished) -> dict[str, Any]:
     return {
         "name": finished.entry.name, "folder": str(finished.folder), "quick": finished.quick, "ran": finished.ran,
-        "seconds": finished.seconds, "records": finished.records,
+        "other_code": finished.other, "seconds": finished.seconds, "records": finished.records,
     }  # fmt: skip

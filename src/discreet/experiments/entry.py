@@ -23,7 +23,7 @@ import importlib
 import itertools
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
@@ -35,6 +35,15 @@ Settings = dict[str, Any]
 Record = dict[str, Any]
 Runner = Callable[[Settings, Sources], Record | list[Record]]
 ORDER = ("dpals", "dplmc", "huber", "baselines", "real")
+# figures of a paper whose parts are in entries with other names
+PARTS = {
+    "dpals-figure3": ("baselines-figure3a", "dpals-table5"),
+    "dpals-figure3a": ("baselines-figure3a",),
+    "dpals-figure3b": ("dpals-table5",),
+    "dpals-figure3c": ("dpals-table5",),
+}
+PARTED = "dpals-figure3"
+PARTED_TITLE = "DPALS, Figure 3: part a is baselines-figure3a, parts b and c are in dpals-table5"
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,18 @@ class Entry:
                     found.append(one)
         return found
 
+    @property
+    def smaller(self) -> bool:
+        """Whether the quick version differs from the whole."""
+        return bool(self.quick) or not all(block.get("quick", True) for block in self.cells)
+
+    def sets(self, sources: Sources, *, quick: bool = False) -> list[str]:
+        """The data sets that are really used; none where a run generates what it needs by itself."""
+        return sorted({str(one["data"]) for one in self.settings(sources, quick=quick) if "data" in one})
+
+    def seeds(self, sources: Sources, *, quick: bool = False) -> list[Any]:
+        return sorted({one["seed"] for one in self.settings(sources, quick=quick) if "seed" in one})
+
     def runner(self) -> Runner:
         module, function = self.run.split(":")
         runner: Runner = getattr(importlib.import_module(module), function)
@@ -87,11 +108,19 @@ def names() -> list[str]:
     return sorted(found, key=lambda name: (papers.get(name.split("-")[0], len(ORDER)), _natural(name)))
 
 
+def meant(words: Iterable[str]) -> list[str]:
+    """Names of entries, once each, from what somebody asked for: a name, a figure in several parts, or ``all``."""
+    found: list[str] = []
+    for word in words:
+        found += names() if word == "all" else PARTS.get(word, (word,))
+    return list(dict.fromkeys(found))
+
+
 def load(name: str) -> Entry:
     """The entry with that name."""
     known = names()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name, [*known, *PARTS], n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}? There are" if near else "there are"
         raise ConfigError(f"there is nothing called {name!r} to reproduce: {hint} {', '.join(known)}")
     text = (_folder() / f"{name}.toml").read_text(encoding="utf-8")
@@ -112,6 +141,13 @@ def key(settings: Settings) -> str:
     """A short name for the settings of a cell, the same in every run."""
     text = json.dumps(settings, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def minutes(name: str) -> float | None:
+    """About how long the whole entry takes with two cores, where that was measured."""
+    text = (files("discreet.experiments") / "minutes.toml").read_text(encoding="utf-8")
+    found = tomllib.loads(text).get(name)
+    return None if found is None else float(found)
 
 
 def _folder() -> Any:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from typing import Any
 from discreet.experiments.entry import Entry, Record
 
 SEED = "seed"
+UNKNOWN = "unknown"  # the code of cells that were computed before cells knew theirs
+QUICK = "Quick version, too small to compare with the paper."
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def section(entry: Entry, records: list[Record], conditions: list[dict[str, Any]
     for form in entry.tables:
         parts += [f"**{form['title']}**"] if "title" in form else []
         parts.append(markdown(table(entry, records, form)))
-    parts.append(_conditions(records, conditions, seconds, quick))
+    parts.append(_conditions(records, conditions, seconds, quick and entry.smaller))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -138,18 +141,41 @@ def _facts(entry: Entry) -> str:
     return f"`discreet reproduce {entry.name}`{source}. {' '.join(entry.about.split())}".rstrip()
 
 
+def data_used(records: list[Record]) -> str:
+    """The data sets as a sentence; generated ones with the part of their users that was taken."""
+    found: dict[str, set[float]] = {}
+    for record in records:
+        if "data" in record:
+            found.setdefault(str(record["data"]), set()).add(float(record.get("scale", 1.0)))
+    if not found:
+        return "Data: no data set; what it needs it generates."
+    parts = []
+    for name, scales in sorted(found.items()):
+        generated = name == "cinema" or name.startswith("twin-")
+        part = f" ({', '.join(f'{scale:.3g}' for scale in sorted(scales))} of its users)" if scales != {1.0} else ""
+        parts.append(name + (part if generated else ""))
+    return f"Data: {', '.join(parts)}."
+
+
+def codes(conditions: list[dict[str, Any]]) -> dict[str, int]:
+    """How many cells were computed by which code, most first."""
+    return dict(Counter(str(one.get("code", UNKNOWN)) for one in conditions).most_common())
+
+
 def _conditions(records: list[Record], conditions: list[dict[str, Any]], seconds: float, quick: bool) -> str:
-    data = sorted({str(record["data"]) for record in records if "data" in record})
     seeds = sorted({record[SEED] for record in records if SEED in record})
     last = conditions[-1]
     libraries = ", ".join(f"{name} {last[name]}" for name in ("numpy", "scipy", "numba") if name in last)
+    found = codes(conditions)
+    known = [f"`{code}`" + (f" ({n} cells)" if len(found) > 1 else "") for code, n in found.items() if code != UNKNOWN]
+    lost = "not recorded" + (f" ({found[UNKNOWN]} cells)" if known else "") if UNKNOWN in found else None
     parts = [
-        "*Quick version, too small to compare with the paper.*" if quick else "",
-        f"Data: {', '.join(data)}." if data else "",
+        f"*{QUICK}*" if quick else "",
+        data_used(records),
         f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them." if len(seeds) > 1 else "One seed.",
         f"{len(conditions)} cells, {seconds:.0f} seconds in all, which on a shared machine only indicate size;",
         f"discreet {last['discreet']}, Python {last['python']}, {libraries}, {last['system']} {last['machine']} with",
-        f"{last['cores']} cores, {last['date']}.",
+        f"{last['cores']} cores, {last['date']}. Code: {', '.join([*known, *([lost] if lost else [])])}.",
     ]
     return " ".join(part for part in parts if part)
 

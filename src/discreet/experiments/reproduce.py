@@ -3,21 +3,27 @@
 A finished cell is a file ``cells/KEY.json``, written aside and then renamed, and is never run again: whoever stops a
 run, by any means, loses the cells under way and no other. The folder of an entry also holds ``results.json``,
 ``results.csv``, ``plot.png`` and ``README.md``, all made from the cells.
+
+Each cell knows the code that computed it (`code`). Cells of other code are kept and counted; ``fresh`` runs them again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import hashlib
 import json
 import logging
 import math
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -25,12 +31,14 @@ from typing import Any
 from discreet.data.download import written_aside
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.experiments.entry import Entry, Record, Settings, key, load
+from discreet.experiments.layout import UNKNOWN
 from discreet.experiments.sources import Sources
 from discreet.version import __version__
 
 Progress = Callable[[int, int, str], None]
 logger = logging.getLogger("discreet")
 LIBRARIES = ("numpy", "scipy", "numba")
+MATTERS = ("data", "evaluation", "kernels", "models", "privacy")  # packages that a number can depend on
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ class Finished:
     conditions : under which each cell ran
     seconds : of all cells together, whenever they ran
     missing, ran : cells that are not there, and cells that this run added
+    other : cells that are there and were computed by other code than this, or nobody knows by which
     """
 
     entry: Entry
@@ -53,11 +62,12 @@ class Finished:
     seconds: float
     missing: int
     ran: int
+    other: int
 
 
 def run(
     entry: Entry, out: Path, *, quick: bool = False, jobs: int = 1, sources: Sources | None = None,
-    progress: Progress | None = None,
+    fresh: bool = False, progress: Progress | None = None,
 ) -> Finished:  # fmt: skip
     """Run what is not there yet, and write the results.
 
@@ -72,6 +82,8 @@ def run(
         Processes; the cores are divided among them.
     sources : Sources, optional
         Where data sets lie.
+    fresh : bool
+        Also run the cells again that were computed by other code. An old one stays until the new one is finished.
     progress : callable(done, total, text), optional
     """
     if jobs < 1:
@@ -79,13 +91,16 @@ def run(
     sources = sources or Sources()
     folder = place(out, entry.name, quick)
     wanted = {key(settings): settings for settings in entry.settings(sources, quick=quick)}
-    missing = {name: settings for name, settings in wanted.items() if not _cell(folder, name).is_file()}
+    by = code(entry)
+    there = {name: _computed_by(folder, name) for name in wanted}
+    missing = {name: wanted[name] for name, old in there.items() if old is None or (fresh and old != by)}
+    sources.check(str(settings["data"]) for settings in missing.values() if "data" in settings)
     done, start = len(wanted) - len(missing), time.monotonic()
     if progress:
         progress(done, len(wanted), f"{entry.name}, {done} of {len(wanted)} cells there")
-    for count, name in enumerate(_finish(entry.name, folder, missing, jobs, sources), 1):
+    for count, name in enumerate(_finish(entry.name, folder, missing, jobs, sources, by), 1):
         left = (time.monotonic() - start) / count * (len(missing) - count)
-        text = f"{entry.name}, {done + count} of {len(wanted)} cells, about {_duration(left)} left"
+        text = f"{entry.name}, {done + count} of {len(wanted)} cells, about {duration(left)} left"
         logger.info("%s (%s)", text, name)
         if progress:
             progress(done + count, len(wanted), text)
@@ -102,8 +117,10 @@ def collect(
         with contextlib.suppress(FileNotFoundError):
             cells.append(json.loads(_cell(folder, key(settings)).read_text(encoding="utf-8")))
     records = [cell["settings"] | record for cell in cells for record in cell["records"]]
+    by = code(entry)
+    other = sum(cell["conditions"].get("code") != by for cell in cells)
     finished = Finished(entry, folder, quick, records, [cell["conditions"] for cell in cells],
-                        sum(cell["seconds"] for cell in cells), len(wanted) - len(cells), ran)  # fmt: skip
+                        sum(cell["seconds"] for cell in cells), len(wanted) - len(cells), ran, other)  # fmt: skip
     if records:
         _write(finished)
     return finished
@@ -116,8 +133,49 @@ def place(out: Path, name: str, quick: bool) -> Path:
 # --- Cells ------------------------------------------------------------------------------------------------------------
 
 
-def run_cell(name: str, folder: Path, settings: Settings, sources: Sources) -> str:
-    """One cell, from settings to file."""
+def code(entry: Entry) -> str:
+    """A short hash of the source that the entry's numbers can depend on: the same text gives the same hash anywhere."""
+    return _hash(entry.run.split(":")[0].rpartition(".")[2])
+
+
+@lru_cache
+def _hash(runner: str) -> str:
+    """Of `MATTERS`, the module of the runner, and what that imports of this package; as it was at the first call."""
+    root = files("discreet")
+    found = {f"{package}/{file.name}": file for package in MATTERS for file in (root / package).iterdir()}
+    wanted = [runner, "sources"]
+    while wanted:
+        name = f"experiments/{(module := wanted.pop())}.py"
+        file = root / "experiments" / f"{module}.py"
+        if name not in found and module != "entry" and file.is_file():
+            found[name] = file
+            wanted += re.findall(r"discreet\.experiments\.(\w+)", file.read_text(encoding="utf-8"))
+    whole = hashlib.sha256()
+    for name, file in sorted(found.items()):
+        if name.endswith(".py"):
+            whole.update(f"{name}\n".encode() + file.read_bytes().replace(b"\r\n", b"\n"))
+    return whole.hexdigest()[:10]
+
+
+def others(entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None) -> tuple[int, int]:
+    """How many finished cells were computed by other code than this, and by nobody knows which."""
+    folder, by = place(out, entry.name, quick), code(entry)
+    keys = {key(settings) for settings in entry.settings(sources or Sources(), quick=quick)}
+    found = [_computed_by(folder, name) for name in keys]
+    return sum(one not in (None, UNKNOWN, by) for one in found), found.count(UNKNOWN)
+
+
+def _computed_by(folder: Path, name: str) -> str | None:
+    """The code of a finished cell; None if it is not finished."""
+    try:
+        cell = json.loads(_cell(folder, name).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    return str(cell["conditions"].get("code", UNKNOWN))
+
+
+def run_cell(name: str, folder: Path, settings: Settings, sources: Sources, by: str) -> str:
+    """One cell, from settings to file; `by` is the code that does it."""
     start = time.perf_counter()
     try:
         found = load(name).runner()(dict(settings), sources)
@@ -127,7 +185,7 @@ def run_cell(name: str, folder: Path, settings: Settings, sources: Sources) -> s
         "settings": settings,
         "records": found if isinstance(found, list) else [found],
         "seconds": time.perf_counter() - start,
-        "conditions": conditions(),
+        "conditions": conditions() | {"code": by},
     }
     with written_aside(_cell(folder, key(settings))) as aside:
         aside.write_text(json.dumps(_plain(document), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -145,17 +203,19 @@ def conditions() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _finish(name: str, folder: Path, cells: dict[str, Settings], jobs: int, sources: Sources) -> Iterator[str]:
+def _finish(
+    name: str, folder: Path, cells: dict[str, Settings], jobs: int, sources: Sources, by: str
+) -> Iterator[str]:
     """Run the cells, and name each when it is there."""
     if jobs == 1 or len(cells) < 2:
         for settings in cells.values():
-            yield run_cell(name, folder, settings, sources)
+            yield run_cell(name, folder, settings, sources, by)
         return
     from discreet.kernels.threads import available_cores
 
     threads = max(1, available_cores() // jobs)
     with ProcessPoolExecutor(jobs, get_context("spawn"), _begin_worker, (threads, sources.paths)) as pool:
-        futures = [pool.submit(_work, name, folder, settings) for settings in cells.values()]
+        futures = [pool.submit(_work, name, folder, settings, by) for settings in cells.values()]
         try:
             for future in as_completed(futures):
                 yield future.result()
@@ -175,8 +235,8 @@ def _begin_worker(threads: int, paths: dict[str, str]) -> None:
     _sources = Sources(paths)
 
 
-def _work(name: str, folder: Path, settings: Settings) -> str:
-    return run_cell(name, folder, settings, _sources)
+def _work(name: str, folder: Path, settings: Settings, by: str) -> str:
+    return run_cell(name, folder, settings, _sources, by)
 
 
 def _plain(value: Any) -> Any:
@@ -193,7 +253,7 @@ def _cell(folder: Path, name: str) -> Path:
     return folder / "cells" / f"{name}.json"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -208,7 +268,8 @@ def _write(finished: Finished) -> None:
     entry, folder = finished.entry, finished.folder
     document = {
         "entry": entry.name, "title": entry.title, "quick": finished.quick, "seconds": finished.seconds,
-        "conditions": finished.conditions[-1], "published": entry.published, "records": finished.records,
+        "conditions": finished.conditions[-1], "code": layout.codes(finished.conditions),
+        "published": entry.published, "records": finished.records,
     }  # fmt: skip
     with written_aside(folder / "results.json") as aside:
         aside.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -57,6 +57,15 @@ class Sources:
             return name
         return name if datasets.describe(name).present else instead
 
+    def check(self, names: Iterable[str]) -> None:
+        """Refuse data sets that are not here, before time is spent on others."""
+        for name in dict.fromkeys(names):
+            if name not in {dataset.name for dataset in datasets.datasets()} or name in self.paths:
+                continue  # an entry's own name for what it generates
+            if self._in_folder(name) is None and not datasets.describe(name).present:
+                raise DataError(f"{name} is not on this machine, and nothing stands for it: give it with "
+                                f"--data {name}=PATH (discreet datasets says where it is from)")  # fmt: skip
+
     def ratings(self, name: str, **options: Any) -> Ratings:
         """The ratings; `options` are those of generated data sets, such as ``scale``, and passed over by the others."""
         if datasets.describe(name).kind == "published":
