@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from discreet.errors import ConfigError
 from discreet.kernels import simd
 from discreet.kernels.cholesky import padded, solve_spd, solve_spd_numpy
 from discreet.kernels.exact import packed_grams
@@ -125,3 +126,11 @@ def test_ranks_are_padded_to_whole_vectors():
     assert padded(1, 4) == step
     assert padded(step, 4) == step
     assert padded(step + 1, 4) == 2 * step
+
+
+def test_unknown_kernels_are_refused_by_the_library_too(monkeypatch):
+    monkeypatch.setenv("DISCREET_KERNELS", "foo")
+    with pytest.raises(ConfigError, match="DISCREET_KERNELS is 'foo', but must be 'vector'"):
+        simd.enabled()
+    monkeypatch.setenv("DISCREET_KERNELS", "vector")
+    assert simd.enabled() == (simd.VECTOR_BYTES > 0)

@@ -30,6 +30,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic as numba_intrinsic
 
+from discreet.errors import ConfigError
+
 I64, I32 = ir.IntType(64), ir.IntType(32)
 ADDRESS = types.intp
 intrinsic: Any = numba_intrinsic  # its call signature differs inside compiled code, which no type checker can know
@@ -50,7 +52,10 @@ VECTOR_BYTES = _vector_bytes()
 
 def enabled() -> bool:
     """Whether to use vector code: where the processor has it and ``DISCREET_KERNELS=plain`` does not forbid it."""
-    return VECTOR_BYTES > 0 and os.environ.get("DISCREET_KERNELS") != "plain"
+    wanted = os.environ.get("DISCREET_KERNELS", "")
+    if wanted not in ("", "vector", "plain"):
+        raise ConfigError(f"DISCREET_KERNELS is {wanted!r}, but must be 'vector' (as it is without) or 'plain'")
+    return VECTOR_BYTES > 0 and wanted != "plain"
 
 
 # Rows of a register tile: 4 x 3 sums and 4 operands fill AVX2's sixteen registers; 8 x 3 suit AVX-512's thirty-two.
