@@ -68,6 +68,48 @@ def test_relevance_is_named_by_a_rating_that_exists(run):
     assert "rated 4 or more" in run("evaluate", "cinema", "--scale", 0.01, "--model", "bias").out
 
 
+PIPES = ["cat {} | {} -", "gzip -c {} | {} /dev/stdin", "{1} - < {0}", "bash -c '{1} <(cat {0})'"]
+
+
+@pytest.mark.parametrize("how", PIPES)
+def test_ratings_come_through_a_pipe_as_from_a_file(shelf, tmp_path, how):
+    file, out = shelf / "ratings.csv", tmp_path / "m"
+    train = f"{sys.executable} -m discreet train --model bias --json --out {out}"
+    done = subprocess.run(how.format(file, train), shell=True, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["ratings"] == len(file.read_text().splitlines()) - 1
+    assert (discreet.load(out).item_biases_ == discreet.Bias().fit(discreet.Ratings.read(file)).item_biases_).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("printf 'a,b\\n1,2\\n' |", "standard input has no column that is recognisably the user"),
+        ("printf '' |", "standard input is empty"),
+        ("exec <&-;", "nothing is piped into it"),
+    ],
+)
+def test_a_bad_pipe_is_called_by_its_name(tmp_path, given, sentence):
+    command = f"{given} {sys.executable} -m discreet train - --out {tmp_path / 'm'}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_auto_is_an_accountant_of_huberals_only(run, shelf, tmp_path):
+    words = ["train", shelf / "ratings.csv", "--epsilon", 50, "--rating-range", "1,5", "--accountant", "auto"]
+    result = run(*words, "--model", "huberals", "--out", tmp_path / "m", "--json")
+    assert result.code == 0, result.err
+    assert json.loads(result.out)["model"]["parameters"]["accountant"] == "auto"
+    result = run(*words, "--out", tmp_path / "n")
+    assert result.code == 2
+    assert "--accountant auto: choose one of 'gdp'" in result.err
+    assert run("budget", "--model", "huberals", "--epsilon", 5, "--items", 30, "--accountant", "auto").code == 0
+    assert "huberals auto" in " ".join(run("train", "--help").out.replace("│", " ").split())
+
+
 def test_one_is_not_many(run, tmp_path):
     (tmp_path / "r.csv").write_text("user,item,rating\n1,1,2\n1,2,3\n")
     said = run("train", tmp_path / "r.csv", "--model", "popularity", "--out", tmp_path / "m").out

@@ -197,7 +197,8 @@ def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[
     """ε by the bill's own accountant, the papers' and the one asked for; and by the independent one, if it can say."""
     from discreet.privacy import accounting
 
-    names = dict.fromkeys([bill.accountant, "gdp", "rdp", *([wanted] if wanted else [])])
+    also = [] if wanted in (None, "auto") else [wanted]  # auto has become the bill's own
+    names = dict.fromkeys([bill.accountant, "gdp", "rdp", *also])
     prices = [accounting.price(bill.events, bill.for_releases, name).to_dict() for name in names]
     if bill.epsilon > INDEPENDENT_UP_TO:
         bill.notes.append(f"above ε = {INDEPENDENT_UP_TO:g} the independent accountant takes minutes, and is not asked")

@@ -61,9 +61,10 @@ class Choice:
         _option("Secure unless given; seeded noise is for research only.", panel=_PRIVACY),
     ] = None
     accountant: Annotated[
-        Literal["gdp", "rdp", "pld", "pure"] | None,
-        _option("How the price is computed; gdp unless given.", panel=_PRIVACY),
-    ] = None
+        Literal["auto", "gdp", "rdp", "pld", "pure"] | None,
+        _option("How the price is computed; unless given gdp, for dpsgd pld, for huberals auto (what costs least).",
+                panel=_PRIVACY),
+    ] = None  # fmt: skip
     rating_range: Annotated[
         str | None,
         _option("Public range of the ratings, such as 1,5; else it is read from the data, with a caution.",

@@ -5,18 +5,23 @@ from __future__ import annotations
 import difflib
 import logging
 import math
+import os
+import shutil
+import stat
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
 from discreet.cli.output import Output
 from discreet.cli.words import counted
-from discreet.errors import ConfigError, DataError
+from discreet.errors import ConfigError, DataError, DiscreetError
 
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
@@ -50,14 +55,15 @@ class Layout:
     ] = None
 
     def read_file(self, file: str, **more: Any) -> Ratings:
-        """Ratings from a file."""
+        """Ratings from a file, or from a pipe (``-`` is standard input)."""
         from discreet.data.ratings import Ratings
 
-        return Ratings.read(
-            file, user=_column(self.user), item=_column(self.item), rating=_column(self.rating),
-            timestamp=_column(self.timestamp), duplicates=self.duplicates or "last",
-            separator=self.text_separator, header=self.header, **more,
-        )  # fmt: skip
+        with as_file(file) as path:
+            return Ratings.read(
+                path, user=_column(self.user), item=_column(self.item), rating=_column(self.rating),
+                timestamp=_column(self.timestamp), duplicates=self.duplicates or "last",
+                separator=self.text_separator, header=self.header, **more,
+            )  # fmt: skip
 
     @property
     def text_separator(self) -> str | None:
@@ -110,11 +116,11 @@ class Source(Layout):
         """The ratings, and what was read as a dictionary; says the same to people."""
         self.check()
         start = time.perf_counter()
-        with out.progress(f"Reading {data}") as progress, said_below("merged repeated"):
+        with out.progress(f"Reading {_shown(data)}") as progress, said_below("merged repeated"):
             ratings = self._load(data, progress)
         facts = {"data": data, **_counts(ratings), "merged": ratings.merged}
         merged = f", {counted(ratings.merged, 'repeated rating')} merged" if ratings.merged else ""
-        out.say(f"Read {data}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)")
+        out.say(f"Read {_shown(data)}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)")
         chosen = self._choose(ratings)
         if chosen is not ratings:
             facts["kept"] = _counts(chosen)
@@ -148,7 +154,7 @@ class Source(Layout):
         self.refuse(f"is for data sets ({', '.join(names)})", *_SET_ONLY)
         if Path(data, "model.json").is_file():
             raise DataError(f"{data} is a saved model: give a file of ratings or the name of a data set")
-        if "/" not in data and "." not in data and not Path(data).exists():
+        if data != "-" and "/" not in data and "." not in data and not Path(data).exists():
             near = difflib.get_close_matches(data.lower(), names, n=2, cutoff=0.5)
             meant = f"did you mean {' or '.join(near)}?" if near else f"data sets are {', '.join(names)}"
             raise DataError(f"{data!r} is neither a file nor a data set: {meant}")
@@ -166,6 +172,44 @@ class Source(Layout):
         if self.min_user_ratings or self.min_item_ratings:
             ratings = ratings.filter(min_user_ratings=self.min_user_ratings, min_item_ratings=self.min_item_ratings)
         return ratings
+
+
+@contextmanager
+def as_file(name: str) -> Iterator[str]:
+    """A path that can be read more than once: the file itself, or a temporary copy of what comes through a pipe.
+
+    The copy is readable by nobody else and is gone when the block ends. Errors speak of the pipe, not of the copy.
+    """
+    stream = _pipe(name)
+    if stream is None:
+        yield name
+        return
+    with tempfile.NamedTemporaryFile(prefix="discreet-") as copy:
+        with stream:
+            shutil.copyfileobj(stream, copy)
+        copy.flush()
+        try:
+            yield copy.name
+        except DiscreetError as error:
+            raise type(error)(str(error).replace(copy.name, _shown(name))) from error
+
+
+def _pipe(name: str) -> BinaryIO | None:
+    """What comes through a pipe that is open already; None if the name is not that of one."""
+    if name == "-":
+        if sys.stdin is None or sys.stdin.isatty():
+            raise ConfigError("- reads ratings from standard input, and nothing is piped into it: name a file")
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    if not name.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
+        return None
+    try:
+        return open(name, "rb") if stat.S_ISFIFO(os.stat(name).st_mode) else None
+    except OSError:  # whoever reads the file explains why it cannot be read
+        return None
+
+
+def _shown(data: str) -> str:
+    return "standard input" if data == "-" else data
 
 
 @contextmanager

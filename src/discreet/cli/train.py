@@ -41,7 +41,7 @@ def train(
     not.
 
     DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) with a user, an item and, where there
-    is one, a rating per line, or the name of a data set (see discreet datasets).
+    is one, a rating per line, - for the same through a pipe, or the name of a data set (see discreet datasets).
     """
     model = choice.ready()
     check_out(to)
