@@ -83,7 +83,8 @@ def private_svd(model, ratings):
     on = frequent_items(model, seen)
     R, seen = np.where(seen, Y - G - b, 0.0)[:, on], seen[:, on]
     c = seen.sum(axis=1)
-    R = np.clip(np.where(seen, R - (R.sum(axis=1) / (c + 3))[:, None], 0.0), -B, B)
+    own = R.sum(axis=1) / (c + 3) if model.centring == "user" else np.zeros(len(R))
+    R = np.clip(np.where(seen, R - own[:, None], 0.0), -B, B)
     C, N = np.zeros((len(on), len(on))), np.zeros((len(on), len(on)))
     for r, there, count in zip(R, seen, c, strict=True):
         if count:

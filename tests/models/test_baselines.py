@@ -123,6 +123,23 @@ def test_svd_weights_covariances_by_how_many_rated_both(ratings):
     assert 0.1 < np.diag(C).mean() < 3, "an average of squares, not a sum"
 
 
+def test_svd_reads_users_out_as_the_textbook_completes_a_matrix(ratings, tmp_path):
+    """Equation (6): with zeros for what is not rated, projected on the eigenvectors, over the part that is seen."""
+    options = dict(rating_range=(1, 5), item_fraction=0.8, weighted=False, centring="items", noise=NoNoise())
+    model = discreet.DPSVD(3, density=0.5, **options).fit(ratings)
+    Y, seen = twins.dense(ratings)
+    left = np.where(seen & model.frequent_, Y - Y[seen].mean() - model.item_biases_, 0.0)
+    Q = model.item_factors_ / np.linalg.norm(model.item_factors_, axis=0)
+    np.testing.assert_allclose(Q.T @ Q, np.eye(3), atol=1e-5)
+    found = predictions(model, ratings)
+    np.testing.assert_allclose(found, Y[seen].mean() + left @ Q @ Q.T / 0.5, atol=1e-4)
+    one = discreet.DPSVD(3, density=1.0, **options).fit(ratings)
+    assert np.array_equal(one.item_factors_, model.item_factors_), "only how users are read out differs"
+    assert not np.allclose(predictions(one, ratings), found)
+    model.save(tmp_path / "model")
+    assert np.array_equal(predictions(discreet.load(tmp_path / "model"), ratings), found)
+
+
 # ------------------------------------------------------------ gradients
 
 
@@ -178,6 +195,33 @@ def test_wrong_parameters_are_named(ratings, kind):
     ):
         with pytest.raises(ConfigError, match=message):
             kind(**wrong).fit(ratings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong", "message"),
+    [
+        (discreet.DPSVD, dict(density=0.0), "density is 0.0, but must be above 0 and at most 1"),
+        (discreet.DPSVD, dict(density=1.5), "density is 1.5, but must be above 0 and at most 1"),
+        (discreet.DPSVD, dict(centring=3.0), "centring is 3.0, but must be 'user' or 'items'"),
+        (discreet.DPSVD, dict(clamp=-1.0), "clamp is -1.0, but must be"),
+        (discreet.DPFrankWolfe, dict(centring="items"), "centring is 'items', but must be 'user' or a number"),
+        (discreet.DPFrankWolfe, dict(centring=True), "centring is True, but must be 'user' or a number"),
+        (discreet.DPFrankWolfe, dict(row_norm=0.0), "row_norm is 0.0, but must be above 0"),
+        (discreet.DPFrankWolfe, dict(residual_norm=-2.0), "residual_norm is -2.0, but must be"),
+        (discreet.DPFrankWolfe, dict(nuclear_norm="large"), "nuclear_norm is 'large', but must be"),
+        (discreet.DPFrankWolfe, dict(spread=0.0), "spread is 0.0, but must be above 0"),
+        (discreet.DPFrankWolfe, dict(folding="none"), "folding is 'none', but must be 'least-squares' or 'steps'"),
+        (discreet.DPSGD, dict(batch_rate=0.0), "batch_rate is 0.0, but must be above 0 and at most 1"),
+        (discreet.DPSGD, dict(batch_rate=1.5), "batch_rate is 1.5, but must be above 0 and at most 1"),
+        (discreet.DPSGD, dict(average=1), "average is 1, but must be True or False"),
+        (discreet.DPSGD, dict(iterations=2.5), "iterations is 2.5, but must be a whole number"),
+        (discreet.DPSGLD, dict(temperature=0.0), "temperature is 0.0, but must be above 0"),
+        (discreet.DPSGLD, dict(intercept=1.0), "intercept is 1.0, but must be below user_norm"),
+    ],
+)
+def test_what_only_one_of_them_has_is_checked_too(kind, wrong, message):
+    with pytest.raises(ConfigError, match=message):
+        kind(**wrong).plan(10)
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -236,6 +280,16 @@ class TestSVD(PrivateModelConformance):
 
     def make(self):
         return discreet.DPSVD(2, epsilon=20.0, rating_range=(1, 5), item_fraction=0.5)
+
+
+class TestSVDByProjection(PrivateModelConformance):
+    people, twin = 6, twins.private_svd
+
+    def make(self):
+        return discreet.DPSVD(
+            2, epsilon=20.0, rating_range=(1, 5), centring="items", density=0.4, weighted=False,
+            neighbouring="replace-one",
+        )  # fmt: skip
 
 
 class TestSGLD(PrivateModelConformance):

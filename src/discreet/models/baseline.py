@@ -11,14 +11,14 @@ files `frank_wolfe`, `private_svd`, `sgld` and `sgd` hold the algorithms.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import solve_rows
-from discreet.models.base import require, require_number, require_whole
+from discreet.models.checks import require, require_number, require_whole
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.plan import Plan, Release
@@ -28,6 +28,9 @@ from discreet.privacy.session import Session
 #: So many ratings of the middle of the scale count towards a user's mean.
 PRIOR_COUNT = 3.0
 
+#: What a baseline releases, by name: how often, its share of the budget, the shape, and with which rate of users.
+Lines = dict[str, tuple[int, float, tuple[int, ...], float]]
+
 
 class Baseline(PrivateRecommender):
     """Base of `DPFrankWolfe`, `DPSVD`, `DPSGLD` and `DPSGD`."""
@@ -36,7 +39,7 @@ class Baseline(PrivateRecommender):
     regularization: float
     max_items: int
     user_norm: float = 1.0
-    centring: float | Literal["user"] = "user"
+    centring: Any = "user"
     rating_range: tuple[float, float] | None
     item_fraction: float
     shares: dict[str, float] | None
@@ -60,17 +63,31 @@ class Baseline(PrivateRecommender):
             prior_count=PRIOR_COUNT, norm=self.user_norm,
         )  # fmt: skip
 
-    def _shared(self, lines: dict[str, tuple[int, float, tuple[int, ...], float]]) -> Plan:
-        """A plan of {name: (count, share of the budget, shape, rate)}; `shares` overrides the second."""
+    def _shared(self, lines: Lines) -> Plan:
+        """The plan of these releases; `shares` overrides the shares of the budget."""
         unknown = sorted(set(self.shares or {}) - set(lines))
         require(not unknown, f"shares names {unknown[:1]}, but the releases are {', '.join(lines)}")
         releases = []
         for name, (count, default, shape, rate) in lines.items():
             share = (self.shares or {}).get(name, default)
-            require_number(f"the share of {name}", share)
-            require(share > 0, f"the share of {name} is {share!r}, but must be above 0")
+            require_positive(f"the share of {name}", share)
             releases.append(Release(name, count, math.sqrt(count / share), shape=shape, rate=rate))
         return Plan.calibrated(releases, self.budget, self.accountant)
+
+    def _start(self, ratings: Ratings) -> tuple[Users, Session]:
+        """Sealed users and the session of one fit, with what is assumed to be public written down."""
+        self._begin(ratings)
+        self._infer_range(ratings)
+        users, session = self._open_session(ratings)
+        self._assume_range(session)
+        return users, session
+
+    def _deviation(self, session: Session, name: str) -> float:
+        """Standard deviation of the noise on what was released last by that name, as the ledger has it."""
+        if session.ledger.noise == "none":
+            return 0.0
+        last = [entry for entry in session.ledger.entries if entry.name == name][-1]
+        return last.noise_multiplier * last.sensitivity
 
     # ------------------------------------------------------------ parameters
 
@@ -78,18 +95,20 @@ class Baseline(PrivateRecommender):
         for name in self._whole:
             require_whole(name, getattr(self, name))
         for name in self._positive:
-            require_number(name, getattr(self, name))
-            require(getattr(self, name) > 0, f"{name} is {getattr(self, name)!r}, but must be above 0")
-        require_number("item_fraction", self.item_fraction)
-        require(0 < self.item_fraction <= 1, f"item_fraction is {self.item_fraction!r}, but must be above 0, up to 1")
+            require_positive(name, getattr(self, name))
+        require_fraction("item_fraction", self.item_fraction)
         require(
             self.feedback == "explicit",
             f"{type(self).__name__} learns from ratings, so feedback is 'explicit'; for {self.feedback!r} use DPALS",
         )
-        good = self.centring == "user" or (isinstance(self.centring, (int, float)) and math.isfinite(self.centring))
-        require(good, f"centring is {self.centring!r}, but must be 'user' or a number")
+        self._check_centring()
         low, high = self._range()
         require(low < high, f"rating_range is ({low:g}, {high:g}), but must go from low to high")
+
+    def _check_centring(self) -> None:
+        number = isinstance(self.centring, (int, float)) and not isinstance(self.centring, bool)
+        good = self.centring == "user" or (number and math.isfinite(self.centring))
+        require(good, f"centring is {self.centring!r}, but must be 'user' or a number")
 
     def _n_frequent(self, n_items: int) -> int:
         return max(1, math.ceil(self.item_fraction * n_items))
@@ -163,6 +182,13 @@ class GradientBaseline(Baseline):
         super()._check()
         require(self.intercept < self.user_norm, f"intercept is {self.intercept!r}, but must be below user_norm")
 
+    def _count(self, users: Users, session: Session) -> tuple[Users, NDArray[np.int64], NDArray[Any]]:
+        """Users with the frequent items only, the positions of those, and their noisy counts, at least 1."""
+        users.choose()
+        counts = session.release("counts", users.item_counts())
+        frequent = self._frequent(counts)
+        return users.restrict(frequent), frequent, np.maximum(counts[frequent], 1.0)
+
     def _solve_users(self, users: Users, V: NDArray[Any]) -> None:
         """Users solve for their vectors, each for itself."""
         F, b = self._parts(V)
@@ -176,6 +202,14 @@ class GradientBaseline(Baseline):
         V = self.initial_scale * np.random.default_rng(self.random_state).standard_normal((m, self.factors))
         return np.hstack([np.zeros((m, 1)), V])
 
-    def _sensitivity(self) -> float:
-        """Of the gradient: what the plan's noise multipliers are multiplied with."""
-        return self.gradient_norm * (2.0 if self.neighbouring == "replace-one" else 1.0)
+
+def require_positive(name: str, value: Any) -> None:
+    """Raise a `ConfigError` unless the value is a finite number above 0."""
+    require_number(name, value)
+    require(value > 0, f"{name} is {value!r}, but must be above 0")
+
+
+def require_fraction(name: str, value: Any) -> None:
+    """Raise a `ConfigError` unless the value is a number above 0 and at most 1."""
+    require_number(name, value)
+    require(0 < value <= 1, f"{name} is {value!r}, but must be above 0 and at most 1")

@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.models.base import Progress, require
-from discreet.models.baseline import Baseline
+from discreet.models.base import Progress
+from discreet.models.baseline import Baseline, Lines, require_positive
+from discreet.models.checks import require_one_of
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
 from discreet.privacy.residual import crowd, frank_wolfe_step, residuals_of
@@ -125,7 +126,7 @@ class DPFrankWolfe(Baseline):
     def plan(self, n_items: int) -> Plan:
         self._check()
         m = self._n_frequent(n_items)
-        lines: dict[str, tuple[int, float, tuple[int, ...], float]] = {}
+        lines: Lines = {}
         if m < n_items:
             lines["counts"] = 1, 0.05, (n_items,), 1.0
         if self.nuclear_norm is None:
@@ -142,10 +143,7 @@ class DPFrankWolfe(Baseline):
     # ------------------------------------------------------------ learning
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
-        self._begin(ratings)
-        self._infer_range(ratings)
-        users, session = self._open_session(ratings)
-        self._assume_range(session)
+        users, session = self._start(ratings)
         frequent = np.arange(ratings.n_items)
         if "counts" in session.left():
             users.choose()
@@ -173,11 +171,7 @@ class DPFrankWolfe(Baseline):
 
     def _noise_size(self, session: Session, m: int) -> float:
         """The largest eigenvalue that the noise alone has: σ √(2 m), entries off the diagonal having σ/√2."""
-        if session.ledger.noise == "none":
-            return 1e-12
-        replaced = math.sqrt(2.0) if self.neighbouring == "replace-one" else 1.0
-        sd = session.plan.noise_multiplier("covariance") * self._residual_norm() ** 2 * replaced
-        return sd * math.sqrt(2 * m)
+        return max(self._deviation(session, "covariance") * math.sqrt(2 * m), 1e-12)
 
     def _gamma(self, t: int) -> float:
         return 1 / self.factors if self.steps == "constant" else 2 / (t + 2)
@@ -191,9 +185,11 @@ class DPFrankWolfe(Baseline):
 
     def _check(self) -> None:
         super()._check()
-        for name, allowed in (("steps", ("constant", "decreasing")), ("folding", ("least-squares", "steps"))):
-            value = getattr(self, name)
-            require(value in allowed, f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
+        require_one_of("steps", self.steps, "constant", "decreasing")
+        require_one_of("folding", self.folding, "least-squares", "steps")
+        for name in ("nuclear_norm", "spread", "row_norm", "residual_norm"):
+            if getattr(self, name) is not None:
+                require_positive(name, getattr(self, name))
 
     # ------------------------------------------------------------ reading out
 

@@ -11,19 +11,27 @@ The paper measures, with noise, averages and then a covariance, and hands those 
 with 1_i the indicator of what user i has rated. The paper protects single ratings. For whole users, a user contributes
 through at most k items to (1) and (2), and w_i = 1/c_i with c_i its own number of ratings, so that √w_i r_i has at most
 the norm B and √w_i 1_i the norm 1: what a user can move (4) by does not depend on how much it rated.
+
+A user reads itself out by ridge regression on V or, with a public `density` p, by the textbook's estimate of a matrix
+of which a part p is seen, from its row with zeros for what is not,
+
+    r̂_i = Q Qᵀ r_i / p.                                                                                            (6)
+
+The DPALS paper calls private SVD inconsistent, citing Jain et al. (2018); of (6) that is true, for what a user has left
+unrated is in the way however many other users there are.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.models.base import Progress, require, require_number
-from discreet.models.baseline import PRIOR_COUNT, Baseline
+from discreet.models.base import Progress
+from discreet.models.baseline import PRIOR_COUNT, Baseline, Lines, require_fraction, require_positive
+from discreet.models.checks import require, require_number, require_one_of
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
@@ -50,6 +58,10 @@ class DPSVD(Baseline):
         Release and divide by N of (4); else the covariance is taken as it is.
     pair_prior : float
         β' of (5), in standard deviations of the noise on N.
+    centring : {"user", "items"}
+        Whether (3) subtracts each user's own mean too, or (1) and (2) only.
+    density : float, optional
+        p of (6), public; then users are read out by it. Default: by ridge regression.
     clamp : float, optional
         B. Default: a quarter of the rating range.
     max_items : int
@@ -76,6 +88,8 @@ class DPSVD(Baseline):
         item_prior: float = 20.0,
         weighted: bool = True,
         pair_prior: float = 2.0,
+        centring: Literal["user", "items"] = "user",
+        density: float | None = None,
         clamp: float | None = None,
         max_items: int = 50,
         item_fraction: float = 0.1,
@@ -94,6 +108,8 @@ class DPSVD(Baseline):
         self.item_prior = item_prior
         self.weighted = weighted
         self.pair_prior = pair_prior
+        self.centring = centring
+        self.density = density
         self.clamp = clamp
         self.max_items = max_items
         self.item_fraction = item_fraction
@@ -113,7 +129,7 @@ class DPSVD(Baseline):
     def plan(self, n_items: int) -> Plan:
         self._check()
         pairs = (1, packed_size(self._n_frequent(n_items)))
-        lines: dict[str, tuple[int, float, tuple[int, ...], float]] = {
+        lines: Lines = {
             "sum": (1, 0.005, (1,), 1.0),
             "count": (1, 0.005, (1,), 1.0),
             "item sums": (1, 0.3, (n_items,), 1.0),
@@ -134,10 +150,7 @@ class DPSVD(Baseline):
     # ------------------------------------------------------------ learning
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
-        self._begin(ratings)
-        self._infer_range(ratings)
-        users, session = self._open_session(ratings)
-        self._assume_range(session)
+        users, session = self._start(ratings)
         low, high = self._range()
         users.choose()
         total, count = session.release("sum", users.rating_sum())[0], session.release("count", users.rating_count())[0]
@@ -147,11 +160,11 @@ class DPSVD(Baseline):
         b = damped_means(sums, counts, G, self.item_prior + self._noise_on_sums(session) / np.maximum(counts, 1.0),
                          (high - low) / 2)  # fmt: skip
         frequent = self._frequent(counts)
-        rows = residuals_of(users.restrict(frequent), G + b[frequent], PRIOR_COUNT, self._clamp())
+        rows = residuals_of(users.restrict(frequent), G + b[frequent], self._own_prior(), self._clamp())
         C = unpack(session.release("covariance", rows.covariance(self._clamp(), per_rating=True)), len(frequent))[0]
         if self.weighted:
             N = unpack(session.release("pairs", rows.pair_counts()), len(frequent))[0]
-            C = C / (np.maximum(N, 0.0) + max(self.pair_prior * self._noise_on_pairs(session), 1e-9))
+            C = C / (np.maximum(N, 0.0) + max(self.pair_prior * self._deviation(session, "pairs"), 1e-9))
         self.centre_ = (low + high) / 2 + G
         V = principal(C, self.factors)
         self._finish(ratings, V, b[frequent], frequent, session)
@@ -160,19 +173,13 @@ class DPSVD(Baseline):
             progress(1, 1, "covariance")
         return self
 
-    def _noise_on_pairs(self, session: Session) -> float:
-        if session.ledger.noise == "none":
-            return 0.0
-        return session.plan.noise_multiplier("pairs") * (math.sqrt(2.0) if self.neighbouring == "replace-one" else 1.0)
-
     def _noise_on_sums(self, session: Session) -> float:
         """Variance of the noise on (2) over the variance that item means are taken to have, (range/9)²."""
-        if session.ledger.noise == "none":
-            return 0.0
-        (low, high), bounds = self._range(), self.bounds()
-        replaced = 2.0 if self.neighbouring == "replace-one" else 1.0
-        noise = session.plan.noise_multiplier("item sums") * math.sqrt(self.max_items) * bounds.value * replaced
-        return (noise / ((high - low) / 9)) ** 2
+        low, high = self._range()
+        return (self._deviation(session, "item sums") / ((high - low) / 9)) ** 2
+
+    def _own_prior(self) -> float | None:
+        return PRIOR_COUNT if self.centring == "user" else None
 
     def _clamp(self) -> float:
         low, high = self._range()
@@ -183,17 +190,37 @@ class DPSVD(Baseline):
         for name in ("item_prior", "pair_prior"):
             require_number(name, getattr(self, name))
         require(isinstance(self.weighted, bool), f"weighted is {self.weighted!r}, but must be True or False")
+        if self.clamp is not None:
+            require_positive("clamp", self.clamp)
+        if self.density is not None:
+            require_fraction("density", self.density)
+
+    def _check_centring(self) -> None:
+        require_one_of("centring", self.centring, "user", "items")
 
     # ------------------------------------------------------------ reading out
+
+    def fold(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """A user's vector, by ridge regression or, with `density` p, by (6)."""
+        if self.density is None:
+            return super().fold(indptr, indices, values)
+        from scipy.sparse import csr_array
+
+        offset, r = self._centred(indptr, indices, values)
+        V = self.item_factors_.astype(np.float64)  # V = Q Λ^{1/2}, so Q Qᵀ = V Λ⁻¹ Vᵀ
+        u = csr_array((r, indices, indptr), shape=(len(offset), len(V))) @ V
+        return (u / np.maximum((V**2).sum(axis=0), 1e-30) / self.density).astype(np.float32), offset
 
     def _centred(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(3) for anybody: the offset is the global mean and the user's own damped deviation from the item means."""
+        """(3) for anybody: the offset is the global mean and, if wanted, the user's own damped deviation from (2)."""
         n, counts = len(indptr) - 1, np.diff(indptr)
         row = np.repeat(np.arange(n), counts)
         left = values - self.centre_ - self.item_biases_[indices]
-        own = np.bincount(row, left, minlength=n) / (counts + PRIOR_COUNT)
+        own = np.bincount(row, left, minlength=n) / (counts + PRIOR_COUNT) * (self.centring == "user")
         target = np.where(self.frequent_[indices], left - own[row], 0.0)
         return (self.centre_ + own).astype(np.float32), target.astype(np.float32)
 

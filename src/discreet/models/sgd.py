@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.models.base import Progress, require, require_number
-from discreet.models.baseline import GradientBaseline
+from discreet.models.base import Progress
+from discreet.models.baseline import GradientBaseline, Lines, require_fraction
+from discreet.models.checks import require, require_number
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
@@ -122,14 +123,14 @@ class DPSGD(GradientBaseline):
         self.noise = noise
         self.random_state = random_state
 
-    _positive = (*GradientBaseline._positive, "batch_rate", "learning_rate")
+    _positive = (*GradientBaseline._positive, "learning_rate")
 
     # ------------------------------------------------------------ the promise
 
     def plan(self, n_items: int) -> Plan:
         self._check()
         m = self._n_frequent(n_items)
-        lines: dict[str, tuple[int, float, tuple[int, ...], float]] = {
+        lines: Lines = {
             "counts": (1, self._counts_share(), (n_items,), 1.0),
             "gradient": (self.iterations, 1.0, (m, self.factors + 1), self.batch_rate),
         }
@@ -151,23 +152,16 @@ class DPSGD(GradientBaseline):
     # ------------------------------------------------------------ learning
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
-        self._begin(ratings)
-        self._infer_range(ratings)
-        users, session = self._open_session(ratings)
-        self._assume_range(session)
-        users.choose()
-        counts = session.release("counts", users.item_counts())
-        frequent = self._frequent(counts)
-        users, counts = users.restrict(frequent), np.maximum(counts[frequent], 1.0)
+        users, session = self._start(ratings)
+        users, frequent, counts = self._count(users, session)
         s = np.minimum((counts.max() / counts) ** self.spreading, 10.0)
-        rate = self._rates(session, counts, s)
         V = self._initial(len(frequent))
         mean, first = np.zeros_like(V), self.iterations // 2 if self.average else self.iterations - 1
         for t in range(self.iterations):
             batch = draw_batch(users, self.batch_rate, seed=self._coins(session, t))
             self._solve_users(batch, V)
             g = session.release("gradient", clipped_gradient(batch, V.astype(np.float32), self.gradient_norm, s))
-            V = V - rate[:, None] * g
+            V = V - self._rates(session, counts, s)[:, None] * g
             mean += V * (t >= first)
             if progress:
                 progress(t + 1, self.iterations, "steps")
@@ -177,8 +171,8 @@ class DPSGD(GradientBaseline):
     def _rates(self, session: Session, counts: NDArray[Any], s: NDArray[Any]) -> NDArray[np.float64]:
         """What a released row is multiplied with in (3)."""
         own = s * self.batch_rate
-        sd = session.plan.noise_multiplier("gradient") * self._sensitivity() if session.ledger.noise != "none" else 0.0
-        return self.learning_rate / own * counts / (counts**2 + (self.damping * sd / own) ** 2)
+        noise = self.damping * self._deviation(session, "gradient") / own
+        return self.learning_rate / own * counts / (counts**2 + noise**2)
 
     def _coins(self, session: Session, t: int) -> tuple[int, int] | None:
         """Secret ones, but for research with seeded noise."""
@@ -186,6 +180,7 @@ class DPSGD(GradientBaseline):
 
     def _check(self) -> None:
         super()._check()
-        require(self.batch_rate <= 1, f"batch_rate is {self.batch_rate!r}, but must be above 0 and at most 1")
+        require_fraction("batch_rate", self.batch_rate)
+        require(isinstance(self.average, bool), f"average is {self.average!r}, but must be True or False")
         for name in ("damping", "spreading"):
             require_number(name, getattr(self, name))

@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.models.base import Progress, require_number
-from discreet.models.baseline import GradientBaseline
+from discreet.models.base import Progress
+from discreet.models.baseline import GradientBaseline, Lines
+from discreet.models.checks import require_number
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
@@ -127,7 +128,7 @@ class DPSGLD(GradientBaseline):
         shape, steps = (self._n_frequent(n_items), self.factors + 1), np.arange(1, self.iterations + 1)
         parts = steps**-self.decay  # of the budget: the noise is its inverse root
         parts = parts / parts.sum()
-        lines: dict[str, tuple[int, float, tuple[int, ...], float]] = {"counts": (1, 0.05, (n_items,), 1.0)}
+        lines: Lines = {"counts": (1, 0.05, (n_items,), 1.0)}
         for t, part in zip(steps.tolist(), parts.tolist(), strict=True):
             lines[f"gradient {t}"] = 1, 0.95 * part, shape, 1.0
         return self._shared(lines)
@@ -144,14 +145,8 @@ class DPSGLD(GradientBaseline):
     # ------------------------------------------------------------ learning
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
-        self._begin(ratings)
-        self._infer_range(ratings)
-        users, session = self._open_session(ratings)
-        self._assume_range(session)
-        users.choose()
-        counts = session.release("counts", users.item_counts())
-        frequent = self._frequent(counts)
-        users, counts = users.restrict(frequent), np.maximum(counts[frequent], 1.0)
+        users, session = self._start(ratings)
+        users, frequent, counts = self._count(users, session)
         V = self._initial(len(frequent))
         mean, first = np.zeros_like(V), self.iterations // 2
         for t in range(self.iterations):
@@ -170,10 +165,8 @@ class DPSGLD(GradientBaseline):
         """h_t of each item: (2), or shorter where that would overshoot."""
         curvature = (self.precision * counts * self.user_norm**2 / 2 + self.prior) / 2
         longest = self.longest * (t + 1) ** -self.decay / curvature
-        if session.ledger.noise == "none":
-            return longest
-        sigma = session.plan.noise_multiplier(name) * self._sensitivity()
-        return np.minimum(longest, 4 * self.temperature / (self.precision * sigma) ** 2)
+        sigma = self._deviation(session, name)
+        return np.minimum(longest, 4 * self.temperature / max((self.precision * sigma) ** 2, 1e-300))
 
     def _check(self) -> None:
         super()._check()
