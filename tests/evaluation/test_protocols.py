@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
+from discreet.data.cinema import make_cinema
 from discreet.data.ratings import Ratings
+from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.evaluation import metrics, protocols
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.protocols import evaluate, lowest_relevant
+from discreet.models.bias import Bias
 
 
 class Table:
@@ -181,6 +184,20 @@ def test_standard_errors_agree_with_bootstrap_over_users():
         ndcg.append(np.nanmean(found.per_user["ndcg@10"][users]))
     for name, again in (("rmse", rmse), ("mae", mae), ("ndcg@10", ndcg)):
         assert found.stderr[name] == pytest.approx(np.std(again), rel=0.12), name
+
+
+def test_relevance_is_named_by_a_rating_that_exists_and_counts_the_same():
+    ratings = make_cinema(0, 0.02)
+    split = random_ratings(ratings, (0.8, 0.2), 0)
+    model = Bias().fit(split.train)
+    found = evaluate(model, split, ["recall@20"])
+    assert found.conditions["relevant"] == 4.0
+    assert "rated 4 or more" in str(found)
+    assert found["recall@20"] == evaluate(model, split, ["recall@20"], relevant=3.875)["recall@20"]
+    stars = Ratings.from_arrays([1, 1], [1, 2], [1.0, 5.0])
+    between = Ratings.from_arrays([1], [3], [4.1])
+    assert lowest_relevant((1, 5), stars, between) == pytest.approx(4.1)  # held out, and in no training rating
+    assert lowest_relevant((1, 5)) == 4.0
 
 
 def test_relevance_threshold(case):

@@ -207,6 +207,38 @@ def test_released_counts_are_used_where_a_model_keeps_them(shelf, tmp_path):
     assert groups[0].raters > groups[4].raters
 
 
+def test_a_loaded_model_shows_popularity_from_the_counts_it_released(shelf, tmp_path):
+    model = discreet.load(shelf / "private")
+    write_report(model, tmp_path / "alone.html")
+    page = text_of(tmp_path / "alone.html")
+    assert "By popularity of the items" in page
+    assert "by the noisy counts that were released" in page
+    assert 'class="look"' not in page
+    model.counts_ = None  # as in a model that was saved before counts were kept
+    write_report(model, tmp_path / "alone.html")
+    assert "How popular items are is not written in this model" in text_of(tmp_path / "alone.html")
+
+
+def test_what_is_said_of_the_number_of_items_is_what_the_model_bounds(tmp_path):
+    ratings = make_cinema(0, 0.05)
+    together = discreet.DPALS(2, epsilon=8, rating_range=(1, 5)).fit(ratings)
+    assert promise.bounded_together(together)
+    write_report(together, tmp_path / "r.html")
+    page = text_of(tmp_path / "r.html")
+    assert "50 (without effect: all items of a person are bounded together)" in page
+    assert "bounds all items of a person together" in page
+    each = discreet.DPALS(2, epsilon=8, rating_range=(1, 5), sampling="uniform", max_items=30).fit(ratings)
+    assert not promise.bounded_together(each)
+    write_report(each, tmp_path / "r.html")
+    page = text_of(tmp_path / "r.html")
+    assert "A person speaks through 30 items at most" in page
+    assert "<dt>max_items</dt><dd>30</dd>" in page
+
+
+def test_relevance_is_named_by_a_rating_that_exists(reports):
+    assert "held-out items rated 4 or more" in text_of(reports["private"])
+
+
 def test_a_belief_moves_by_its_odds():
     assert math.isclose(promise.belief(0.5, math.log(3)), 0.75)
     assert promise.belief(0.1, 0.0) == pytest.approx(0.1)
@@ -253,6 +285,8 @@ def test_the_command_writes_a_report_and_says_so(run, shelf, tmp_path):
     assert code == 0, err
     assert "nobody's ratings" in out
     assert "History 1" in text_of(file)
+    assert "For the histories given" in text_of(file)
+    assert "Invented" not in text_of(file)
 
 
 def test_the_command_measures_on_ratings(run, shelf, tmp_path):
@@ -290,6 +324,9 @@ def test_help_has_an_example(run):
     code, out, _ = run("report", "--help")
     assert code == 0
     assert "discreet report model/ --data ratings.csv" in out
+    film = re.search(r'--history "(.*?)=5"', out)
+    assert film is not None
+    assert any(title.startswith(film[1] + " (") for title in make_cinema(0, 0.01).titles)
 
 
 def test_test_ratings_without_data_are_refused(tmp_path):

@@ -132,16 +132,10 @@ def _check_metrics(wanted: list[str] | None, feedback: str) -> None:
 
 
 def _relevant(given: float | None, scale: tuple[float, float] | None, ratings: Ratings) -> float | None:
-    """The lowest rating that counts as relevant: the top quarter of the scale, or (None) all with implicit feedback.
+    """The lowest rating that counts as relevant: in the top quarter of the scale, or (None) all if it is implicit."""
+    from discreet.evaluation.protocols import lowest_relevant
 
-    Of the ratings that there are, the lowest that counts is named: 4 of half stars, and not 3.875.
-    """
-    from discreet.evaluation.protocols import RELEVANT_SHARE
-
-    if given is not None or scale is None:
-        return given
-    least = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
-    return min((float(value) for value in set(ratings.values.tolist()) if value >= least), default=least)
+    return given if given is not None or scale is None else lowest_relevant(scale, ratings)
 
 
 def _makers(choice: Choice, baselines: bool, ratings: Ratings) -> dict[str, Callable[[int], Any]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "discreet report model/",
     "discreet report model/ --data ratings.csv --out report.html",
     "discreet report model/ --data train.csv --test test.csv",
-    'discreet report model/ --history "The Copper Lighthouse=5"',
+    'discreet report model/ --history "December Island=5"',
 )
 def report(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],

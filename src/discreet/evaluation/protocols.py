@@ -118,7 +118,7 @@ def evaluate(
     target = holdout.target
     counts = np.bincount(split.train.indices, minlength=target.n_items)
     groups = _Groups(popularity_quintiles(counts, slices), N_QUINTILES) if slices else _Groups.none(target.n_items)
-    threshold = _threshold(relevant, model.feedback, split.train)
+    threshold = _threshold(relevant, model.feedback, split.train, target)
     keep = np.ones(target.n_ratings, np.bool_) if threshold is None else target.values >= np.float32(threshold)
 
     rating = [m for m in wanted if m.kind == "rating"]
@@ -294,15 +294,21 @@ def _part(split: Split, part: str) -> Holdout:
     return holdout
 
 
-def _threshold(relevant: float | None, feedback: str, train: Ratings) -> float | None:
+def _threshold(relevant: float | None, feedback: str, train: Ratings, target: Ratings) -> float | None:
     if relevant is not None:
         if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
             raise ConfigError(f"relevant is the lowest rating that counts as relevant, a number, not {relevant!r}")
         return float(relevant)
     if feedback == "implicit" or train.n_ratings == 0:
         return None
-    low, high = float(train.values.min()), float(train.values.max())
-    return low + RELEVANT_SHARE * (high - low)
+    return lowest_relevant((float(train.values.min()), float(train.values.max())), train, target)
+
+
+def lowest_relevant(scale: tuple[float, float], *ratings: Ratings) -> float:
+    """The lowest of these ratings that counts as relevant on that scale: 4 of half stars, where the bound is 3.875."""
+    least = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+    enough = [some.values[some.values >= np.float32(least)] for some in ratings]
+    return min((float(values.min()) for values in enough if len(values)), default=least)
 
 
 def _relabel(model: Model, target: Ratings) -> Array | None:

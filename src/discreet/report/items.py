@@ -35,11 +35,12 @@ class Map:
 
 @dataclass(frozen=True)
 class Sample:
-    """An invented history and what is recommended for it: positions in the catalogue, with ratings and scores."""
+    """A history and what is recommended for it: titles with ratings, and with scores."""
 
     name: str
     history: list[tuple[str, float]]
     best: list[tuple[str, float]]
+    invented: bool
 
 
 def names(model: Any) -> list[str]:
@@ -98,16 +99,16 @@ def map_data(drawn: Map, model: Any) -> dict[str, Any]:
 
 def samples(model: Any, n: int = 10, how_many: int = 4, long: int = 5) -> list[Sample]:
     """Histories of items that lie together, chosen far from each other, and the recommendations for them."""
-    return [recommended(model, history, f"Somebody who liked {name}", n)
+    return [recommended(model, history, f"Somebody who liked {name}", n, invented=True)
             for name, history in _histories(model, how_many, long)]  # fmt: skip
 
 
-def recommended(model: Any, history: dict[Any, float], name: str, n: int) -> Sample:
+def recommended(model: Any, history: dict[Any, float], name: str, n: int, *, invented: bool = False) -> Sample:
     """Recommendations for one history, {item id: rating}."""
     titles = dict(zip(model.item_ids_.tolist(), names(model), strict=True))
     ids, scores = model.recommend(history, n)
     best = [(titles[item], float(score)) for item, score in zip(ids.tolist(), scores.tolist(), strict=True)]
-    return Sample(name, [(titles[item], float(rating)) for item, rating in history.items()], best)
+    return Sample(name, [(titles[item], float(rating)) for item, rating in history.items()], best, invented)
 
 
 def _histories(model: Any, how_many: int, long: int) -> list[tuple[str, dict[Any, float]]]:

@@ -9,7 +9,7 @@ import math
 from importlib import resources
 from typing import Any
 
-from discreet.report import charts, items, privacy_part
+from discreet.report import charts, items, privacy_part, promise
 from discreet.report.html import Html, data, join, power, table, tag, title
 from discreet.report.items import Sample
 from discreet.report.privacy_part import QUINTILES
@@ -161,9 +161,15 @@ def _samples(model: Any, shown: list[Sample]) -> Html:
         head = [tag("span", "rank", class_="unseen"), "recommended", "predicted" if explicit else "score"]
         best = table(head, rows, caption=f"Recommendations: {sample.name}", words=(1,), quiet=True)
         cards.append(tag("article", tag("h3", title(sample.name)), known, best))
+    what = (
+        "Invented histories, nobody's in particular: items that the model takes to be alike. What a real person gets "
+        "is computed the same way, from that person's history alone."
+        if all(sample.invented for sample in shown) else
+        "For the histories given when this page was written. What is recommended is computed from the history "
+        "alone: whoever sees this page sees both."
+    )  # fmt: skip
     return join([
-        tag("p", "Invented histories, nobody's in particular: items that the model takes to be alike. What a real "
-            "person gets is computed the same way, from that person's history alone."),
+        tag("p", what),
         tag("div", *cards, class_="cards"),
     ])  # fmt: skip
 
@@ -198,6 +204,8 @@ def _map(model: Any) -> Html:
 
 def _about(model: Any, quality: Quality | None) -> Html:
     shown = {name: value for name, value in model.saved_params().items() if value is not None}
+    if "max_items" in shown and promise.bounded_together(model):
+        shown["max_items"] = f"{shown['max_items']} (without effect: all items of a person are bounded together)"
     rows = [tag("div", tag("dt", name), tag("dd", str(value))) for name, value in shown.items()]
     looked = (
         "It was computed from the saved model alone, without a look at any rating, so it gives away no more than the "

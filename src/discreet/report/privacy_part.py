@@ -161,8 +161,11 @@ def noise(model: Any, quality: Quality | None) -> Html:
     ]
     if found:
         rows = [[k.entry.name, f"{k.deviation:.4g}", f"{math.ceil(k.hearing):,}"] for k in found]
-        parts.append(tag("p", f"A person is reckoned to speak through {promise.spread(model)} items. The more items a "
-                         "person spreads over, the more people it takes."))  # fmt: skip
+        k = promise.spread(model)
+        how = (f"This model bounds all items of a person together, however many; the table reckons with people "
+               f"of {k} items." if promise.bounded_together(model) else
+               f"A person speaks through {k} items at most; the table reckons with people who do.")  # fmt: skip
+        parts.append(tag("p", f"{how} The more items a person spreads over, the more people it takes."))
         parts.append(table(["release", "deviation of the noise", "people it takes"], rows,
                            caption="About how many people an item needs to be as loud as its noise"))  # fmt: skip
     first = promise.loudest(found)

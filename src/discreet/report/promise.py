@@ -87,6 +87,11 @@ def _hearing(entry: Entry, model: Any) -> float:
     return math.sqrt(math.prod(entry.shape[1:])) * entry.noise_multiplier * entry.sensitivity / one
 
 
+def bounded_together(model: Any) -> bool:
+    """Whether a person's items share one bound, so that there is none on their number."""
+    return hasattr(model, "bounds") and model.bounds().items is None
+
+
 def spread(model: Any) -> int | None:
     """Through how many items a person contributes: the bound, or `TYPICAL` where all of them are bounded together.
 

@@ -20,7 +20,7 @@ import numpy as np
 from discreet.data.ratings import Ratings
 from discreet.data.splits import Holdout, Split, random_ratings
 from discreet.errors import DataError, DiscreetError
-from discreet.evaluation.protocols import RELEVANT_SHARE
+from discreet.evaluation.protocols import lowest_relevant
 from discreet.experiments.compare import Comparison, compare
 from discreet.models.als import ALS
 from discreet.models.bias import Bias
@@ -94,7 +94,7 @@ def measure(
 
     makers: dict[str, Callable[[int], Any]] = {mine: anew, **_references(model, test is None)}
     scale = model.rating_range_ if model.feedback == "explicit" else None
-    relevant = None if scale is None else scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+    relevant = None if scale is None else lowest_relevant(scale, split.train, split.test.target)
     if scale is None:
         makers = {name: make for name, make in makers.items() if make(0).feedback == "implicit"}
     with _quiet():
