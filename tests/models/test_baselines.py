@@ -174,6 +174,7 @@ def test_langevin_noise_is_that_of_the_release(ratings):
     multipliers = [plan.noise_multiplier(f"gradient {t}") for t in (1, 4)]
     assert multipliers[1] / multipliers[0] == pytest.approx(4 ** (model.decay / 2))
     model.fit(ratings)
+    assert "5 releases of sums over users: counts, gradient 1 to 4." in str(model.privacy_)
     session = type("Session", (), {"plan": plan, "ledger": model.privacy_.ledger})()
     h = model._step_length(session, "gradient 4", 3, np.full(15, 20.0))
     released = h / 2 * model.precision * multipliers[1] * model.gradient_norm
@@ -215,6 +216,8 @@ def test_wrong_parameters_are_named(ratings, kind):
         (discreet.DPSGD, dict(batch_rate=1.5), "batch_rate is 1.5, but must be above 0 and at most 1"),
         (discreet.DPSGD, dict(average=1), "average is 1, but must be True or False"),
         (discreet.DPSGD, dict(iterations=2.5), "iterations is 2.5, but must be a whole number"),
+        (discreet.DPSGD, dict(neighbouring="replace-one"), "'add-remove' only: use that, or set batch_rate=1"),
+        (discreet.DPSGLD, dict(decay=1.5), "decay is 1.5, but must be a number from 0 to 1"),
         (discreet.DPSGLD, dict(temperature=0.0), "temperature is 0.0, but must be above 0"),
         (discreet.DPSGLD, dict(intercept=1.0), "intercept is 1.0, but must be below user_norm"),
     ],

@@ -29,6 +29,17 @@ def test_the_paragraph_of_a_secure_session(session):
     assert "\n" not in text
 
 
+def test_numbered_releases_are_listed_as_a_range(row_sum):
+    """Twenty steps with noise of their own each are one phrase; two are named, and so are numbers with a gap."""
+    names = ["counts", "step 1", "gram 1", "step 2", "gram 2", "step 3", "block 1", "block 2", "block 4", "sum"]
+    plan = Plan.calibrated([Release(name, 2 if name == "sum" else 1) for name in names], Budget(1.5, 1e-6))
+    door = Session(plan, "seeded", 0)
+    for name in [*names, "sum"]:
+        door.release(name, row_sum(np.ones((3, 2))))
+    listed = "counts, step 1 to 3, gram 1, gram 2, block 1, block 2, block 4, sum × 2"
+    assert f"11 releases of sums over users: {listed}." in str(door.finish())
+
+
 def test_research_mode_is_declared(session):
     statement = session("seeded").statement
     assert "RESEARCH MODE" in str(statement)

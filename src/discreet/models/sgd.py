@@ -181,6 +181,11 @@ class DPSGD(GradientBaseline):
     def _check(self) -> None:
         super()._check()
         require_fraction("batch_rate", self.batch_rate)
+        require(
+            self.batch_rate == 1 or self.neighbouring != "replace-one",
+            f"neighbouring is 'replace-one', but random batches (batch_rate={self.batch_rate:g}) are priced for "
+            "'add-remove' only: use that, or set batch_rate=1",
+        )
         require(isinstance(self.average, bool), f"average is {self.average!r}, but must be True or False")
         for name in ("damping", "spreading"):
             require_number(name, getattr(self, name))

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.models.base import Progress
 from discreet.models.baseline import GradientBaseline, Lines
-from discreet.models.checks import require_number
+from discreet.models.checks import require, require_number
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
@@ -172,3 +172,4 @@ class DPSGLD(GradientBaseline):
         super()._check()
         for name in ("decay", "prior"):
             require_number(name, getattr(self, name))
+        require(self.decay <= 1, f"decay is {self.decay!r}, but must be a number from 0 to 1")

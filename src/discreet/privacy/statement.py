@@ -88,7 +88,7 @@ class PrivacyStatement:
 
     def _releases(self) -> str:
         counts = Counter(entry.name for entry in self.ledger.entries)
-        listed = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in counts.items())
+        listed = ", ".join(_runs([f"{name} × {count}" if count > 1 else name for name, count in counts.items()]))
         text = f"It rests on {len(self.ledger.entries)} releases of sums over users: {listed}." if counts else ""
         rates = sorted({entry.rate for entry in self.ledger.entries if entry.rate < 1})
         if not rates:
@@ -113,3 +113,17 @@ class PrivacyStatement:
         if taken:
             parts.append(f"CAUTION, read from the data instead of a public source: {'; '.join(taken)}.")
         return " ".join(parts)
+
+
+def _runs(names: list[str]) -> list[str]:
+    """Three or more names that differ by a number only, as in "gradient 1", "gradient 2", …, become one of a range."""
+    numbers: dict[str, list[int]] = {}
+    for name in names:
+        stem, _, last = name.rpartition(" ")
+        if stem and last.isdecimal() and "×" not in stem:
+            numbers.setdefault(stem, []).append(int(last))
+    long = {stem: n for stem, n in numbers.items() if len(n) > 2 and n == list(range(n[0], n[0] + len(n)))}
+    stems = [name.rpartition(" ")[0] for name in names]
+    listed = [f"{stem} {long[stem][0]} to {long[stem][-1]}" if stem in long else name
+              for stem, name in zip(stems, names, strict=True)]  # fmt: skip
+    return list(dict.fromkeys(listed))
