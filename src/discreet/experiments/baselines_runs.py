@@ -25,25 +25,26 @@ HALVES = (0.5, 5.0)
 
 
 def movielens(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``fractions``, ``top`` (most rated items only) and ``scale``; ``model``, ``epsilon``, ``seed``.
+    """``data``, ``replica``, ``fractions``, ``top`` (most rated items), ``scale``; ``model``, ``epsilon``, ``seed``.
 
-    ``model`` is a name of `discreet.models.MODELS`, or "mean" or "user mean"; ``parameters`` are its own. The seed is
-    that of noise and start; the split is the same for all.
+    ``model`` is a name of `discreet.models.MODELS`, or "mean" or "user mean"; ``parameters`` are its own. The replica
+    is that of a twin, and the number of the split; the seed is that of noise and start, on the same split for all.
     """
-    data = settings["data"]
+    data, replica = settings["data"], settings.get("replica", 0)
     options = {"scale": settings["scale"]} if settings["scale"] != 1 else {}
-    split = sources.random(data, tuple(settings["fractions"]), seed=0, top=settings.get("top"), **options)
+    split = sources.random(data, tuple(settings["fractions"]), replica, settings.get("top"), replica, **options)
     return _score(_model(settings, STARS.get(data, HALVES)), split)
 
 
 def synthetic(settings: Settings, sources: Sources) -> Record:
-    """``users`` and ``items`` of the task of §6.1; ``model``, ``epsilon``, ``seed``, ``parameters``."""
-    return _score(_model(settings, None), _task(settings["users"], settings["items"]).split)
+    """``users``, ``items`` and ``task_seed`` of the task of §6.1; ``model``, ``epsilon``, ``seed``, ``parameters``."""
+    task = _task(settings["users"], settings["items"], settings.get("task_seed", 0))
+    return _score(_model(settings, None), task.split)
 
 
 @lru_cache(maxsize=1)
-def _task(users: int, items: int) -> LowRankTask:
-    return dpals_task(users, items, seed=0)
+def _task(users: int, items: int, seed: int) -> LowRankTask:
+    return dpals_task(users, items, seed=seed)
 
 
 def _model(settings: Settings, stars: tuple[float, float] | None) -> Recommender:

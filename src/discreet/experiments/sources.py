@@ -74,9 +74,12 @@ class Sources:
         return self._keep(f"ratings {name} {options}", made)  # type: ignore[no-any-return]
 
     def random(
-        self, name: str, fractions: Iterable[float], seed: int = 0, top: int | None = None, **options: Any
-    ) -> Split:
-        """Ratings held out at random, of the `top` most rated items only if that is given."""
+        self, name: str, fractions: Iterable[float], seed: int = 0, top: int | None = None, replica: int = 0,
+        **options: Any,
+    ) -> Split:  # fmt: skip
+        """Ratings held out at random, of the `top` most rated items only if that is given; `replica` is of a twin."""
+        if replica:
+            options |= {"seed": replica}
 
         def make() -> Split:
             ratings = self.ratings(name, **options)

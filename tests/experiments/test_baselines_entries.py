@@ -1,0 +1,47 @@
+"""The entries of the baselines: what they compare is compared fairly, on data that settings were not chosen on."""
+
+import numpy as np
+import pytest
+
+from discreet.experiments import baselines_runs, dpals_synthetic
+from discreet.experiments import entry as entries
+from discreet.experiments.sources import Sources
+
+OURS = ("baselines-figure3a", "baselines-figure4", "baselines-models")
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_cell_makes_a_model_that_can_be_fitted(name):
+    for settings in entries.load(name).settings(Sources()):
+        model = baselines_runs._model(settings, None if name.endswith("4") else (0.5, 5.0))
+        model.check()
+        if "epsilon" in settings:
+            assert model.epsilon == settings["epsilon"]
+            assert model.delta == baselines_runs.DELTA
+            assert model.random_state == settings["seed"]
+
+
+def test_figure_4_has_the_dpals_of_its_own_entry():
+    """Else the comparison with Frank and Wolfe would be with another DPALS than the one that was tuned."""
+    mine = [cell for cell in entries.load("baselines-figure4").settings(Sources()) if cell["model"] == "DPALS"]
+    its = [cell for cell in entries.load("dpals-figure4").settings(Sources()) if cell["model"] == "DPALS"]
+    chosen = {(cell["users"], cell["epsilon"], cell["seed"]): dpals_synthetic._model(cell) for cell in its}
+    assert len(mine) == len(chosen) == 4 * 4 * 3
+    for cell in mine:
+        model = chosen[cell["users"], cell["epsilon"], cell["seed"]]
+        assert baselines_runs._model(cell, None).get_params() == model.get_params()
+        assert cell["task_seed"] == 1, "the settings were chosen on task 0"
+
+
+@pytest.mark.parametrize("name", ["baselines-figure3a", "baselines-models"])
+def test_tables_are_of_data_that_defaults_were_not_chosen_on(name):
+    assert {cell["replica"] for cell in entries.load(name).settings(Sources())} == {2}
+
+
+def test_a_replica_is_another_twin_and_another_split():
+    sources = Sources()
+    parts = [sources.random("twin-ml10m", (0.8, 0.1, 0.1), r, replica=r, scale=0.005).train for r in (0, 2, 2)]
+    assert np.array_equal(parts[1].values, parts[2].values)
+    assert parts[0].n_ratings != parts[1].n_ratings or not np.array_equal(parts[0].indices, parts[1].indices)
+    whole = [sources.ratings("twin-ml10m", scale=0.005, **given) for given in ({}, {"seed": 2})]
+    assert not np.array_equal(whole[0].indptr, whole[1].indptr)
