@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.kernels import simd
+from discreet.kernels import second_moment, simd, tall_product
 from discreet.kernels.cholesky import padded, solve_spd, solve_spd_numpy
 from discreet.kernels.exact import packed_grams
 from discreet.kernels.normal import (
     PACK,
     gram_rows_numpy,
     solve_rows,
+    solve_rows_constant,
     solve_rows_numpy,
     sum_rows,
     sum_rows_numpy,
@@ -67,6 +68,43 @@ def test_rows_equal_their_numpy_twins(path, dtype, weighted, r):
         assert x.shape == (n, r)
         np.testing.assert_allclose(x, twin, atol=tolerance * max(1, np.abs(twin).max()))
         assert not x[0].any(), "a row without entries has the zero solution"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("r", [1, 8, 20, 128])
+def test_a_constant_coordinate_and_offsets_equal_one_column_more(path, dtype, r):
+    rng = np.random.default_rng(r)
+    n, m, c = 37, 2 * PACK + 20, 1.7
+    indptr, indices, values = sparse_rows(rng, n, m, dtype)
+    Y, offset = rng.normal(size=(m, r)).astype(dtype), rng.normal(size=m).astype(dtype)
+    ridge, shared = rng.random(n) + 0.5, Y.T @ Y * 0.01
+    wide = np.column_stack([Y, np.full(m, c)]).astype(np.float64)
+    tolerance = 2e-4 if dtype == np.float32 else 1e-10
+    for given in (values, None):
+        target = (1.0 if given is None else values.astype(np.float64)) - offset[indices]
+        for w in (None, rng.random(len(indices)).astype(dtype)):
+            x, x0 = solve_rows_constant(indptr, indices, given, Y, ridge, c, shared, w, offset)
+            twin = solve_rows_numpy(indptr, indices, target, wide, ridge, np.pad(shared, (0, 1)), w)
+            assert x.dtype == x0.dtype == dtype
+            np.testing.assert_allclose(np.column_stack([x, x0]), twin, atol=tolerance * np.abs(twin).max())
+            y = solve_rows(indptr, indices, given, Y, ridge, shared, w, offset)
+            twin = solve_rows_numpy(indptr, indices, target, wide[:, :-1], ridge, shared, w)
+            np.testing.assert_allclose(y, twin, atol=tolerance * np.abs(twin).max())
+
+
+def test_a_constant_coordinate_without_entries_or_ridge_is_zero(path):
+    none, Y = np.zeros(0, np.int32), np.ones((4, 3), np.float32)
+    x, x0 = solve_rows_constant(np.zeros(6, np.int64), none, none.astype(np.float32), Y, np.zeros(5), 2.0)
+    assert not x.any()
+    assert not x0.any()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 15, 1000])
+def test_products_of_tall_matrices(rows):
+    rng = np.random.default_rng(rows)
+    Y, M = rng.normal(size=(rows, 5)), rng.normal(size=(5, 3))
+    np.testing.assert_allclose(second_moment(Y), Y.T @ Y, atol=1e-11)
+    np.testing.assert_allclose(tall_product(Y, M), Y @ M, atol=1e-12)
 
 
 def test_a_block_of_rows_gives_the_same_sums_as_all_rows(path):

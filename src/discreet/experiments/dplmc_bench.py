@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from discreet.data.ratings import Ratings
-from discreet.kernels.gradient import product
+from discreet.kernels import second_moment, tall_product
 from discreet.models.dplmc import project
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget
@@ -83,9 +83,9 @@ def iteration(walk: Descent, V: NDArray[Any], grade: Literal["secure", "seeded"]
                            Budget(10.0))  # fmt: skip
     session = Session(plan, grade, random_state=0 if grade == "seeded" else None)
     walk.look(V.astype(np.float32), 4.0)
-    R = unpack(session.release("balance", walk.gram()), RANK)[0] / 1e5 - product(V.T, V) / n
+    R = unpack(session.release("balance", walk.gram()), RANK)[0] / 1e5 - second_moment(V) / n
     g = session.release("gradient", walk.gradient())
-    V = project(V - 1e-3 * g + 0.05 * product(V, R), 4.0)
+    V = project(V - 1e-3 * g + 0.05 * tall_product(V, R), 4.0)
     walk.step(1e-3, R, 0.05)
     return V
 

@@ -1,8 +1,9 @@
 """Compiled functions on plain arrays. They know neither people nor privacy; each has a numpy twin in the same file."""
 
 from discreet.kernels.cholesky import solve_spd
+from discreet.kernels.dense import second_moment, tall_product
 from discreet.kernels.exact import packed_grams
-from discreet.kernels.normal import solve_rows, sum_rows
+from discreet.kernels.normal import solve_rows, solve_rows_constant, sum_rows
 from discreet.kernels.psd import project_psd, solve_psd
 from discreet.kernels.threads import set_threads, thread_count
 from discreet.kernels.topk import top_k
@@ -10,11 +11,14 @@ from discreet.kernels.topk import top_k
 __all__ = [
     "packed_grams",
     "project_psd",
+    "second_moment",
     "set_threads",
     "solve_psd",
     "solve_rows",
+    "solve_rows_constant",
     "solve_spd",
     "sum_rows",
+    "tall_product",
     "thread_count",
     "top_k",
 ]

@@ -82,23 +82,40 @@ def matrix_gap(like: np.ndarray, R: int) -> int:
 def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) -> None:
     """Solve the W systems at address A ([W] of [R][R], `matrix_gap` apart) with the right-hand sides at b ([W][R]).
 
-    The solutions overwrite b; T and B ([R][W]) are workspace. T holds panels of four columns, [R / 4][R][4][W]: a panel
-    of the factor is contiguous and fits the first-level cache. Afterwards T holds the factors, with reciprocals on the
-    diagonal.
+    The solutions overwrite b; T and B ([R][W]) are workspace. Afterwards T holds the factors, for more `substitute`.
+    """
+    factor_interleaved(like, A, T, R)
+    substitute(like, b, T, B, R)
+
+
+@njit(nogil=True, cache=True)
+def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
+    """Cholesky factors of the W systems at A, to T, with reciprocals on the diagonal.
+
+    T holds panels of four columns, [R / 4][R][4][W]: a panel of the factor is contiguous and fits the
+    first-level cache.
     """
     W, s = lanes(like), like.itemsize
-    E, line, matrix = W * s, R * s, matrix_gap(like, R) * s
+    E, matrix = W * s, matrix_gap(like, R) * s
     panel = R * 4 * E + PANEL_GAP
     for i in range(R):
         for j in range(i // W * W, R, W):
             transpose(like, A + (i * R + j) * s, matrix, 4 * matrix, T + j // 4 * panel + i * 4 * E, E, panel)
-    for j in range(0, R, W):
-        transpose(like, b + j * s, line, 4 * line, B + j * E, E, 4 * E)
     for i in range(0, R, 4):
         Ti = T + i // 4 * panel
         chol_diagonal(like, Ti, i)
         for j in range(i + 4, R, 4):
             chol_panel(like, Ti, T + j // 4 * panel, i)
+
+
+@njit(nogil=True, cache=True)
+def substitute(like: np.ndarray, b: int, T: int, B: int, R: int) -> None:
+    """Overwrite the right-hand sides at b ([W][R]) with the solutions, by the factors in T."""
+    W, s = lanes(like), like.itemsize
+    E, line = W * s, R * s
+    panel = R * 4 * E + PANEL_GAP
+    for j in range(0, R, W):
+        transpose(like, b + j * s, line, 4 * line, B + j * E, E, 4 * E)
     for i in range(0, R, 4):
         forward_panel(like, T + i // 4 * panel, B, i)
     for i in range(R - 4, -1, -4):

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from discreet.kernels.cholesky import aligned, matrix_gap, panels_size, solve_interleaved
-from discreet.kernels.normal import add_gram, add_sum
+from discreet.kernels.normal import Entries, add_gram, add_sum, read_targets
 from discreet.kernels.simd import gather_scaled, lanes, transpose
 
 
@@ -43,10 +43,14 @@ def prefers_dual(counts: np.ndarray, r: int, W: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def solve_dual(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
-    ridge: np.ndarray, D: np.ndarray, Qt: np.ndarray, rows: np.ndarray, X: np.ndarray, start: int, stop: int,
+    entries: Entries, Y: np.ndarray, ridge: np.ndarray, D: np.ndarray, Qt: np.ndarray, constant: float,
+    rows: np.ndarray, X: np.ndarray, x0: np.ndarray, start: int, stop: int,
 ) -> None:  # fmt: skip
-    """Solve the rows ``rows[start:stop]``, which are in order of length; Y is rotated, Qt is Qᵀ and D the spectrum."""
+    """Solve the rows ``rows[start:stop]``, which are in order of length; Y is rotated, Qt is Qᵀ and D the spectrum.
+
+    A `constant` coordinate of every y adds constant² / ridge · √w √wᵀ to Z Zᵀ.
+    """
+    indptr, indices = entries.indptr, entries.indices
     R, W, s = Y.shape[1], lanes(Y), Y.itemsize
     step = max(4, W)
     longest = indptr[rows[stop - 1] + 1] - indptr[rows[stop - 1]]
@@ -55,7 +59,8 @@ def solve_dual(
     Z, Zt = aligned(Y, W * most * R), aligned(Y, R * most)
     Ap, bp = aligned(Y, W * gap), aligned(Y, W * most)
     Tp, Bp = aligned(Y, panels_size(Y, most)), aligned(Y, W * most)
-    d, one, x = aligned(Y, R), np.ones(most, Y.dtype), aligned(Y, R)
+    d, x = aligned(Y, R), aligned(Y, R)
+    roots = np.ones((W, most), Y.dtype)
     eye = np.zeros(most * most, Y.dtype)
     for first in range(start, stop, W):
         last = min(first + W, stop) - 1
@@ -64,18 +69,15 @@ def solve_dual(
         for k in range(K):
             eye[k * K + k] = 1
         bp[: W * K] = 0
+        gap = matrix_gap(Y, K)
         for lane in range(W):
             i = rows[min(first + lane, last)]  # empty lanes of the last group repeat its last row
             count = indptr[i + 1] - indptr[i]
             z = lane * most * R
-            for k in range(count):
-                e = indptr[i] + k
-                root = np.sqrt(weights[e]) if len(weights) else one[0]
-                one[k] = root
-                bp[lane * K + k] = root * values[e]
+            root = roots[lane]
+            read_targets(entries, indptr[i], count, bp[lane * K :], root)
             index = indices.ctypes.data + indptr[i] * 4
-            gather_scaled(Y, Y.ctypes.data, index, one.ctypes.data, count, Z.ctypes.data + z * s, R)
-            one[:count] = 1
+            gather_scaled(Y, Y.ctypes.data, index, root.ctypes.data, count, Z.ctypes.data + z * s, R)
             for c in range(R):
                 d[c] = 1 / np.sqrt(D[c] + ridge[i])
             for k in range(count):
@@ -86,8 +88,12 @@ def solve_dual(
                 for c in range(0, R, W):
                     source, target = Z.ctypes.data + (z + k * R + c) * s, Zt.ctypes.data + (c * K + k) * s
                     transpose(Y, source, R * s, 4 * R * s, target, K * s, 4 * K * s)
-            A = Ap.ctypes.data + lane * matrix_gap(Y, K) * s
-            add_gram(Y, Zt.ctypes.data, R, eye.ctypes.data, A, K)
+            add_gram(Y, Zt.ctypes.data, R, eye.ctypes.data, Ap.ctypes.data + lane * gap * s, K)
+            if constant:
+                for k in range(count):
+                    f = constant * constant / ridge[i] * root[k]
+                    for c in range(k, count):
+                        Ap[lane * gap + k * K + c] += f * root[c]
         solve_interleaved(Y, Ap.ctypes.data, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, K)
         for lane in range(last - first + 1):
             i = rows[first + lane]
@@ -98,3 +104,8 @@ def solve_dual(
                 x[c] /= np.sqrt(D[c] + ridge[i])
                 X[i, c] = 0
             add_sum(Y, Qt.ctypes.data, x.ctypes.data, R, X.ctypes.data + i * R * s, R)
+            if constant:
+                total = Y.dtype.type(0)
+                for k in range(indptr[i + 1] - indptr[i]):
+                    total += roots[lane, k] * bp[lane * K + k]
+                x0[i] = constant / ridge[i] * total

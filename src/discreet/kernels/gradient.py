@@ -67,13 +67,6 @@ def turn_rows(U: np.ndarray, g: np.ndarray, R: np.ndarray, a: float, b: float) -
     return turned
 
 
-def product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """``A @ B`` on one thread: on busy cores, BLAS waits for its second one longer than a small product takes."""
-    found: list[np.ndarray] = []
-    run(lambda a, b: found.append(A @ B), [0, 1])
-    return found[0]
-
-
 @njit(nogil=True, cache=True, fastmath=_ORDER, error_model="numpy")
 def _residuals(
     indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, w: np.ndarray, bias: np.ndarray, offset: np.ndarray,

@@ -5,20 +5,31 @@ For each row i of a sparse matrix with entries (j, value, weight) and fixed fact
     A_i = Σ_j w_ij · y_j y_jᵀ,      b_i = Σ_j w_ij · value_ij · y_j,
     x_i = (A_i + S + ridge_i · I)⁻¹ b_i.
 
-`solve_rows` gives the x_i without keeping the A_i; `sum_rows` gives the b_i alone, and `discreet.kernels.exact` the
-A_i. The vector path gathers the factors of a row into a packed buffer, adds PᵀP with the tiles of
-`discreet.kernels.simd`, and solves W rows at a time.
+`solve_rows` gives the x_i without keeping the A_i, and `solve_rows_constant` where every y_j has one more coordinate
+that is the same for all; `sum_rows` gives the b_i alone, and `discreet.kernels.exact` the A_i. The vector path gathers
+the factors of a row into a packed buffer, adds PᵀP with the tiles of `discreet.kernels.simd`, and solves W rows at a
+time.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from discreet.kernels import simd
-from discreet.kernels.cholesky import aligned, matrix_gap, padded, panels_size, solve_interleaved, solve_one
+from discreet.kernels.cholesky import (
+    aligned,
+    factor_interleaved,
+    matrix_gap,
+    padded,
+    panels_size,
+    solve_one,
+    substitute,
+)
+from discreet.kernels.dense import tall_product
 from discreet.kernels.simd import (
     TILE_ROWS,
     gather,
@@ -38,6 +49,16 @@ from discreet.kernels.threads import cost_cuts, run
 PACK = 128  # entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
 DUAL_RANK = 96  # from this rank on, rows with few entries are solved in the dual
 AHEAD = 128  # entries prefetched beyond those
+
+
+class Entries(NamedTuple):
+    """What a sparse matrix holds, row by row; arrays without elements stand for what is not given."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+    offset: np.ndarray
 
 
 def gram_rows_numpy(
@@ -69,17 +90,19 @@ def solve_rows_numpy(
 def solve_rows(
     indptr: np.ndarray,
     indices: np.ndarray,
-    values: np.ndarray,
+    values: np.ndarray | None,
     Y: np.ndarray,
     ridge: np.ndarray,
     shared: np.ndarray | None = None,
     weights: np.ndarray | None = None,
+    offset: np.ndarray | None = None,
 ) -> np.ndarray:
     """Least-squares factors of every row.
 
     Parameters
     ----------
     indptr, indices, values : CSR arrays of n rows; int64, int32 and the type of `Y`
+        Values are 1 where not given.
     Y : (m, r) float32 or float64
     ridge : (n,)
         Added to the diagonal, row by row. With no entries, no `shared` and a ridge of 0, a row's solution is 0.
@@ -87,52 +110,83 @@ def solve_rows(
         S, the same for every row.
     weights : (nnz,), optional
         Non-negative weights of the entries; 1 where not given.
+    offset : (m,), optional
+        What is subtracted from every value of a column.
 
     Returns
     -------
     (n, r) array of the type of `Y`
     """
+    return _solve_rows(indptr, indices, values, Y, ridge, shared, weights, offset, 0.0)[0]
+
+
+def solve_rows_constant(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray | None,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    constant: float,
+    shared: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+    offset: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`solve_rows` with one more coordinate, `constant` in every y: the factors (n, r) and its own (n,).
+
+    S does not touch that coordinate. It is eliminated last, by a second right-hand side Σ w y, so that the matrices
+    keep their size: one coordinate more would cost as much as a whole vector of them.
+    """
+    return _solve_rows(indptr, indices, values, Y, ridge, shared, weights, offset, constant)
+
+
+def _solve_rows(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray | None, Y: np.ndarray, ridge: np.ndarray,
+    shared: np.ndarray | None, weights: np.ndarray | None, offset: np.ndarray | None, constant: float,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     n, r = len(indptr) - 1, Y.shape[1]
-    ridge, weights = _ready(ridge, Y), _ready(weights, Y)
+    entries = Entries(frozen(indptr), frozen(indices), *(_ready(x, Y) for x in (values, weights, offset)))
+    ridge, c, x0 = _ready(ridge, Y), Y.dtype.type(constant), np.zeros(n, Y.dtype)
     S = np.zeros((r, r), Y.dtype) if shared is None else _ready(shared, Y)
     assert ridge.shape == (n,)
     assert S.shape == (r, r)
     cost = np.diff(indptr).astype(np.float64) * r * r + r**3 / 1.5 + 100.0
     if not simd.enabled():
-        X = np.empty((n, r), Y.dtype)
-        run(lambda a, b: _solve_plain(indptr, indices, values, weights, Y, ridge, S, X, a, b), cost_cuts(cost))
-        return X
+        if c:
+            Y, S = np.column_stack([Y, np.full(len(Y), c)]), np.pad(S, (0, 1))
+        X, P = np.empty((n, Y.shape[1]), Y.dtype), frozen(np.ascontiguousarray(Y))
+        run(lambda a, b: _solve_plain(entries, P, ridge, S, X, a, b), cost_cuts(cost))
+        return (np.ascontiguousarray(X[:, :r]), X[:, r].copy()) if c else (X, x0)
     W, R = simd.VECTOR_BYTES // Y.itemsize, padded(r, Y.itemsize)
     X = _empty((n, R), Y.dtype)
-    few = _solve_few(indptr, indices, values, weights, Y, ridge, S, X) if r >= DUAL_RANK else np.zeros(n, bool)
+    few = _solve_few(entries, Y, ridge, S, c, X, x0) if r >= DUAL_RANK else np.zeros(n, bool)
     rows = np.flatnonzero(~few)
-    P, S = pad_columns(Y, R), np.pad(S, (0, R - r))
+    P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
-    run(lambda a, b: _solve(indptr, indices, values, weights, P, ridge, S, X, rows, r, a, b), cost_cuts(cost[rows], W))
-    return X if r == R else np.ascontiguousarray(X[:, :r])
+    run(lambda a, b: _solve(entries, P, ridge, S, c, X, x0, rows, r, a, b), cost_cuts(cost[rows], W))
+    return X if r == R else np.ascontiguousarray(X[:, :r]), x0
 
 
 def _solve_few(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
-    ridge: np.ndarray, S: np.ndarray, X: np.ndarray,
-) -> np.ndarray:  # fmt: skip
+    entries: Entries, Y: np.ndarray, ridge: np.ndarray, S: np.ndarray, constant: float, X: np.ndarray, x0: np.ndarray
+) -> np.ndarray:
     """Solve the rows with few entries in the dual (see there), and say which they were."""
     from discreet.kernels.dual import prefers_dual, solve_dual
 
-    (r, R), W, counts = (Y.shape[1], X.shape[1]), simd.VECTOR_BYTES // Y.itemsize, np.diff(indptr)
+    (r, R), W, counts = (Y.shape[1], X.shape[1]), simd.VECTOR_BYTES // Y.itemsize, np.diff(entries.indptr)
     few = prefers_dual(counts, r, W)
     if not few.any():
         return few
     D, Q = np.linalg.eigh(S.astype(np.float64)) if S.any() else (np.zeros(r), np.eye(r))
     D = np.maximum(D, 0)
-    few &= D[0] + ridge > 1e-6 * (D[-1] + ridge)  # an almost singular B has no inverse root to speak of
+    least = 0.0 if constant else D[0]
+    few &= least + ridge > 1e-6 * (D[-1] + ridge)  # an almost singular B has no inverse root to speak of
     rows = np.flatnonzero(few)
     rows = rows[np.argsort(counts[rows], kind="stable")]
-    P = pad_columns((Y @ Q.astype(Y.dtype)) if S.any() else Y, R)
+    P = frozen(pad_columns(tall_product(Y, Q.astype(Y.dtype)) if S.any() else Y, R))
     Qt = pad_columns(np.pad(Q.T, ((0, R - r), (0, 0))).astype(Y.dtype), R)
     D = np.append(D, np.ones(R - r)).astype(Y.dtype)
     cost = counts[rows] * 1.0 * (counts[rows] + 64) * r
-    run(lambda a, b: solve_dual(indptr, indices, values, weights, P, ridge, D, Qt, rows, X, a, b), cost_cuts(cost, W))
+    run(lambda a, b: solve_dual(entries, P, ridge, D, Qt, constant, rows, X, x0, a, b), cost_cuts(cost, W))
     return few
 
 
@@ -161,7 +215,14 @@ def sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, 
 
 
 def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
-    return np.empty(0, like.dtype) if x is None else np.ascontiguousarray(x, like.dtype)
+    return frozen(np.empty(0, like.dtype) if x is None else np.ascontiguousarray(x, like.dtype))
+
+
+def frozen(x: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to: numba compiles anew for every mixture of arrays that can and that cannot."""
+    x = x.view()
+    x.flags.writeable = False
+    return x
 
 
 def _empty(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
@@ -233,59 +294,91 @@ def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> N
 
 
 @njit(nogil=True, cache=True)
+def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.ndarray) -> None:
+    """``√w (value − offset)`` of K entries to v, and ``√w`` to root, which holds ones where nothing has weights."""
+    _, indices, values, weights, offset = entries
+    for k in range(K):
+        v[k] = values[first + k] if len(values) else 1
+    if len(offset):
+        for k in range(K):
+            v[k] -= offset[indices[first + k]]
+    if len(weights):
+        for k in range(K):
+            root[k] = np.sqrt(weights[first + k])
+            v[k] *= root[k]
+
+
+@njit(nogil=True, cache=True)
 def _add_row(
-    indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
-    start: int, stop: int, end: int, P: np.ndarray, v: np.ndarray, S: int, A: int, b: int,
-) -> None:  # fmt: skip
-    """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over the entries start..stop; prefetch no further than `end`."""
-    R, s = Y.shape[1], Y.itemsize
-    base, packed = Y.ctypes.data, P.ctypes.data
-    source = S
-    if start == stop:
+    entries: Entries, Y: np.ndarray, i: int, P: np.ndarray, v: np.ndarray, root: np.ndarray,
+    S: int, A: int, b: int, h: int,
+) -> tuple[float, float]:  # fmt: skip
+    """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w y``, Σ w, Σ w value."""
+    indptr, indices, _, weights, _ = entries
+    R, base, packed, targets, roots = Y.shape[1], Y.ctypes.data, P.ctypes.data, v.ctypes.data, root.ctypes.data
+    source, weight, value = S, 0.0, 0.0
+    if indptr[i] == indptr[i + 1]:
         add_gram(P, packed, 0, S, A, R)
-    for first in range(start, stop, PACK):
-        K = min(PACK, stop - first)
+    for first in range(indptr[i], indptr[i + 1], PACK):
+        K = min(PACK, indptr[i + 1] - first)
         index = indices.ctypes.data + first * 4
+        read_targets(entries, first, K, v, root)
         if len(weights):
-            for k in range(K):
-                v[k] = np.sqrt(weights[first + k])
-            gather_scaled(P, base, index, v.ctypes.data, K, packed, R)
-            for k in range(K):
-                v[k] *= values[first + k]
-            add_sum(P, packed, v.ctypes.data, K, b, R)
+            gather_scaled(P, base, index, roots, K, packed, R)
         else:
             gather(P, base, index, K, packed, R)
-            add_sum(P, packed, values.ctypes.data + first * s, K, b, R)
-        prefetch_rows(Y, indices, first + K, end)
+        add_sum(P, packed, targets, K, b, R)
+        if h:
+            add_sum(P, packed, roots, K, h, R)
+            for k in range(K):
+                weight += root[k] * root[k]
+                value += root[k] * v[k]
+        prefetch_rows(Y, indices, first + K, indptr[i + 1])
         add_gram(P, packed, K, source, A, R)
         source = A
+    return weight, value
 
 
 @njit(nogil=True, cache=True)
 def _solve(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
-    ridge: np.ndarray, S: np.ndarray, X: np.ndarray, rows: np.ndarray, r: int, start: int, stop: int,
+    entries: Entries, Y: np.ndarray, ridge: np.ndarray, S: np.ndarray, constant: float, X: np.ndarray, x0: np.ndarray,
+    rows: np.ndarray, r: int, start: int, stop: int,
 ) -> None:  # fmt: skip
     R, W, s = Y.shape[1], lanes(Y), Y.itemsize
     gap = matrix_gap(Y, R)
     Ap, Tp, bp, Bp = aligned(Y, W * gap), aligned(Y, panels_size(Y, R)), aligned(Y, W * R), aligned(Y, R * W)
-    P, v = aligned(Y, PACK * R).reshape((PACK, R)), aligned(Y, PACK)
-    b = bp.reshape((W, R))
+    P, v, root = aligned(Y, PACK * R).reshape((PACK, R)), aligned(Y, PACK), np.ones(PACK, Y.dtype)
+    b, hp, sums = bp.reshape((W, R)), aligned(Y, W * R), aligned(Y, W * R).reshape((W, R))
+    h, weight, value = hp.reshape((W, R)), np.zeros(W), np.zeros(W)
     for first in range(start, stop, W):
         last = min(first + W, stop)
         b[:] = 0
+        h[:] = 0
         for lane in range(W):
             i = rows[min(first + lane, stop - 1)]  # empty lanes of the last group repeat its last row
-            _add_row(
-                indices, values, weights, Y, indptr[i], indptr[i + 1], indptr[i + 1], P, v,
-                S.ctypes.data, Ap.ctypes.data + lane * gap * s, bp.ctypes.data + lane * R * s,
+            at = lane * R * s
+            weight[lane], value[lane] = _add_row(
+                entries, Y, i, P, v, root, S.ctypes.data, Ap.ctypes.data + lane * gap * s, bp.ctypes.data + at,
+                hp.ctypes.data + at if constant else 0,
             )  # fmt: skip
             for k in range(r):
                 Ap[lane * gap + k * R + k] += ridge[i]
-        solve_interleaved(Y, Ap.ctypes.data, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
+        factor_interleaved(Y, Ap.ctypes.data, Tp.ctypes.data, R)
+        substitute(Y, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
+        if constant:
+            sums[:] = h
+            substitute(Y, hp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         for lane in range(last - first):
+            i, z = rows[first + lane], Y.dtype.type(0)
+            if constant:
+                pivot, left = weight[lane] + ridge[i] / constant**2, value[lane]
+                for k in range(r):
+                    pivot -= sums[lane, k] * h[lane, k]
+                    left -= sums[lane, k] * b[lane, k]
+                z = Y.dtype.type(left / pivot) if pivot > 1e-30 else z
+                x0[i] = z / constant
             for k in range(R):
-                X[rows[first + lane], k] = b[lane, k]
+                X[i, k] = b[lane, k] - z * h[lane, k]
 
 
 @njit(nogil=True, cache=True)
@@ -321,31 +414,29 @@ def _sums_plain(
 
 
 @njit(nogil=True, cache=True, fastmath=True)
-def _add_row_plain(
-    indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray, start: int, stop: int,
-    A: np.ndarray, b: np.ndarray,
-) -> None:  # fmt: skip
-    r = Y.shape[1]
+def _add_row_plain(entries: Entries, Y: np.ndarray, start: int, stop: int, A: np.ndarray, b: np.ndarray) -> None:
+    r, one = Y.shape[1], Y.dtype.type(1)
+    _, indices, values, weights, offset = entries
     for e in range(start, stop):
         y = Y[indices[e]]
-        w = weights[e] if len(weights) else Y.dtype.type(1)
+        w = weights[e] if len(weights) else one
+        value = (values[e] if len(values) else one) - (offset[indices[e]] if len(offset) else one * 0)
         for k in range(r):
             f = w * y[k]
-            b[k] += f * values[e]
+            b[k] += f * value
             for j in range(k, r):
                 A[k, j] += f * y[j]
 
 
 @njit(nogil=True, cache=True)
 def _solve_plain(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, weights: np.ndarray, Y: np.ndarray,
-    ridge: np.ndarray, S: np.ndarray, X: np.ndarray, start: int, stop: int,
-) -> None:  # fmt: skip
+    entries: Entries, Y: np.ndarray, ridge: np.ndarray, S: np.ndarray, X: np.ndarray, start: int, stop: int
+) -> None:
     A = np.empty_like(S)
     for i in range(start, stop):
         A[:] = S
         X[i] = 0
         for k in range(len(S)):
             A[k, k] += ridge[i]
-        _add_row_plain(indices, values, weights, Y, indptr[i], indptr[i + 1], A, X[i])
+        _add_row_plain(entries, Y, entries.indptr[i], entries.indptr[i + 1], A, X[i])
         solve_one(A, X[i])

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.kernels import solve_rows
+from discreet.kernels import second_moment, solve_rows, solve_rows_constant
 from discreet.models.base import Progress, Recommender
 from discreet.models.checks import require, require_number, require_one_of, require_whole
 
@@ -146,23 +146,19 @@ class ALS(Recommender):
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Factors and intercepts of every row, given the factors and offsets of the other side."""
         indptr, indices, values = rows
-        none = np.zeros(len(indptr) - 1, Y.dtype)
+        none, shared = np.zeros(len(indptr) - 1, Y.dtype), self._everywhere(Y)
         if not self._explicit:
-            ones = np.ones(len(indices), Y.dtype)
-            return solve_rows(indptr, indices, ones, Y, ridge, self._everywhere(Y)), none
-        target = values.astype(Y.dtype) - offset[indices]
+            return solve_rows(indptr, indices, None, Y, ridge, shared), none
         if self.intercepts is False:
-            return solve_rows(indptr, indices, target, Y, ridge, self._everywhere(Y)), none
-        s = np.asarray(np.sqrt(INTERCEPT * self.spread_), Y.dtype)
-        Y1 = np.column_stack([Y, np.full(len(Y), s)])
-        shared = self._everywhere(Y)
-        X = solve_rows(indptr, indices, target, Y1, ridge, None if shared is None else np.pad(shared, (0, 1)))
-        return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
+            return solve_rows(indptr, indices, values, Y, ridge, shared, offset=offset), none
+        s = np.sqrt(INTERCEPT * self.spread_)
+        X, x0 = solve_rows_constant(indptr, indices, values, Y, ridge, s, shared, offset=offset)
+        return X, (s * x0).astype(Y.dtype)
 
     def _everywhere(self, Y: NDArray[Any]) -> NDArray[Any] | None:
         """λ₀ YᵀY, the part of the normal equations that all rows share."""
         weight = self._unobserved()
-        return weight * (Y.T @ Y) if weight else None
+        return weight * second_moment(Y) if weight else None
 
     def _initial(self, n_items: int) -> NDArray[Any]:
         scale = self.initial_scale

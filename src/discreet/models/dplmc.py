@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.kernels import solve_rows
-from discreet.kernels.gradient import product, residual_rows
+from discreet.kernels import second_moment, solve_rows, tall_product
+from discreet.kernels.gradient import residual_rows
 from discreet.models.base import Progress
 from discreet.models.dplmc_plan import PlannedLMC
 from discreet.models.private import kept_counts
@@ -144,8 +144,8 @@ class DPLMC(PlannedLMC):
             walk.look(V, self._largest())
             K = unpack(session.release("balance", walk.gram()), self.factors)[0]
             g = session.release("gradient", walk.gradient())
-            R = K / m - product(V.T, V) / n
-            V, before = project(V - eta / per_item * g + eta / 2 * product(V, R), self.item_norm), V
+            R = K / m - second_moment(V) / n
+            V, before = project(V - eta / per_item * g + eta / 2 * tall_product(V, R), self.item_norm), V
             walk.step(eta / per_user, R, eta / 2)
             self._note(V - before, step, progress)
         return V
@@ -165,7 +165,8 @@ class DPLMC(PlannedLMC):
             walk.look(V, G, bias=b, own=False)
             K = unpack(session.release("balance", gram := walk.gram()), self.factors)[0] / m
             g = session.release("gradient", gradient := walk.gradient())
-            Z, P, paid = self.momentum * Z + c * product(V, K) - g, self.momentum * P + K, self.momentum**2 * paid + 1
+            Z, P = self.momentum * Z + c * tall_product(V, K) - g, self.momentum * P + K
+            paid = self.momentum**2 * paid + 1
             s, Q = np.linalg.eigh(P)
             s = np.maximum(s, self._deviation(session, "balance", gram) / m)  # noise may have made some negative
             noise = paid * self._deviation(session, "gradient", gradient) ** 2

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.kernels import solve_rows, sum_rows
+from discreet.kernels import second_moment, solve_rows, sum_rows
 from discreet.kernels.gradient import residual_rows, turn_rows
 from discreet.privacy.bounds import SHAVE, bound, clip_rows
 from discreet.privacy.sealed import Users
@@ -107,7 +107,7 @@ class Descent(Box[_Path]):
             V = np.hstack([np.full((m, 1), lead, V.dtype), V])
         shared = None
         if unobserved:
-            shared = unobserved * (V.T @ V)
+            shared = unobserved * second_moment(V)
         X = solve_rows(rows.indptr, rows.indices, target.astype(V.dtype), V, np.full(n, ridge), shared)
         offset = np.zeros(n, np.float32)
         if centre is not None:

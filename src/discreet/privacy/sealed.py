@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
-from discreet.kernels import packed_grams, solve_rows, sum_rows
+from discreet.kernels import packed_grams, second_moment, solve_rows, sum_rows
 from discreet.kernels.exact import exact_sums
 from discreet.privacy.bounds import SHAVE, Bounds, bound, check_rows, clip_rows, public_number
 from discreet.privacy.choices import by_item, pick, user_keys
@@ -199,7 +199,7 @@ class Users(Box[_Rows]):
         rows = self.open(KEY)
         target = self._less_bias(rows, bias).astype(V.dtype, copy=False)
         counts = np.maximum(np.diff(rows.indptr), 1).astype(np.float64)
-        shared = unobserved * (V.T @ V) if unobserved else None
+        shared = unobserved * second_moment(V) if unobserved else None
         U = solve_rows(rows.indptr, rows.indices, target, V, ridge * scale * counts**exponent, shared)
         U = clip_rows(U, self.bounds, intercept)
         self._rank = U.shape[1]
