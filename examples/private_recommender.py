@@ -1,7 +1,7 @@
-"""A first private recommender, from ratings to recommendations: train, read the promise, compare budgets, export.
+"""A first private recommender, from ratings to recommendations: train, read the promise, compare budgets, export, look.
 
 Run it with ``python examples/private_recommender.py``. It takes about ten seconds, needs nothing but discreet itself,
-and writes to the folder given as its argument (``my-model`` unless given).
+and writes to the folder given as its argument (``my-model`` unless given), with a page about the model beside it.
 """
 
 import sys
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import discreet
 from discreet.data.splits import random_ratings
+from discreet.report import write_report
 
 
 def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
@@ -46,7 +47,12 @@ def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
     model.save(folder)
     again = discreet.load(folder)
     assert again.recommend(["colony-21"])[0].tolist() == model.recommend(["colony-21"])[0].tolist()
+
+    # 7. A page about the model, for those who would rather look than read: one HTML file that needs no network.
+    page = folder.with_name(f"{folder.name}.html")
+    write_report(model, page)
     print(f"\nsaved to {folder}: {', '.join(sorted(file.name for file in folder.iterdir()))}")
+    print(f"open {page} in a browser")
 
 
 if __name__ == "__main__":

@@ -243,6 +243,28 @@ def test_killing_a_run_loses_no_finished_cell(tmp_path):
     assert before == {file: file.stat().st_mtime_ns for file in before}
 
 
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    psutil = pytest.importorskip("psutil")
+    command = [sys.executable, "-m", "discreet", "reproduce", "dplmc-figure1", "--jobs", "2", "--out", str(tmp_path)]
+    process = psutil.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def workers():
+        return [child for child in process.children() if "spawn_main" in " ".join(child.cmdline())]
+
+    for _ in range(200):
+        if len(found := workers()) == 2:
+            break
+        time.sleep(0.05)
+    assert len(found) == 2
+    time.sleep(3)  # until they have begun to work
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(found, timeout=20)
+    for child in alive:
+        child.kill()
+    assert alive == []
+
+
 def test_processes_find_the_same_as_one(tmp_path):
     entry = entries.load(SMALL)
     alone = reproduce.run(entry, tmp_path / "1", quick=True)

@@ -18,13 +18,14 @@ import math
 import os
 import platform
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,14 @@ def _begin_worker(threads: int, paths: dict[str, str]) -> None:
 
     set_threads(threads)
     _sources = Sources(paths)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever; unfinished cells are no loss."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(name: str, folder: Path, settings: Settings, by: str) -> str:
