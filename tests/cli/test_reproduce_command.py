@@ -62,6 +62,7 @@ def test_cells_of_other_code_are_told_and_run_again_when_asked(run, tmp_path):
                         "--fresh runs them again\n")  # fmt: skip
     readme = (tmp_path / "quick" / "dpals-table4" / "README.md").read_text()
     assert "`0123456789` (2 cells), not recorded (1 cells)" in readme
+    assert "Nothing in it is random." in readme
     again = run(*words, "--fresh", "--json")
     assert json.loads(again.out)["entries"][0]["ran"] == 3
     assert again.err == ""

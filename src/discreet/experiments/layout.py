@@ -172,11 +172,12 @@ def _conditions(records: list[Record], conditions: list[dict[str, Any]], seconds
     parts = [
         f"*{QUICK}*" if quick else "",
         data_used(records),
-        f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them." if len(seeds) > 1 else "One seed.",
+        f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them." if len(seeds) > 1 else
+        "One seed." if seeds else "Nothing in it is random.",
         f"{len(conditions)} cells, {seconds:.0f} seconds in all, which on a shared machine only indicate size;",
         f"discreet {last['discreet']}, Python {last['python']}, {libraries}, {last['system']} {last['machine']} with",
         f"{last['cores']} cores, {last['date']}. Code: {', '.join([*known, *([lost] if lost else [])])}.",
-    ]
+    ]  # fmt: skip
     return " ".join(part for part in parts if part)
 
 
