@@ -1,5 +1,7 @@
 """The entries of the baselines: what they compare is compared fairly, on data that settings were not chosen on."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ def test_every_cell_makes_a_model_that_can_be_fitted(name):
         model = baselines_runs._model(settings, None if name.endswith("4") else (0.5, 5.0))
         model.check()
         if "epsilon" in settings:
-            assert model.epsilon == settings["epsilon"]
+            assert model.epsilon == settings["epsilon"] or settings["model"] == "DPFW, printed noise"
             assert model.delta == baselines_runs.DELTA
             assert model.random_state == settings["seed"]
 
@@ -31,6 +33,17 @@ def test_figure_4_has_the_dpals_of_its_own_entry():
         model = chosen[cell["users"], cell["epsilon"], cell["seed"]]
         assert baselines_runs._model(cell, None).get_params() == model.get_params()
         assert cell["task_seed"] == 1, "the settings were chosen on task 0"
+
+
+def test_printed_noise_is_that_of_the_papers_formula():
+    """σ = L² √(64 T ln 1/δ) / ε: the true ε of each label is what such noise costs."""
+    cells = [cell for cell in entries.load("baselines-figure4").settings(Sources()) if "printed noise" in cell["model"]]
+    assert {cell["epsilon"] for cell in cells} == {1, 5, 10, 20}
+    for cell in cells:
+        model = baselines_runs._model(cell, None)
+        printed = math.sqrt(64 * model.factors * math.log(1 / model.delta)) / cell["epsilon"]
+        assert model.plan(cell["items"]).noise_multiplier("covariance") == pytest.approx(printed, rel=1e-5)
+        assert model.epsilon < cell["epsilon"] / 6
 
 
 @pytest.mark.parametrize("name", ["baselines-figure3a", "baselines-models"])
