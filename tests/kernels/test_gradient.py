@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from discreet.kernels import set_threads
-from discreet.kernels.gradient import residual_rows, residual_rows_numpy, turn_rows
+from discreet.kernels.gradient import (
+    residual_rows,
+    residual_rows_numpy,
+    sum_columns,
+    sum_columns_numpy,
+    turn_rows,
+)
 
 
 def problem(r, dtype, n=60, m=25):
@@ -49,3 +55,36 @@ def test_rows_are_turned_as_the_expression_says_and_each_by_itself():
             assert np.array_equal(turn_rows(U[:10], g[:10], R, 0.1, 0.2), turned[:10])
     finally:
         set_threads(None)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("r", [1, 7, 64])
+def test_sums_of_columns_equal_their_twin_for_any_number_of_threads(r, dtype):
+    rng = np.random.default_rng(r)
+    n, m = 300, 40
+    counts = rng.integers(0, 20, n)
+    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    indices = np.concatenate([rng.choice(m - 1, k, replace=False) for k in counts]).astype(np.int32)
+    c, U = rng.normal(size=len(indices)).astype(dtype), rng.normal(size=(n, r)).astype(dtype)
+    twin = sum_columns_numpy(indptr, indices, c.astype(float), U.astype(float), m)
+    unit = 2.0**-10
+    whole = np.zeros((m, r))
+    np.add.at(whole, indices, np.trunc(c[:, None].astype(float) / unit * U[np.repeat(np.arange(n), counts)]))
+    found = []
+    try:
+        for threads in (1, 2, 5):
+            set_threads(threads)
+            found.append(sum_columns(indptr, indices, c, U, m))
+            assert np.array_equal(sum_columns(indptr, indices, c, U, m, unit), whole)
+    finally:
+        set_threads(None)
+    assert found[0].dtype == dtype
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+    np.testing.assert_allclose(found[0], twin, atol=1e-4 if dtype == np.float32 else 1e-12)
+    assert not found[0][-1].any(), "a column without entries"
+
+
+def test_sums_of_columns_of_nobody():
+    nothing = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    assert not sum_columns(np.zeros(1, np.int64), *nothing, np.zeros((0, 3), np.float32), 4).any()

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows, sum_rows
-from discreet.kernels.gradient import residual_rows, turn_rows
+from discreet.kernels.gradient import residual_rows, sum_columns, turn_rows
 from discreet.privacy.bounds import SHAVE, bound, clip_rows
 from discreet.privacy.sealed import Users
 from discreet.privacy.statistics import Reach, Sum
@@ -38,14 +38,11 @@ _NONE = np.zeros(0, np.float32)
 
 
 class _Path(NamedTuple):
-    """What `Descent` holds beside the users' ratings: their order by item, and where each user is."""
+    """What `Descent` holds beside the users' ratings, entry by entry or user by user."""
 
-    order: NDArray[np.int64]
-    by_item: NDArray[np.int64]
-    user: NDArray[np.int32]
-    weight: NDArray[np.float32]  # in the order of the users; none where all are 1
+    weight: NDArray[np.float32]  # none where all are 1
     offset: NDArray[np.float32]
-    residual: NDArray[Any]  # in the order of the items
+    residual: NDArray[Any]
     own: NDArray[Any]  # each user's own gradient
 
 
@@ -61,12 +58,8 @@ class Descent(Box[_Path]):
     __slots__ = ("_cut", "_users")
 
     def __init__(self, users: Users) -> None:
-        rows, m = users.open(KEY), users.n_items
-        order = np.argsort(rows.indices, kind="stable")
-        by_item = np.concatenate([[0], np.cumsum(np.bincount(rows.indices, minlength=m))]).astype(np.int64)
-        offset = np.zeros(len(rows.indptr) - 1, np.float32)
-        path = _Path(order, by_item, rows.row[order].astype(np.int32), _NONE, offset, _NONE, _NONE)
-        super().__init__(path, f"descent over {m:,} items")
+        offset = np.zeros(len(users.open(KEY).indptr) - 1, np.float32)
+        super().__init__(_Path(_NONE, offset, _NONE, _NONE), f"descent over {users.n_items:,} items")
         self._users, self._cut = users, 0.0
 
     @property
@@ -134,7 +127,7 @@ class Descent(Box[_Path]):
         weights = path.weight if len(path.weight) else None
         x, g = residual_rows(rows.indptr, rows.indices, rows.values, U, V.astype(U.dtype), G * SHAVE, b, path.offset,
                              weights, own)  # fmt: skip
-        self._now(residual=x[path.order], own=g)
+        self._now(residual=x, own=g)
         self._cut = G
 
     @np.errstate(all="ignore")
@@ -150,14 +143,18 @@ class Descent(Box[_Path]):
 
     def gradient(self) -> Sum:
         """Σ_i x_ij u_i for each item j."""
-        path, G = self._looked(), self._cut
-        return self._users._weighted_sums(path.by_item, path.user, path.residual.astype(np.float64), G,
-                                          self.n_items**0.5 * G)  # fmt: skip
+        rows, x, U, m = self._users.open(KEY), self._looked().residual, self._users._opened(), self.n_items
+        G, norm, norm_l1 = self._cut, self._users.bounds.vector_l2, self._users.bounds.vector_l1(U.shape[1])
+
+        def compute(grid: float | None, items: slice) -> NDArray[Any]:
+            return sum_columns(rows.indptr, rows.indices, x, U, m, grid)[items]
+
+        return Sum((m, U.shape[1]), Reach(G * norm, m**0.5 * G * norm_l1, G * norm, 2.0), compute)
 
     def bias_gradient(self) -> Sum:
         """Σ_i x_ij for each item j."""
-        path, G, m = self._looked(), self._cut, self.n_items
-        return _by_item(path.by_item, path.residual, Reach(G, m**0.5 * G, G, 2.0))
+        x, G, m = self._looked().residual, self._cut, self.n_items
+        return _by_item(self._users.open(KEY).indices, x, m, Reach(G, m**0.5 * G, G, 2.0))
 
     def gram(self) -> Sum:
         """Σ_i u_i u_iᵀ, as one packed upper triangle."""
@@ -165,11 +162,10 @@ class Descent(Box[_Path]):
 
     def counts(self) -> Sum:
         """Σ_i w_ij for each item j."""
-        path = self.open(KEY)
-        if not len(path.weight) and len(path.order):
+        indices, weight, m = self._users.open(KEY).indices, self.open(KEY).weight, self.n_items
+        if len(weight) != len(indices):
             raise ConfigError("users have not weighted their items yet: call weigh first")
-        weight = path.weight[path.order] if len(path.weight) else _NONE
-        return _by_item(path.by_item, weight, Reach(1.0, self.n_items**0.5, 1.0, 2**0.5))
+        return _by_item(indices, weight, m, Reach(1.0, m**0.5, 1.0, 2**0.5))
 
     def size(self, half: float) -> Sum:
         """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by it)."""
@@ -200,7 +196,7 @@ class Descent(Box[_Path]):
 
     def _looked(self) -> _Path:
         path = self.open(KEY)
-        if self._cut == 0.0 or len(path.residual) != len(path.order):
+        if self._cut == 0.0 or len(path.residual) != len(self._users.open(KEY).indices):
             raise ConfigError("users have not looked at the items yet: call look first")
         return path
 
@@ -211,10 +207,8 @@ class Descent(Box[_Path]):
         return self._users._public(name, given, (self.n_items,)).astype(np.float32)
 
 
-def _by_item(by_item: NDArray[np.int64], x: NDArray[Any], reach: Reach) -> Sum:
-    """One number per item: the sum of the entries x, in the order of the items."""
-    m = len(by_item) - 1
-    item = np.repeat(np.arange(m), np.diff(by_item))
+def _by_item(item: NDArray[np.int32], x: NDArray[Any], m: int, reach: Reach) -> Sum:
+    """One number for each of m items: the sum of its entries in x."""
 
     def compute(grid: float | None, items: slice) -> NDArray[Any]:
         x64 = x.astype(np.float64)
