@@ -162,7 +162,7 @@ def test_models_saved_without_counts_still_load(ratings, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (dict(factors=0), "factors is 0"),
+        (dict(factors=-1), "factors is -1, but must be a whole number of at least 0"),
         (dict(centring="item"), "centring is 'item'"),
         (dict(item_fraction=0.0), "item_fraction is 0.0"),
         (dict(rating_range=(5, 1)), "rating_range"),

@@ -70,6 +70,11 @@ class Choice:
         _option("Public range of the ratings, such as 1,5; else it is read from the data, with a caution.",
                 panel=_PRIVACY, metavar="LOW,HIGH"),
     ] = None  # fmt: skip
+    item_features: Annotated[
+        str | None,
+        _option("Public features of the items, such as genres, for dpals: a file with an id, and numbers or words such "
+                "as Comedy|War, per line.", metavar="FILE"),
+    ] = None  # fmt: skip
     settings: Annotated[
         list[str] | None, _option("Any other parameter of the model; may be repeated.", "--set", metavar="KEY=VALUE")
     ] = None
@@ -114,7 +119,7 @@ class Choice:
             set_threads(self.threads)
 
     def _parameters(self) -> dict[str, Any]:
-        named = ("factors", "iterations", "regularization", "feedback", "random_state", *_PROMISE)
+        named = ("factors", "iterations", "regularization", "feedback", "random_state", "item_features", *_PROMISE)
         given = {name: value for name in named if (value := getattr(self, name)) is not None}
         if "rating_range" in given:
             given["rating_range"] = _range(given["rating_range"])

@@ -31,13 +31,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.features import item_features
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded
-from discreet.kernels import project_psd, solve_psd, solve_rows
+from discreet.kernels import project_psd, solve_psd
 from discreet.models.base import Progress
-from discreet.models.dpals_plan import LARGE, PlannedALS
+from discreet.models.dpals_prior import FeaturePrior
+from discreet.models.dpals_readout import ReadableALS
 from discreet.models.dpals_shrink import item_factors
-from discreet.models.private import kept_counts
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session
@@ -48,15 +49,15 @@ logger = logging.getLogger("discreet")
 TYPICAL_WEIGHT = 0.1  # of a contribution when all of a user's items share Σ w² = 1: that of a user with 100 items
 
 
-class DPALS(PlannedALS):
+class DPALS(ReadableALS):
     """Private alternating least squares.
 
     Parameters
     ----------
     factors : int, optional
-        Rank r. Small budgets want small ranks: every item has r(r+3)/2 noisy numbers per step. Default: chosen by the
-        budget, 2 at ε = 1 and 6 at ε = 20 (δ = 1e-5); 16 without shrinkage, or 32 for implicit feedback on
-        10,000 items and more.
+        Rank r. Small budgets want small ranks: every item has r(r+3)/2 noisy numbers per step. 0 learns nothing but a
+        bias for each item, in one step. Default: chosen by the budget, 2 at ε = 1 and 6 at ε = 20 (δ = 1e-5); 16
+        without shrinkage, or 32 for implicit feedback on 10,000 items and more.
     epsilon, delta, neighbouring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
@@ -115,6 +116,12 @@ class DPALS(PlannedALS):
         Noise in the paper's units instead of a budget, by the same names: σ_p for counts and centre, σ_G for "gram" and
         "global", σ_g for "sum". ``epsilon`` is then ignored; the statement says what it really costs.
     initial_scale : float, optional
+    item_features : file, frame, mapping or array, optional
+        Public features of the items (`discreet.data.features`), such as genres and years, as a prior for their factors:
+        costs no privacy, helps rare items most, and gives factors to items that were not heard at all. With shrinkage
+        only. They are input like ratings, and saved with a model only as the name of their file.
+    popularity : bool, optional
+        Whether the released counts are such a feature too. Default: if there are item_features.
     noise : {"secure", "seeded"}
     random_state : int
 
@@ -125,15 +132,16 @@ class DPALS(PlannedALS):
         they are in units of somebody with 100 ratings, because those with more count less for each item.
     """
 
-    counts_: NDArray[np.float64] | None
-
     # ------------------------------------------------------------ learning
 
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
         self._begin(ratings)
         self._infer_range(ratings)
+        X = None if self.item_features is None else item_features(self.item_features, ratings.item_ids)
         users, session = self._open_session(ratings)
         self._assume_range(session)
+        if X is not None:
+            session.assume("features", f"the features of the items, {X.shape[1]:,} for each")
         self._contribute(users, None)
         counts = session.release("counts", users.item_counts())
         self.counts_ = counts.astype(np.float64) / self._one_rating(len(counts))
@@ -147,22 +155,29 @@ class DPALS(PlannedALS):
             counts = session.release("recounts", users.item_counts())
         heard = np.isfinite(priority)
         self._check_signal(session.plan, counts[heard], self._spread(users))
-        V = self._initial(users, session, len(frequent))
+        prior = self._prior(X, unsure, frequent)
+        V = self._initial(users, session, len(frequent), prior)
         for step in range(self._steps):
             if self.resample and step:
                 self._contribute(users, priority, draw=step)
             F, b = self._parts(V)
             users.solve(F, self._lambda(), exponent=self._user_exponent, scale=self._user_scale(),
                         unobserved=self._unobserved(), bias=b, intercept=self._intercept())  # fmt: skip
-            V = (self._estimate if self._shrinks else self._item_step)(users, session, counts, heard, step)
+            if self._shrinks:
+                V = self._estimate(users, session, counts, heard, step, prior)
+            else:
+                V = self._item_step(users, session, counts, step)
             if progress:
                 progress(step + 1, self._steps, "steps")
+        if prior is not None:  # which has factors for every item
+            V, frequent, heard = prior.complete(V), np.arange(ratings.n_items), np.ones(ratings.n_items, bool)
         self._finish(ratings, V[heard], frequent[heard], session)
         return self
 
     def _estimate(
-        self, users: Users, session: Session, counts: NDArray[Any], heard: NDArray[np.bool_], step: int
-    ) -> NDArray[Any]:
+        self, users: Users, session: Session, counts: NDArray[Any], heard: NDArray[np.bool_], step: int,
+        prior: FeaturePrior | None,
+    ) -> NDArray[Any]:  # fmt: skip
         """Equation (4) of `discreet.models.dpals_shrink`: the noise is known, so use it."""
         plan, relation = session.plan, self.neighbouring
         names = self._name("gram", step), self._name("sum", step)
@@ -177,13 +192,13 @@ class DPALS(PlannedALS):
             G[heard], g[heard], np.maximum(counts[heard], floor), rating_bound=self.bounds().value,
             gram_noise=plan.noise_multiplier(names[0]) * grams.sensitivity(relation, "l2"),
             sum_noise=plan.noise_multiplier(names[1]) * sums.sensitivity(relation, "l2"),
-            weight=TYPICAL_WEIGHT if self._sampling == "adaptive" else 1.0,
+            weight=TYPICAL_WEIGHT if self._sampling == "adaptive" else 1.0, towards=prior, heard=heard,
         )  # fmt: skip
+        if prior is not None:
+            V[~heard] = prior.mean(~heard)
         return V
 
-    def _item_step(
-        self, users: Users, session: Session, counts: NDArray[Any], heard: NDArray[np.bool_], step: int
-    ) -> NDArray[Any]:
+    def _item_step(self, users: Users, session: Session, counts: NDArray[Any], step: int) -> NDArray[Any]:
         """Equation (2), block by block of items."""
         K, ridge = None, self._item_ridge(counts, session.plan.noise_multiplier(self._name("gram", step)))
         if self._unobserved() > 0:
@@ -245,7 +260,18 @@ class DPALS(PlannedALS):
         sd = multiplier * math.sqrt(weights) * self.user_norm**2 * relation
         return self._lambda() * weight + self.noise_ridge * math.sqrt(2 * self._rank) * sd
 
-    def _initial(self, users: Users, session: Session, n: int) -> NDArray[Any]:
+    def _prior(self, X: NDArray[Any] | None, unsure: float, frequent: NDArray[np.int64]) -> FeaturePrior | None:
+        """What features, and the released counts, say about items before they are estimated."""
+        if X is None and not self.popularity:
+            return None
+        assert self.counts_ is not None
+        floor = max(unsure, 1e-9) / self._one_rating(len(self.counts_))
+        counts = np.where(self.counts_ < floor, floor / 2, self.counts_)  # what noise alone could be is not known
+        return FeaturePrior(
+            X, np.log(counts) if self.popularity is not False else None, frequent, self._rank - self._factors
+        )
+
+    def _initial(self, users: Users, session: Session, n: int, prior: FeaturePrior | None) -> NDArray[Any]:
         scale = self.initial_scale
         if scale is None:
             implicit = math.sqrt(max(self._lambda(), 0.5) / (self._unobserved() * n + 40))
@@ -253,7 +279,10 @@ class DPALS(PlannedALS):
         none = np.zeros((n, self._rank - self._factors), np.float32)
         if self.initialization == "random":
             rng = np.random.default_rng(self.random_state)
-            return np.hstack([none, (scale * rng.standard_normal((n, self._factors))).astype(np.float32)])
+            start = rng.standard_normal((n, self._factors))
+            if prior is not None:
+                start = prior.start(start, rng)
+            return np.hstack([none, (scale * start).astype(np.float32)])
         W = session.release("initial", users.covariance(self._row_norm()))
         Q = np.linalg.eigh((W + W.T) / 2)[1][:, -self._factors :]
         return np.hstack([none, (scale * math.sqrt(n) * Q).astype(np.float32)])
@@ -291,53 +320,3 @@ class DPALS(PlannedALS):
         self.frequent_[frequent] = True
         self.privacy_ = session.finish()
         self.restore_items(ratings.item_ids, factors, biases, ratings.titles, self._range() if self._explicit else None)
-
-    # ------------------------------------------------------------ reading out
-
-    def fold(
-        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equation (1) without the cut: what a user computes for itself is for itself."""
-        n, counts = len(indptr) - 1, np.diff(indptr)
-        row = np.repeat(np.arange(n), counts)
-        kept = np.maximum(np.bincount(row, self.frequent_[indices], minlength=n), 1.0)
-        offset = self._offset(indptr, values, row) if self._explicit else np.zeros(n, np.float32)
-        target = np.ones(len(indices), np.float32)
-        if self._explicit:
-            target = values.astype(np.float32) - offset[row] - self.item_biases_[indices]
-        V = self.item_factors_
-        shared = self._unobserved() * (V.T @ V) if self._unobserved() > 0 else None
-        ridge = self._lambda() * self._user_scale() * kept**self._user_exponent
-        return solve_rows(indptr, indices, target, V, ridge, shared), offset
-
-    def scoring(
-        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
-    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Items without factors are predicted by the user's own mean, also where that is not the offset."""
-        vectors, offsets = self.fold(indptr, indices, values)
-        if not self._explicit or self.centring == "user":
-            return vectors, offsets, self.item_factors_
-        n, counts = len(indptr) - 1, np.diff(indptr)
-        total = np.bincount(np.repeat(np.arange(n), counts), values, minlength=n)
-        mean = np.where(counts > 0, total / np.maximum(counts, 1), offsets)
-        tail = ~self.frequent_[:, None]
-        return np.column_stack([vectors, mean - offsets]), offsets, np.hstack([self.item_factors_, tail])
-
-    def _offset(self, indptr: NDArray[Any], values: NDArray[Any], row: NDArray[Any]) -> NDArray[Any]:
-        n, counts, bounds = len(indptr) - 1, np.diff(indptr), self.bounds()
-        if self.centring != "user":
-            return np.full(n, self.centre_, np.float32)
-        total = np.bincount(row, values, minlength=n) + bounds.prior_mean * bounds.prior_count
-        return (total / (counts + bounds.prior_count)).astype(np.float32)
-
-    def state(self) -> dict[str, Any]:
-        counts = None if self.counts_ is None else self.counts_.tolist()
-        return {"lambda": self._lambda(), "centre": self.centre_, "range": self._range(),
-                "frequent": np.flatnonzero(self.frequent_).tolist(), "counts": counts}  # fmt: skip
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self._signal_lambda, self._large = state["lambda"], len(self.item_ids_) >= LARGE
-        self.centre_, self._seen_range = state["centre"], (state["range"][0], state["range"][1])
-        self.frequent_ = np.zeros(len(self.item_ids_), bool)
-        self.frequent_[state["frequent"]] = True
-        self.counts_ = kept_counts(state, len(self.item_ids_))

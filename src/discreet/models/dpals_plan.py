@@ -63,6 +63,8 @@ class PlannedALS(PrivateRecommender):
         shares: dict[str, float] | None = None,
         sigmas: dict[str, float] | None = None,
         initial_scale: float | None = None,
+        item_features: Any = None,
+        popularity: bool | None = None,
         noise: Any = "secure",
         random_state: int = 0,
     ) -> None:
@@ -98,6 +100,8 @@ class PlannedALS(PrivateRecommender):
         self.shares = shares
         self.sigmas = sigmas
         self.initial_scale = initial_scale
+        self.item_features = item_features
+        self.popularity = popularity
         self.noise = noise
         self.random_state = random_state
 
@@ -210,6 +214,8 @@ class PlannedALS(PrivateRecommender):
     def _steps(self) -> int:
         if self.iterations is not None:
             return self.iterations
+        if self._factors == 0:
+            return 1  # what users contribute does not change
         if self._shrinks:
             return int(np.clip(round(6 * self._strength**0.3), 3, 10))
         return 2 if self._explicit or not self._large else int(np.clip(round(3 * self._strength**0.25), 1, 6))
@@ -233,6 +239,8 @@ class PlannedALS(PrivateRecommender):
     def _intercept(self) -> float:
         if self.intercept is not None:
             return self.intercept
+        if self._factors == 0:
+            return 0.999 * self.user_norm  # all of it, up to rounding
         return (0.6 if self._shrinks else 0.5) * self.user_norm if self._explicit else 0.0
 
     def _row_norm(self) -> float:
@@ -263,15 +271,20 @@ class PlannedALS(PrivateRecommender):
 
     def _check(self) -> None:
         for name in ("factors", "iterations", "max_items"):
-            value = getattr(self, name)
-            good = isinstance(value, (int, np.integer)) and bool(value >= 1)
+            value, least = getattr(self, name), int(name != "factors")
+            good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
             good = good or (value is None and name != "max_items")
-            require(good, f"{name} is {value!r}, but must be a whole number of at least 1")
+            require(good, f"{name} is {value!r}, but must be a whole number of at least {least}")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             good = value in allowed or (name == "centring" and isinstance(value, (int, float)))
             good = good or (name == "sampling" and value is None)
             require(good, f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
+        bias = self._explicit and self._intercept() > 0 and self.initialization == "random"
+        require(self._factors > 0 or bias, "factors is 0, which is for explicit feedback with an intercept")
+        prior = self.item_features is not None or bool(self.popularity)
+        require(self._shrinks or not prior, "item_features and popularity are for explicit feedback with shrinkage: "
+                "leave them out")  # fmt: skip
         fraction = self.item_fraction
         require(fraction is None or 0 < fraction <= 1, f"item_fraction is {fraction!r}, but must be above 0, up to 1")
         require(self._growth > 0, f"growth is {self.growth!r}, but must be positive")

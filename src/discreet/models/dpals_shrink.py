@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import solve_psd
+from discreet.models.dpals_prior import FeaturePrior, Sums
 
 FLOOR = 1e-4  # of a prior variance, relative to Γ_M²: a coordinate may be nearly, but not quite, switched off
 BLOCK = 2_000_000  # matrix entries worked on at once
@@ -51,7 +52,7 @@ def pooled(
 
 def item_factors(
     G: NDArray[Any], g: NDArray[Any], counts: NDArray[np.float64], *, gram_noise: float, sum_noise: float,
-    rating_bound: float, weight: float,
+    rating_bound: float, weight: float, towards: FeaturePrior | None = None, heard: NDArray[Any] | None = None,
 ) -> NDArray[np.float32]:  # fmt: skip
     """v of (4) for every item.
 
@@ -65,17 +66,15 @@ def item_factors(
         Γ_M; rating errors are taken to have the deviation 0.8 Γ_M.
     weight : float
         w̄, the weight of a typical contribution.
+    towards, heard : optional
+        A prior for the factors by features, which learns from these sums, and which of its items they are of.
     """
     C, own = pooled(G, counts, gram_noise)
     r, error = g.shape[1], (0.8 * rating_bound) ** 2 * weight
-    upper = np.triu_indices(r)
 
     def matrices(some: slice) -> NDArray[np.float64]:
         n, kappa = counts[some, None], own[some, None]
-        packed = (1 - kappa) * n * C + kappa * G[some]
-        A = np.empty((len(packed), r, r))
-        A[:, upper[0], upper[1]] = A[:, upper[1], upper[0]] = packed
-        return A
+        return _unpacked((1 - kappa) * n * C + kappa * G[some], r)
 
     signal, size = np.zeros(r), np.zeros(r)
     for some in _slices(len(g), r * r):
@@ -83,14 +82,32 @@ def item_factors(
         signal += (g[some].astype(np.float64) ** 2 - sum_noise**2).sum(axis=0) - error * np.einsum("nkk->k", A)
         size += np.einsum("nij,nij->j", A, A)
     prior = np.maximum(signal / np.maximum(size, 1e-30), FLOOR * rating_bound**2)
+    noise = sum_noise**2 + (own * gram_noise) ** 2 * prior.sum() / 2
+    mean = np.zeros((len(g), r))
+    if towards is not None:
+        values, Q = np.linalg.eigh(_unpacked(C[None], r)[0])
+        scatter = error * (Q * np.maximum(values, 0.0)) @ Q.T
+        at = np.arange(len(g)) if heard is None else np.flatnonzero(heard)
+        blocks = []
+        for some in _slices(len(g), r * r):
+            D = noise[some, None, None] * np.eye(r) + counts[some, None, None] * scatter
+            blocks.append(Sums(matrices(some), g[some].astype(np.float64), D, towards.F[at[some]]))
+        prior = np.maximum(towards.learn(blocks, prior, rating_bound**2), FLOOR * rating_bound**2)
+        mean = towards.mean(at)
     V, root = np.empty((len(g), r), np.float32), prior**-0.5
     for some in _slices(len(g), r * r):
         A = matrices(some)
-        noise = sum_noise**2 + (own[some] * gram_noise) ** 2 * prior.sum() / 2
-        M = A @ A + noise[:, None, None] * np.diag(1 / prior) + error * (root[:, None] * A * root)
-        b = (A @ g[some, :, None].astype(np.float64))[..., 0]
-        V[some] = solve_psd(M, b, np.zeros(len(b)))
+        M = A @ A + noise[some, None, None] * np.diag(1 / prior) + error * (root[:, None] * A * root)
+        b = (A @ (g[some, :, None].astype(np.float64) - A @ mean[some, :, None]))[..., 0]
+        V[some] = mean[some] + solve_psd(M, b, np.zeros(len(b)))
     return V
+
+
+def _unpacked(packed: NDArray[Any], r: int) -> NDArray[np.float64]:
+    """Symmetric matrices (n, r, r) from their upper triangles."""
+    upper, A = np.triu_indices(r), np.empty((len(packed), r, r))
+    A[:, upper[0], upper[1]] = A[:, upper[1], upper[0]] = packed
+    return A
 
 
 def _slices(n: int, width: int) -> list[slice]:

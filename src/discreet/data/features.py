@@ -1,0 +1,187 @@
+"""Public item features: what is known of items without anybody's ratings, as numbers.
+
+A file (csv, tsv, ``::``- or ``|``-separated, parquet, feather) or a frame has one line per item: its id, and columns of
+
+    numbers                      each is a feature; an empty field is not known
+    words such as ``Comedy|War`` each word becomes a feature of 0 and 1, if two items have it; so does a column of words
+                                 with at most 50 different ones
+    titles such as ``Up (2009)`` the year in brackets is a feature, if half of the titles have one
+
+and other text is passed over. A mapping gives numbers, or words, by item id; an array has one row per item of the
+ratings, in their order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.catalogue import ID_NAMES, TITLE_NAMES
+from discreet.data.columns import normalise
+from discreet.data.encode import IdIndex, as_ids, first_repeated
+from discreet.data.files import check_file, damage, kind_of, open_text, read_table
+from discreet.data.text import as_lines, guess_separator, split
+from discreet.errors import DataError
+
+MOST_WORDS = 50  # of a column without "|", beyond which it is no list of kinds
+_YEAR = re.compile(r"\((\d{4})\)")
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Features of items: X (n, k) with NaN where not known, the ids of its rows and the names of its columns."""
+
+    ids: NDArray[Any]
+    names: tuple[str, ...]
+    X: NDArray[np.float64]
+
+
+def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
+    """Features (n_items, k) of these items from any of the forms that the module lists; NaN for what is not known."""
+    if isinstance(source, np.ndarray):
+        X = np.asarray(source, np.float64) if source.dtype.kind in "fiub" else np.zeros(0)
+        if X.ndim != 2 or len(X) != len(item_ids) or not X.shape[1]:
+            raise DataError(f"item_features is an array of {source.dtype} with shape {source.shape}, but must have one "
+                            f"row of numbers for each of the {len(item_ids):,} items")  # fmt: skip
+        return X
+    given = source if isinstance(source, Features) else read_features(source)
+    rows, wanted = given.ids, item_ids
+    if (rows.dtype == np.int64) != (wanted.dtype == np.int64):  # 7 in one place and "7" in the other
+        rows, wanted = (np.array([str(i) for i in ids.tolist()], object) for ids in (rows, wanted))
+    at = IdIndex(rows).positions(wanted, "item id")
+    if (at < 0).all():
+        raise DataError(f"item_features knows none of the {len(item_ids):,} items: it has ids such as "
+                        f"{given.ids.tolist()[0]!r}, and the ratings such as {item_ids.tolist()[0]!r}")  # fmt: skip
+    return np.where(at[:, None] >= 0, given.X[at], np.nan)
+
+
+def read_features(source: Any) -> Features:
+    """Features from a file, a frame or a mapping."""
+    if isinstance(source, (str, os.PathLike)):
+        names, columns = _from_file(source)
+        where = str(source)
+    elif isinstance(source, Mapping):
+        return _from_mapping(source)
+    elif hasattr(type(source), "columns"):
+        import narwhals.stable.v1 as nw
+
+        frame: Any = nw.from_native(source)
+        frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+        names, columns, where = list(frame.columns), [frame[name].to_list() for name in frame.columns], "item_features"
+    else:
+        raise DataError("item_features is a file, a frame, an array or a mapping from item id to numbers or words, "
+                        f"not a {type(source).__name__}")  # fmt: skip
+    at = next((i for i, name in enumerate(names) if normalise(name) in ID_NAMES), None)
+    if at is None:
+        raise DataError(f"{where} has no column of item ids: its columns are {', '.join(map(repr, names[:12]))}; "
+                        "name one of them item_id")  # fmt: skip
+    found: dict[str, Any] = {}
+    for i, (name, column) in enumerate(zip(names, columns, strict=True)):
+        if i != at:
+            found |= _column(str(name), column)
+    return _checked(_ids(columns[at]), found, where)
+
+
+def _checked(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> Features:
+    repeated = first_repeated(ids)
+    if repeated is not None:
+        raise DataError(f"{where} has the item {repeated!r} twice: every item may occur once")
+    if not found:
+        raise DataError(f"{where} holds no features: it needs columns of numbers, or of words such as Comedy|War")
+    X = np.column_stack([np.asarray(column, np.float64) for column in found.values()])
+    return Features(ids, tuple(found), np.where(np.isfinite(X), X, np.nan))
+
+
+def _ids(values: Sequence[Any]) -> NDArray[Any]:
+    text = all(isinstance(value, str) for value in values)
+    whole = text and all(re.fullmatch(r"-?(0|[1-9]\d{0,17})", value) for value in values)
+    return as_ids([int(value) for value in values] if whole else list(values), "item id")
+
+
+def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """What a column gives: itself, a column for each word, the years of titles, or nothing."""
+    numbers = [_number(value) for value in values]
+    if all(number is not None for number in numbers) and not all(np.isnan(number) for number in numbers):  # type: ignore[arg-type]
+        return {name: numbers}
+    texts = ["" if value is None or value != value else str(value) for value in values]
+    if normalise(name) in TITLE_NAMES:
+        years = [_YEAR.findall(text) for text in texts]
+        good = 2 * sum(map(bool, years)) >= len(years)
+        return {"year": [float(year[-1]) if year else np.nan for year in years]} if good else {}
+    words = [{word.strip() for word in text.split("|")} - {""} for text in texts]
+    many = len(set().union(*words)) > MOST_WORDS
+    return _words(name, words) if not many or any("|" in text for text in texts) else {}
+
+
+def _words(name: str, words: Sequence[set[str]]) -> dict[str, Any]:
+    held = Counter(word for one in words for word in one)
+    known = np.array([bool(one) for one in words])
+    columns = {word: np.array([word in one for one in words], float) for word in sorted(held) if held[word] > 1}
+    return {f"{name}: {word}": np.where(known, column, np.nan) for word, column in columns.items()}
+
+
+def _number(value: Any) -> float | None:
+    """A cell as a number, NaN where it is empty, None where it is something else."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return np.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _from_mapping(given: Mapping[Any, Any]) -> Features:
+    if not given:
+        raise DataError("item_features is an empty mapping: it should have numbers or words by item id")
+    ids = as_ids(list(given), "item id")
+    rows = [[value] if isinstance(value, (str, int, float)) else list(value) for value in given.values()]
+    if any(isinstance(cell, str) for row in rows for cell in row):
+        return _checked(ids, _words("word", [set("|".join(map(str, row)).split("|")) - {""} for row in rows]),
+                        "item_features")  # fmt: skip
+    if len(set(map(len, rows))) > 1:
+        raise DataError("item_features has not as many numbers for every item: leave out items that are not known")
+    return _checked(ids, {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))}, "item_features")
+
+
+def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]]:
+    """Names and columns; without a line of names the first column is the ids and the second the titles."""
+    file = check_file(path)
+    kind = kind_of(file)
+    try:
+        if kind != "text":
+            table = read_table(file, kind)
+            return table.column_names, [column.to_pylist() for column in table.columns]
+        with open_text(file) as stream:
+            data = stream.read()
+    except OSError as error:
+        raise DataError(damage(file, error)) from error
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:  # as in MovieLens archives
+        text = data.decode("latin-1")
+    lines = [line for line in as_lines(text) if line.strip()]
+    separator = guess_separator(lines) or guess_separator(lines[:1])
+    if not separator:
+        raise DataError(f"{file} holds no features: it needs an id and at least one more column per line")
+    rows = list(split(lines, separator))
+    names = [str(name) for name in rows[0]]
+    if any(normalise(name) in ID_NAMES for name in names):
+        rows = rows[1:]
+    else:
+        names = ["item_id", "title", *(f"column {i}" for i in range(2, len(names)))][: len(names)]
+        if len(names) > 1 and all(_number(row[1]) is not None for row in rows if len(row) > 1):
+            names[1] = "column 1"
+    wrong = next((i for i, row in enumerate(rows, 1) if len(row) != len(names)), None)
+    if wrong is not None:
+        raise DataError(f"{file}: item {wrong:,} has {len(rows[wrong - 1])} fields where there should be {len(names)}: "
+                        f"put text with {separator!r} in quotes")  # fmt: skip
+    if not rows:
+        raise DataError(f"{file} holds no items below its line of names")
+    return names, [list(column) for column in zip(*rows, strict=True)]

@@ -1,0 +1,83 @@
+"""Item features from files, frames, mappings and arrays."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from discreet.data.features import Features, item_features, read_features
+from discreet.errors import DataError
+
+IDS = np.array([1, 2, 3])
+
+
+def write(tmp_path, text, name="items.csv"):
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_numbers_words_and_years_of_a_csv(tmp_path):
+    file = write(
+        tmp_path, "item_id,title,length,genres\n3,Up (2009),96,Comedy|War\n1,It (1990),,War\n7,Jaws,124,Comedy\n"
+    )
+    found = read_features(file)
+    assert found.names == ("year", "length", "genres: Comedy", "genres: War")
+    np.testing.assert_array_equal(item_features(file, IDS), [
+        [1990, np.nan, 0, 1], [np.nan] * 4, [2009, 96, 1, 1],
+    ])  # fmt: skip
+
+
+def test_movielens_layouts_without_names(tmp_path):
+    file = write(tmp_path, "1::Toy (1995)::Comedy|War\n2::Heat (1995)::War\n3::Sabrina (1996)::Comedy\n", "movies.dat")
+    assert read_features(file).names == ("year", "column 2: Comedy", "column 2: War")
+    many = "".join(f"{i}|Toy (1995)|{i}-Jan-1995|http://x/{i}|{i % 2}|1\n" for i in range(1, 61))
+    assert read_features(write(tmp_path, many, "u.item")).names == ("year", "column 4", "column 5")
+
+
+def test_a_column_of_a_few_words_and_one_of_many(tmp_path):
+    lines = "".join(f"{i},{'film' if i % 2 else 'series'},text {i}\n" for i in range(60))
+    assert read_features(write(tmp_path, "id,kind,blurb\n" + lines)).names == ("kind: film", "kind: series")
+
+
+def test_frames_mappings_and_arrays_say_the_same():
+    X = np.array([[1.0, 0.0], [np.nan, 2.0], [0.5, 0.5]])
+    frame = pd.DataFrame({"item_id": IDS, "a": X[:, 0], "b": X[:, 1]})
+    for source in (X, frame, dict(zip(IDS.tolist(), X.tolist(), strict=True)), Features(IDS, ("a", "b"), X)):
+        np.testing.assert_array_equal(item_features(source, IDS), X)
+    words = item_features({1: "war|love", 2: ["love"], 3: "war"}, IDS)
+    np.testing.assert_array_equal(words, [[1, 1], [1, 0], [0, 1]])
+    np.testing.assert_array_equal(item_features({"1": [5.0]}, IDS), [[5], [np.nan], [np.nan]])
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (np.zeros((2, 4)), r"one row of numbers for each of the 3 items"),
+        (np.zeros(3), "one row of numbers"),
+        (np.array([["a"], ["b"], ["c"]]), "one row of numbers"),
+        ({9: [1.0]}, "knows none of the 3 items: it has ids such as 9, and the ratings such as 1"),
+        ({}, "empty mapping"),
+        ({1: [1.0], 2: [1.0, 2.0]}, "not as many numbers for every item"),
+        ({1: "a", 2: "b"}, "holds no features"),
+        (7, "not a int"),
+        (pd.DataFrame({"x": [1], "y": [2]}), "has no column of item ids"),
+        (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "has the item 1 twice"),
+    ],
+)
+def test_what_holds_no_features_is_refused_in_a_sentence(source, message):
+    with pytest.raises(DataError, match=message):
+        item_features(source, IDS)
+
+
+def test_files_that_hold_none(tmp_path):
+    files = {
+        "item_id\n1\n2\n": "at least one more column",
+        "item_id,title\n1,Up\n2,It\n": "holds no features",
+        "item_id,a\n1,2\n2,3,4\n": "item 2 has 3 fields",
+        "item_id,a\n": "no items below",
+    }
+    for text, message in files.items():
+        with pytest.raises(DataError, match=message):
+            item_features(write(tmp_path, text), IDS)
+    with pytest.raises(DataError, match="does not exist"):
+        item_features(tmp_path / "nothing.csv", IDS)
