@@ -1,0 +1,57 @@
+"""The private baselines from the command line: they train, state what they promise, and refuse what cannot be."""
+
+import json
+
+import pytest
+
+import discreet
+
+ALL = {"dpfrankwolfe": "covariance × 5", "dpsvd": "covariance", "dpsgld": "gradient 1 to 20", "dpsgd": "gradient × 40"}
+
+
+@pytest.fixture
+def ratings(shelf):
+    return shelf / "ratings.csv"
+
+
+@pytest.mark.parametrize("model", ALL)
+def test_they_train_and_say_what_they_released(run, ratings, tmp_path, model):
+    result = run("train", ratings, "--model", model, "--epsilon", 5, "--rating-range", "1,5", "--out", tmp_path / "m")
+    assert result.code == 0, result.err
+    assert "ε = 5 and δ = 1e-06" in result.out + result.err
+    assert ALL[model] in result.out + result.err
+    assert "CAUTION, read from the data instead of a public source: the range" not in result.out
+    again = run("budget", tmp_path / "m", "--json")
+    assert again.code == 0, again.err
+    assert json.loads(again.out)["epsilon"] == pytest.approx(5.0, abs=1e-3)
+    assert run("recommend", tmp_path / "m", "--history", "10,12").code == 0
+
+
+def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
+    result = run("train", ratings, "--model", "dpsvd", "--epsilon", 5, "--rating-range", "1,5", "--out", tmp_path / "m",
+                 "--set", "density=0.3", "--set", "centring=items", "--set", "weighted=false")  # fmt: skip
+    assert result.code == 0, result.err
+    model = discreet.load(tmp_path / "m")
+    assert (model.density, model.centring, model.weighted) == (0.3, "items", False)
+    assert "pairs" not in str(model.privacy_)
+
+
+@pytest.mark.parametrize(
+    ("model", "wrong", "message"),
+    [
+        ("dpsvd", ["--set", "density=2"], "density is 2.0, but must be above 0 and at most 1"),
+        ("dpsvd", ["--set", "centring=3"], "centring is 3, but must be 'user' or 'items'"),
+        ("dpsgd", ["--set", "batch_rate=0"], "batch_rate is 0.0, but must be above 0 and at most 1"),
+        ("dpsgd", ["--neighbouring", "replace-one"], "set batch_rate=1"),
+        ("dpsgld", ["--set", "decay=1000"], "decay is 1000.0, but must be a number from 0 to 1"),
+        ("dpsgld", ["--feedback", "implicit"], "learns from ratings"),
+        ("dpfrankwolfe", ["--set", "row_norm=-3"], "row_norm is -3.0, but must be"),
+        ("dpfrankwolfe", ["--set", "steps=many"], "steps"),
+    ],
+)
+def test_bad_values_are_one_sentence(run, ratings, tmp_path, model, wrong, message):
+    result = run("train", ratings, "--model", model, "--epsilon", 1, *wrong, "--out", tmp_path / "m")
+    assert result.code == 2
+    assert message in result.err
+    assert "Traceback" not in result.err
+    assert not (tmp_path / "m").exists()
