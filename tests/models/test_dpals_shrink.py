@@ -6,7 +6,7 @@ import pytest
 import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
-from discreet.models.dpals_shrink import item_factors, pooled
+from discreet.models.dpals_shrink import Repeated, item_factors, pooled
 
 
 def sums(rng, counts, r, noise_G=0.0, noise_g=0.0, spread=1.0):
@@ -102,3 +102,39 @@ def test_it_is_worth_it():
     ours = score(discreet.DPALS(**same))
     assert ours < score(discreet.DPALS(4, shrinkage=False, **same)) - 0.01
     assert ours < score(discreet.Bias(1e9)) - 0.02
+
+
+def test_what_is_the_same_at_every_step_is_averaged():
+    rng = np.random.default_rng(4)
+    kept, truth = Repeated(), rng.normal(size=5000)
+    for deviation in (3.0, 2.0, 1.0):
+        average, gain = kept.add(truth + deviation * rng.normal(size=5000), deviation)
+    assert gain == pytest.approx(1 + 1 / 4 + 1 / 9)
+    assert (average - truth).std() == pytest.approx(gain**-0.5, rel=0.05)
+
+
+def test_a_coordinate_with_less_noise_counts_for_more():
+    rng = np.random.default_rng(5)
+    counts = np.full(2000, 20)
+    G, g, V = sums(rng, counts, 3, noise_g=0.0)
+    noise = 60.0 * rng.normal(size=g.shape) / np.array([10.0, 1.0, 1.0])
+    same = dict(gram_noise=1e-3, sum_noise=60.0, **known)
+    plain = item_factors(G, g + noise, counts.astype(float), **same)
+    told = item_factors(G, g + noise, counts.astype(float), gain=np.array([100.0, 1.0, 1.0]), **same)
+    assert np.mean((told - V)[:, 0] ** 2) < 0.8 * np.mean((plain - V)[:, 0] ** 2)
+    ones = item_factors(G, g + noise, counts.astype(float), gain=np.ones(3), **same)
+    assert np.array_equal(ones, plain)
+
+
+def test_a_pooled_intercept_releases_the_same_and_knows_biases_better():
+    split = random_ratings(discreet.load_dataset("cinema", scale=0.1), (0.8, 0.1, 0.1), seed=3)
+    same = dict(epsilon=1.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded")
+    models = [discreet.DPALS(**same, **more).fit(split.train) for more in ({}, dict(pooled_intercept=True))]
+    ledgers = [[(e.name, e.noise_multiplier) for e in m.privacy_.ledger.entries] for m in models]
+    assert ledgers[0] == ledgers[1]
+    exact = discreet.Bias(1.0, iterations=1).fit(split.train).item_biases_
+    near = [np.corrcoef(m.item_biases_, exact)[0, 1] for m in models]
+    assert near[1] > near[0] + 0.02
+    for wrong in (dict(shrinkage=False), dict(intercept=0.0), dict(feedback="implicit")):
+        with pytest.raises(ConfigError, match="pooled_intercept needs shrinkage and an intercept"):
+            discreet.DPALS(2, pooled_intercept=True, **wrong).plan(10)

@@ -1,15 +1,22 @@
-"""DPALS from the paper's algorithm to the defaults, one lever after the other (docs/beyond.md).
+"""DPALS from the paper's algorithm to the defaults, one lever after the other, and beyond (docs/beyond.md).
 
-Every row has all levers of the rows above it. True (ε, δ = 1e-5), add or remove one user, exactly accounted.
+Of `run`, every row has all levers of the rows above it; `features` compares priors for the item factors, `floor` what
+the defaults must not be worse than. True (ε, δ = 1e-5), add or remove one user, exactly accounted.
 """
 
 from __future__ import annotations
 
+import tempfile
+import zipfile
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from discreet.data.datasets import load_dataset
+from discreet.data.features import read_features
 from discreet.data.splits import Split
+from discreet.errors import DataError
 from discreet.evaluation.protocols import evaluate
 from discreet.experiments.entry import Record, Settings
 from discreet.experiments.sources import Sources
@@ -17,6 +24,7 @@ from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
 from discreet.models.popularity import Popularity
 
+ITEM_FILES = ("movies.dat", "movies.csv", "u.item", "items.parquet")
 STARS = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0), "sweetrs": (1.0, 5.0)}
 START: dict[str, dict[str, Any]] = {
     "explicit": dict(factors=16, iterations=2, shrinkage=False, centring="global", rating_bound=5.0, intercept=0.0,
@@ -63,6 +71,63 @@ def run(settings: Settings, sources: Sources) -> Record:
     model = DPALS(epsilon=settings["epsilon"], delta=1e-5, feedback=feedback, rating_range=scale, noise="seeded",
                   random_state=settings["seed"], **given).fit(split.train)  # fmt: skip
     return {metric: evaluate(model, split, metric, slices=None)[metric], "true_epsilon": model.privacy_.epsilon}
+
+
+PRIORS: dict[str, dict[str, Any]] = {
+    "DPALS": {}, "with popularity": dict(popularity=True), "with features": dict(popularity=False),
+    "with features and popularity": {}, "with features at random": {},
+}  # fmt: skip
+FLOORS: dict[str, dict[str, Any]] = {
+    "private item bias": dict(factors=0), "DPALS": {}, "DPALS, pooled intercept": dict(pooled_intercept=True),
+    "DPALS, pooled intercept of 0.8": dict(pooled_intercept=True, intercept=0.8),
+}  # fmt: skip
+
+
+def features(settings: Settings, sources: Sources) -> Record:
+    """``data``, ``prior`` (one of `PRIORS`), ``epsilon``, ``scale``, ``seed`` (of split, noise and start)."""
+    name, prior = settings["data"], settings["prior"]
+    split = _split(name, settings["seed"], settings["scale"], "explicit", 0, sources)
+    given = dict(PRIORS[prior])
+    if prior == "with features at random":
+        given["item_features"] = np.random.default_rng(settings["seed"]).random((split.train.n_items, 20))
+    elif "features" in prior:
+        given["item_features"] = _features(name, sources)
+    return _score(settings, split, given)
+
+
+def floor(settings: Settings, sources: Sources) -> Record:
+    """``data``, ``model`` (one of `FLOORS`, or the user's own mean), ``epsilon``, ``scale``, ``seed`` (of all)."""
+    split = _split(settings["data"], settings["seed"], settings["scale"], "explicit", 0, sources)
+    if settings["model"] == "user's own mean":
+        return {"rmse": evaluate(Bias(3.0, items=False).fit(split.train), split, "rmse", slices=None)["rmse"]}
+    return _score(settings, split, FLOORS[settings["model"]])
+
+
+def _score(settings: Settings, split: Split, given: dict[str, Any]) -> Record:
+    model = DPALS(epsilon=settings["epsilon"], delta=1e-5, rating_range=STARS.get(settings["data"], (0.5, 5.0)),
+                  noise="seeded", random_state=settings["seed"], **given).fit(split.train)  # fmt: skip
+    return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"], "true_epsilon": model.privacy_.epsilon}
+
+
+@lru_cache(maxsize=1)
+def _features(name: str, sources: Sources) -> Any:
+    """Genres and years, of cinema or as they are published with a data set."""
+    if name == "cinema":
+        from discreet.data.cinema import films
+
+        kinds = sorted({genre for film in films() for genre in film.genres})
+        return {film.id: [*(float(kind in film.genres) for kind in kinds), float(film.year)] for film in films()}
+    place = sources.place(name)
+    folders = [place, *place.iterdir()] if place is not None and place.is_dir() else [place]
+    for path in folders:
+        if path is not None and path.name in ITEM_FILES:
+            return read_features(path)
+        if path is not None and path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive, tempfile.TemporaryDirectory() as folder:
+                found = [member for member in archive.namelist() if member.rsplit("/", 1)[-1] in ITEM_FILES]
+                if found:
+                    return read_features(archive.extract(found[0], folder))
+    raise DataError(f"no genres of {name} are at hand: give the place of its archive with --data {name}=PATH")
 
 
 @lru_cache(maxsize=1)

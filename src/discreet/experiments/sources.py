@@ -66,6 +66,11 @@ class Sources:
                 raise DataError(f"{name} is not on this machine, and nothing stands for it: give it with "
                                 f"--data {name}=PATH (discreet datasets says where it is from)")  # fmt: skip
 
+    def place(self, name: str) -> Path | None:
+        """Where an official data set lies, a folder or an archive; None if it is not at hand."""
+        found = self.paths.get(name) or self._in_folder(name) or datasets.describe(name).place
+        return Path(found) if found is not None and Path(found).exists() else None
+
     def ratings(self, name: str, **options: Any) -> Ratings:
         """The ratings; `options` are those of generated data sets, such as ``scale``, and passed over by the others."""
         if datasets.describe(name).kind == "published":

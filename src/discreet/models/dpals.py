@@ -38,7 +38,7 @@ from discreet.kernels import project_psd, solve_psd
 from discreet.models.base import Progress
 from discreet.models.dpals_prior import FeaturePrior
 from discreet.models.dpals_readout import ReadableALS
-from discreet.models.dpals_shrink import item_factors
+from discreet.models.dpals_shrink import Repeated, item_factors
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session
@@ -122,6 +122,9 @@ class DPALS(ReadableALS):
         only. They are input like ratings, and saved with a model only as the name of their file.
     popularity : bool, optional
         Whether the released counts are such a feature too. Default: if there are item_features.
+    pooled_intercept : bool
+        Average what the steps release about the intercept, which is the same in all, so that no step's noise is wasted
+        for the items' biases. With shrinkage only.
     noise : {"secure", "seeded"}
     random_state : int
 
@@ -187,12 +190,20 @@ class DPALS(ReadableALS):
         for rows, block in session.release_blocks(names[0], grams, dtype=np.float32):
             G[rows] = block
         floor = plan.noise_multiplier("recounts") * self._spread(users) / 2
+        gain = np.ones(g.shape[1])
+        if self.pooled_intercept:
+            if step == 0:
+                self._repeated = Repeated(), Repeated()
+            for kept, x, name in zip(self._repeated, (g, G), names[::-1], strict=True):
+                x[:, 0], more = kept.add(x[:, 0], plan.noise_multiplier(name))
+                gain[0] = more if x is g else gain[0]
         V = np.zeros(g.shape, np.float32)
         V[heard] = item_factors(
             G[heard], g[heard], np.maximum(counts[heard], floor), rating_bound=self.bounds().value,
             gram_noise=plan.noise_multiplier(names[0]) * grams.sensitivity(relation, "l2"),
             sum_noise=plan.noise_multiplier(names[1]) * sums.sensitivity(relation, "l2"),
             weight=TYPICAL_WEIGHT if self._sampling == "adaptive" else 1.0, towards=prior, heard=heard,
+            gain=gain,
         )  # fmt: skip
         if prior is not None:
             V[~heard] = prior.mean(~heard)
@@ -207,8 +218,10 @@ class DPALS(ReadableALS):
             K = self._unobserved() * K[0]
         g = session.release(self._name("sum", step), users.item_sums(), np.float32)
         V = np.empty((users.n_items, self._rank), np.float32)
+        room = None  # for the matrices of a block: new memory for each would cost more than filling it
         for rows, G in session.release_blocks(self._name("gram", step), users.item_grams(), dtype=np.float32):
-            V[rows] = solve_psd(unpack(G, self._rank), g[rows], ridge[rows], K, project=self.projection)
+            room = np.empty((len(G), self._rank, self._rank), np.float32) if room is None else room
+            V[rows] = solve_psd(unpack(G, self._rank, room), g[rows], ridge[rows], K, project=self.projection)
         if self.orthonormalize:
             values, Q = np.linalg.eigh((V.T @ V).astype(np.float64))
             V = (V @ (Q / np.sqrt(np.maximum(values, 1e-12))) @ Q.T).astype(np.float32)

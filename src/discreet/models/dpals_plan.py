@@ -65,6 +65,7 @@ class PlannedALS(PrivateRecommender):
         initial_scale: float | None = None,
         item_features: Any = None,
         popularity: bool | None = None,
+        pooled_intercept: bool = False,
         noise: Any = "secure",
         random_state: int = 0,
     ) -> None:
@@ -102,6 +103,7 @@ class PlannedALS(PrivateRecommender):
         self.initial_scale = initial_scale
         self.item_features = item_features
         self.popularity = popularity
+        self.pooled_intercept = pooled_intercept
         self.noise = noise
         self.random_state = random_state
 
@@ -285,6 +287,8 @@ class PlannedALS(PrivateRecommender):
         prior = self.item_features is not None or bool(self.popularity)
         require(self._shrinks or not prior, "item_features and popularity are for explicit feedback with shrinkage: "
                 "leave them out")  # fmt: skip
+        pools = self._shrinks and self._intercept() > 0
+        require(pools or not self.pooled_intercept, "pooled_intercept needs shrinkage and an intercept: leave it out")
         fraction = self.item_fraction
         require(fraction is None or 0 < fraction <= 1, f"item_fraction is {fraction!r}, but must be above 0, up to 1")
         require(self._growth > 0, f"growth is {self.growth!r}, but must be positive")

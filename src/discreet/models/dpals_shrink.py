@@ -53,6 +53,7 @@ def pooled(
 def item_factors(
     G: NDArray[Any], g: NDArray[Any], counts: NDArray[np.float64], *, gram_noise: float, sum_noise: float,
     rating_bound: float, weight: float, towards: FeaturePrior | None = None, heard: NDArray[Any] | None = None,
+    gain: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float32]:  # fmt: skip
     """v of (4) for every item.
 
@@ -68,6 +69,8 @@ def item_factors(
         w̄, the weight of a typical contribution.
     towards, heard : optional
         A prior for the factors by features, which learns from these sums, and which of its items they are of.
+    gain : (r,), optional
+        How many times smaller than σ_g² the variance of the noise on each coordinate of g is.
     """
     C, own = pooled(G, counts, gram_noise)
     r, error = g.shape[1], (0.8 * rating_bound) ** 2 * weight
@@ -76,10 +79,11 @@ def item_factors(
         n, kappa = counts[some, None], own[some, None]
         return _unpacked((1 - kappa) * n * C + kappa * G[some], r)
 
+    gains = np.ones(r) if gain is None else gain
     signal, size = np.zeros(r), np.zeros(r)
     for some in _slices(len(g), r * r):
         A = matrices(some)
-        signal += (g[some].astype(np.float64) ** 2 - sum_noise**2).sum(axis=0) - error * np.einsum("nkk->k", A)
+        signal += (g[some].astype(np.float64) ** 2 - sum_noise**2 / gains).sum(axis=0) - error * np.einsum("nkk->k", A)
         size += np.einsum("nij,nij->j", A, A)
     prior = np.maximum(signal / np.maximum(size, 1e-30), FLOOR * rating_bound**2)
     noise = sum_noise**2 + (own * gram_noise) ** 2 * prior.sum() / 2
@@ -90,17 +94,31 @@ def item_factors(
         at = np.arange(len(g)) if heard is None else np.flatnonzero(heard)
         blocks = []
         for some in _slices(len(g), r * r):
-            D = noise[some, None, None] * np.eye(r) + counts[some, None, None] * scatter
+            D = noise[some, None, None] * np.diag(1 / gains) + counts[some, None, None] * scatter
             blocks.append(Sums(matrices(some), g[some].astype(np.float64), D, towards.F[at[some]]))
         prior = np.maximum(towards.learn(blocks, prior, rating_bound**2), FLOOR * rating_bound**2)
         mean = towards.mean(at)
     V, root = np.empty((len(g), r), np.float32), prior**-0.5
     for some in _slices(len(g), r * r):
         A = matrices(some)
-        M = A @ A + noise[some, None, None] * np.diag(1 / prior) + error * (root[:, None] * A * root)
-        b = (A @ (g[some, :, None].astype(np.float64) - A @ mean[some, :, None]))[..., 0]
+        M = (A * gains) @ A + noise[some, None, None] * np.diag(1 / prior) + error * (root[:, None] * A * root)
+        b = ((A * gains) @ (g[some, :, None].astype(np.float64) - A @ mean[some, :, None]))[..., 0]
         V[some] = mean[some] + solve_psd(M, b, np.zeros(len(b)))
     return V
+
+
+class Repeated:
+    """What is released at every step and the same in all: its average, weighted by the known noise."""
+
+    def __init__(self) -> None:
+        self._sum: Any = 0.0
+        self._precision = 0.0
+
+    def add(self, released: NDArray[Any], deviation: float) -> tuple[NDArray[np.float64], float]:
+        """The average so far, and how many times smaller its variance is than that of the last release."""
+        self._sum = self._sum + released.astype(np.float64) / deviation**2
+        self._precision += deviation**-2
+        return np.asarray(self._sum / self._precision), self._precision * deviation**2
 
 
 def _unpacked(packed: NDArray[Any], r: int) -> NDArray[np.float64]:
