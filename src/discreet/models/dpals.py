@@ -294,7 +294,7 @@ class DPALS(ReadableALS):
             rng = np.random.default_rng(self.random_state)
             start = rng.standard_normal((n, self._factors))
             if prior is not None:
-                start = prior.start(start, rng)
+                start = prior.start(start)
             return np.hstack([none, (scale * start).astype(np.float32)])
         W = session.release("initial", users.covariance(self._row_norm()))
         Q = np.linalg.eigh((W + W.T) / 2)[1][:, -self._factors :]

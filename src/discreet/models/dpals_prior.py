@@ -4,7 +4,7 @@ Features are public and all else comes from released sums, so nothing here costs
 and the noise of `discreet.models.dpals_shrink`, D_j = σ_j² I + s² w̄ n̂_j C, and features scaled so that ‖f_j‖² is 1 on
 average:
 
-    v_j = Bᵀ f_j + e_j,   B_ka ~ N(0, ω_a),   e_ja ~ N(0, T_a),   T_a = max(P_a − ω_a, P_a / 10)                   (1)
+    v_j = Bᵀ f_j + e_j,   B_ka ~ N(0, ω_a),   e_ja ~ N(0, T_a),   T_a = max(P_a − ω_a, P_a / 2)                    (1)
     S_j = D_j + A_j T A_j,   W_j = A_j S_j⁻¹ A_j,   h_j = A_j S_j⁻¹ g̃_j                                             (2)
     B   = (Σ_j W_j ⊗ f_j f_jᵀ + diag(1 / ω) ⊗ I)⁻¹ Σ_j h_j ⊗ f_j                                                    (3)
 
@@ -82,12 +82,15 @@ class FeaturePrior:
         whole[self._some] = V
         return whole
 
-    def start(self, noise: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-        """Factors to start from: half of their variance is features', so that users' first vectors are about these."""
+    def start(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Factors to start from: half of their variance is the features' first principal components, so that users'
+        first vectors are about these."""
         if self._start is None:
             return noise
-        mixed = self._start @ rng.standard_normal((self._start.shape[1], noise.shape[1]))
-        return np.asarray(np.sqrt(0.5) * (mixed + noise))
+        U = np.linalg.svd(self._start, full_matrices=False)[0][:, : noise.shape[1]] * np.sqrt(len(noise))
+        mixed = noise.copy()
+        mixed[:, : U.shape[1]] = np.sqrt(0.5) * (U + noise[:, : U.shape[1]])
+        return mixed
 
     def learn(self, blocks: list[Sums], P: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
         """B by (3), and the variances T that features leave, (r,).
@@ -122,7 +125,7 @@ class FeaturePrior:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """T and ω of (1)."""
         omega = unit * np.where(np.arange(len(P)) < self.leading, EXPLAINED[at[0]], EXPLAINED[at[1]])
-        return np.maximum(P - omega, P / 10), omega
+        return np.maximum(P - omega, P / 2), omega
 
 
 def standardised(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
