@@ -27,6 +27,8 @@ WORST = "test_statistics.py::test_the_worst_user_reaches_the_sensitivity_and_doe
 WEIGHTS = "test_statistics.py::test_the_worst_user_under_a_weight_budget"
 GRID = "test_statistics.py::test_no_grid_makes_a_contribution_larger"
 BITS = "test_neighbours.py::test_other_users_stay_as_they_are_to_the_last_bit"
+WALK = "test_descent.py::test_adversaries_on_the_grid"
+WALKED = "test_descent.py::test_the_sensitivities_are_reached"
 
 FAULTS = {
     "vectors are not clipped": Fault(
@@ -59,9 +61,13 @@ FAULTS = {
     "one item more than k is contributed": Fault(
         "sealed:Users.choose", "rows.key, first, k, draw", "rows.key, first, k + 1, draw", (NEIGHBOURS,)),
     "ratings are not cut": Fault(
-        "sealed:Users._contribute", "np.clip(value[order].astype(np.float64), -largest, largest)",
-        "value[order].astype(np.float64)", (NEIGHBOURS, WORST)),
+        "sealed:Users._contribute", "np.clip(value, -self.bounds.value, self.bounds.value, out=value)", "pass",
+        (NEIGHBOURS, WORST)),
     "residuals are not cut": Fault("sealed:Users.gradient", "U, V, G)", "U, V, 1e300)", (NEIGHBOURS, WORST)),
+    "residuals on a descent are not cut": Fault(
+        "descent:Descent.look", "G * SHAVE, b", "1e300, b", (WALK, WALKED)),
+    "a gradient is priced without the vectors' length": Fault(
+        "descent:Descent.gradient", "Reach(G * norm, m**0.5", "Reach(G / 9, m**0.5", (WALK,)),
     "covariance rows are not cut": Fault(
         "sealed:Users.covariance", "np.minimum(1.0, L / np.maximum(length, 1e-300))", "np.ones(n)",
         (NEIGHBOURS, WORST)),
@@ -79,7 +85,7 @@ FAULTS = {
         "sealed:Users.covariance", "np.trunc(y / grid**0.5)", "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)",
         (GRID,)),
     "sums are rounded instead of contributions": Fault(
-        "sealed:Users._weighted_sums", "return exact_sums(part, user, c / grid, U.astype(np.float64))",
+        "sealed:Users._weighted_sums", "return exact_sums(part, user, c / grid, on_cache_lines(U, np.float64))",
         "return np.rint(sum_rows(part, user, c / grid, U.astype(np.float64)))", (GRID,)),
     "users are centred by everybody's mean": Fault(
         "sealed:seal", "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",

@@ -16,35 +16,42 @@ from discreet.kernels.threads import even_cuts, run
 
 
 def solve_spd_numpy(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Solutions of ``A[i] x = b[i]``: the specification of `solve_spd`."""
+    """Solutions of ``A[i] x = b[i]``: the specification of `solve_spd`, with S and ridge already added."""
     return np.linalg.solve(A, b[..., None])[..., 0]
 
 
-def solve_spd(A: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Solve symmetric systems, many at once.
+def solve_spd(
+    A: np.ndarray, b: np.ndarray, ridge: np.ndarray | None = None, shared: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Solve symmetric systems ``A[i] + S + ridge[i] · I``, many at once.
 
     Parameters
     ----------
     A : (n, r, r) float32 or float64, C order
         Only the upper triangles are read.
     b : (n, r)
+    ridge : (n,), optional
+    shared : (r, r), optional
+        S, the same for every system.
 
     Returns
     -------
     x : (n, r)
         Solutions; meaningless where `definite` is false.
     definite : (n,) bool
-        Whether the factorisation went through, that is, whether ``A[i]`` is positive definite to working precision.
+        Whether the factorisation went through, that is, whether a matrix is positive definite to working precision.
     """
     n, r = b.shape
     assert A.shape == (n, r, r)
     assert A.dtype == b.dtype
     x, definite = np.empty_like(b), np.empty(n, bool)
+    c = np.zeros(n, A.dtype) if ridge is None else np.ascontiguousarray(ridge, A.dtype)
+    S = np.zeros((r, r), A.dtype) if shared is None else np.ascontiguousarray(shared, A.dtype)
     if simd.enabled():
         W, R = simd.VECTOR_BYTES // A.itemsize, padded(r, A.itemsize)
-        run(lambda start, stop: _solve_many(A, b, x, definite, R, start, stop), even_cuts(n, W))
+        run(lambda start, stop: _solve_many(A, b, c, S, x, definite, R, start, stop), even_cuts(n, W))
     else:
-        run(lambda start, stop: _solve_many_plain(A, b, x, definite, start, stop), even_cuts(n))
+        run(lambda start, stop: _solve_many_plain(A, b, c, S, x, definite, start, stop), even_cuts(n))
     return x, definite
 
 
@@ -126,8 +133,9 @@ def substitute(like: np.ndarray, b: int, T: int, B: int, R: int) -> None:
 
 @njit(nogil=True, cache=True)
 def _solve_many(
-    A: np.ndarray, b: np.ndarray, x: np.ndarray, definite: np.ndarray, R: int, start: int, stop: int
-) -> None:
+    A: np.ndarray, b: np.ndarray, ridge: np.ndarray, S: np.ndarray, x: np.ndarray, definite: np.ndarray, R: int,
+    start: int, stop: int,
+) -> None:  # fmt: skip
     like, r, W, gap = b, b.shape[1], lanes(b), matrix_gap(b, R)
     Ap, Tp = aligned(like, W * gap), aligned(like, panels_size(like, R))
     bp, Bp = aligned(like, W * R), aligned(like, R * W)
@@ -142,7 +150,8 @@ def _solve_many(
             i = min(first + lane, stop - 1)  # empty lanes of the last group repeat its last system
             for k in range(r):
                 for j in range(k, r):
-                    Ap[lane * gap + k * R + j] = A[i, k, j]
+                    Ap[lane * gap + k * R + j] = A[i, k, j] + S[k, j]
+                Ap[lane * gap + k * R + k] += ridge[i]
                 b_[lane, k] = b[i, k]
         solve_interleaved(like, Ap.ctypes.data, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         for lane in range(min(W, stop - first)):
@@ -183,8 +192,12 @@ def solve_one(A: np.ndarray, x: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _solve_many_plain(
-    A: np.ndarray, b: np.ndarray, x: np.ndarray, definite: np.ndarray, start: int, stop: int
-) -> None:
+    A: np.ndarray, b: np.ndarray, ridge: np.ndarray, S: np.ndarray, x: np.ndarray, definite: np.ndarray,
+    start: int, stop: int,
+) -> None:  # fmt: skip
     for i in range(start, stop):
         x[i] = b[i]
-        definite[i] = solve_one(A[i].copy(), x[i])
+        M = A[i] + S
+        for k in range(len(S)):
+            M[k, k] += ridge[i]
+        definite[i] = solve_one(M, x[i])

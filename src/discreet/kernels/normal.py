@@ -13,11 +13,13 @@ time.
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from numpy.typing import DTypeLike
 
 from discreet.kernels import simd
 from discreet.kernels.cholesky import (
@@ -44,7 +46,7 @@ from discreet.kernels.simd import (
     tile_2,
     tile_3,
 )
-from discreet.kernels.threads import cost_cuts, run
+from discreet.kernels.threads import cost_cuts, even_cuts, run
 
 PACK = 128  # entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
 DUAL_RANK = 96  # from this rank on, rows with few entries are solved in the dual
@@ -157,7 +159,7 @@ def _solve_rows(
         run(lambda a, b: _solve_plain(entries, P, ridge, S, X, a, b), cost_cuts(cost))
         return (np.ascontiguousarray(X[:, :r]), X[:, r].copy()) if c else (X, x0)
     W, R = simd.VECTOR_BYTES // Y.itemsize, padded(r, Y.itemsize)
-    X = _empty((n, R), Y.dtype)
+    X = aligned_empty((n, R), Y.dtype)
     few = _solve_few(entries, Y, ridge, S, c, X, x0) if r >= DUAL_RANK else np.zeros(n, bool)
     rows = np.flatnonzero(~few)
     P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
@@ -225,19 +227,29 @@ def frozen(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def _empty(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Memory on a cache-line boundary. It comes from numpy, which asks for large pages: factors are read at random."""
-    size = shape[0] * shape[1] * dtype.itemsize
+    size = math.prod(shape) * dtype.itemsize
     buffer = np.empty(size + 64, np.uint8)
     skip = -buffer.ctypes.data % 64
     return buffer[skip : skip + size].view(dtype).reshape(shape)
+
+
+def on_cache_lines(Y: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
+    """Y (as `dtype`) where kernels want it, so that they need no copy of their own if its rows are whole vectors."""
+    kind = np.dtype(dtype or Y.dtype)
+    if kind == Y.dtype:
+        return pad_columns(Y, Y.shape[1])
+    P = aligned_empty(Y.shape, kind)
+    run(lambda a, b: P.__setitem__(slice(a, b), Y[a:b]), even_cuts(len(Y)))
+    return P
 
 
 def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
     """Y with zero columns up to R, on a cache-line boundary."""
     if Y.shape[1] == R and Y.flags.c_contiguous and Y.ctypes.data % 64 == 0:
         return Y
-    P = _empty((len(Y), R), Y.dtype)
+    P = aligned_empty((len(Y), R), Y.dtype)
     P[:, : Y.shape[1]] = Y
     P[:, Y.shape[1] :] = 0
     return P

@@ -15,6 +15,8 @@ from discreet.kernels.cholesky import solve_spd
 from discreet.kernels.eigen import add_negative_parts, project_psd_numpy
 from discreet.kernels.threads import even_cuts, run
 
+PROBE = 64  # matrices that say whether Cholesky is worth trying on the others
+
 
 def solve_psd_numpy(
     A: np.ndarray, b: np.ndarray, ridge: np.ndarray, shared: np.ndarray | None = None
@@ -24,10 +26,9 @@ def solve_psd_numpy(
     return np.linalg.solve(project_psd_numpy(A) + S + ridge[:, None, None] * np.eye(A.shape[-1]), b[..., None])[..., 0]
 
 
-def project_psd(A: np.ndarray) -> int:
-    """Replace each matrix of `A`, (n, r, r) and symmetric, by its projection; returns how many were not definite."""
-    _, definite = solve_spd(A, np.zeros(A.shape[:2], A.dtype))
-    wrong = np.flatnonzero(~definite)
+def project_psd(A: np.ndarray) -> None:
+    """Replace each matrix of `A`, (n, r, r) and symmetric, by its projection."""
+    wrong = _indefinite(A)
     left = add_negative_parts(A, wrong) if simd.enabled() and A.shape[1] >= 3 else wrong
 
     def work(start: int, stop: int) -> None:
@@ -36,7 +37,17 @@ def project_psd(A: np.ndarray) -> int:
             A[some] = project_psd_numpy(A[some])
 
     run(work, even_cuts(len(left)))
-    return len(wrong)
+
+
+def _indefinite(A: np.ndarray) -> np.ndarray:
+    """Positions of the matrices to decompose: those that Cholesky refuses, or all, if it refuses most of the first."""
+    sample = A[:PROBE]
+    definite = solve_spd(sample, np.zeros(sample.shape[:2], A.dtype))[1]
+    if simd.enabled() and A.shape[1] >= 3 and definite.sum() < 0.1 * len(sample):
+        return np.arange(len(A))  # where the decomposition finds nothing negative, it leaves a matrix as it is
+    rest = A[PROBE:]
+    more = solve_spd(rest, np.zeros(rest.shape[:2], A.dtype))[1]
+    return np.flatnonzero(~np.append(definite, more))
 
 
 def solve_psd(
@@ -60,13 +71,11 @@ def solve_psd(
     assert ridge.shape == (n,)
     if project:
         project_psd(A)
-    if shared is not None:
-        A += shared.astype(A.dtype, copy=False)
-    A[:, np.arange(r), np.arange(r)] += ridge[:, None].astype(A.dtype, copy=False)
-    x, definite = solve_spd(A, b)
+    x, definite = solve_spd(A, b, ridge, shared)
     wrong = np.flatnonzero(~definite)
     if len(wrong):  # only without projection, or where ridge and shared are both zero
-        x[wrong] = _pseudo_solve(A[wrong], b[wrong])
+        whole = A[wrong] + ridge[wrong, None, None] * np.eye(r) + (0 if shared is None else shared)
+        x[wrong] = _pseudo_solve(whole.astype(A.dtype), b[wrong])
     return x
 
 

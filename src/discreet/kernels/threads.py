@@ -8,11 +8,12 @@ starts threads of its own underneath.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import pairwise
+from threading import Thread
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -60,22 +61,35 @@ def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) ->
 
     The first exception stops what has not begun and is raised here; so does an interrupt.
     """
-    jobs = [(int(a), int(b)) for a, b in pairwise(cuts) if b > a]
-    threads = min(thread_count(), len(jobs))
-    with _libraries().limit(limits=1, user_api="blas"):
-        if threads <= 1:
-            for start, stop in jobs:
-                work(start, stop)
-            return
-        pool = ThreadPoolExecutor(threads)
+    jobs = deque((int(a), int(b)) for a, b in pairwise(cuts) if b > a)
+    errors: list[BaseException] = []
+
+    def drain() -> None:
         try:
-            futures = [pool.submit(work, start, stop) for start, stop in jobs]
-            wait(futures, return_when=FIRST_EXCEPTION)
-            for future in futures:
-                if future.done():
-                    future.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            while (job := _next(jobs)) is not None and not errors:
+                work(*job)
+        except BaseException as error:
+            errors.append(error)
+
+    others = [Thread(target=drain, daemon=True) for _ in range(min(thread_count(), len(jobs)) - 1)]
+    with _libraries().limit(limits=1, user_api="blas"):
+        for thread in others:
+            thread.start()
+        drain()
+        while any(thread.is_alive() for thread in others):
+            try:
+                for thread in others:
+                    thread.join()
+            except KeyboardInterrupt as error:  # what has begun is waited for: it writes to arrays that are ours
+                errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _next(jobs: deque[tuple[int, int]]) -> tuple[int, int] | None:
+    with suppress(IndexError):  # another thread may take the last one at any time
+        return jobs.popleft()
+    return None
 
 
 def even_cuts(n: int, step: int = 1, pieces: int = 0) -> np.ndarray:

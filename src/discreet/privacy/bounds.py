@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
+from discreet.kernels import aligned_empty
 from discreet.kernels.threads import even_cuts, run
 from discreet.privacy.budget import require_number
 
@@ -121,7 +122,7 @@ def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArra
         l1 = None if bounds.norm_l1 is None else bounds.norm_l1 - intercept
         rest = clip_rows(U, replace(bounds, norm=math.sqrt(bounds.norm**2 - intercept**2), norm_l1=l1))
         return np.column_stack([np.full(len(U), intercept * SHAVE, U.dtype), rest])
-    long, wide, cut = np.empty(len(U)), np.empty(len(U)), np.empty_like(U)
+    long, wide, cut = np.empty(len(U)), np.empty(len(U)), aligned_empty(U.shape, U.dtype)
     run(lambda start, stop: _norms(U, long, wide, start, stop), even_cuts(len(U)))
     factor = np.minimum(1.0, bounds.norm / np.maximum(long, 1e-300))
     if bounds.norm_l1 is not None:

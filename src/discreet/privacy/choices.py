@@ -67,20 +67,41 @@ def pick(
     return picked
 
 
-def by_item(item: NDArray[Any], n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where each item's entries start when they are put in order of items, and that (stable) order."""
+def by_item(
+    indptr: NDArray[Any], items: NDArray[Any], values: NDArray[Any], weights: NDArray[np.float64], n_items: int,
+    chosen: NDArray[np.bool_] | None = None,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+    """The chosen entries of all rows, turned: where those of an item begin; then whose they are, values and weights.
+
+    Rows keep their order within an item. One weight stands for all.
+    """
+    chosen = np.ones(len(items), bool) if chosen is None else chosen
     start = np.zeros(n_items + 1, np.int64)
-    np.cumsum(np.bincount(item, minlength=n_items), out=start[1:])
-    order = np.empty(len(item), np.int64)
-    _place(item, start[:-1].copy(), order)
-    return start, order
+    np.cumsum(_count(items, chosen, n_items), out=start[1:])
+    user, value, weight = np.empty(start[-1], np.int32), np.empty(start[-1]), np.empty(start[-1])
+    _place(indptr, items, values, weights, chosen, start[:-1].copy(), user, value, weight)
+    return start, user, value, weight
 
 
 @njit(nogil=True, cache=True)
-def _place(item: np.ndarray, at: np.ndarray, order: np.ndarray) -> None:
-    for k in range(len(item)):
-        order[at[item[k]]] = k
-        at[item[k]] += 1
+def _count(items: np.ndarray, chosen: np.ndarray, n_items: int) -> np.ndarray:
+    counts = np.zeros(n_items, np.int64)
+    for e in range(len(items)):
+        counts[items[e]] += chosen[e]
+    return counts
+
+
+@njit(nogil=True, cache=True)
+def _place(
+    indptr: np.ndarray, items: np.ndarray, values: np.ndarray, weights: np.ndarray, chosen: np.ndarray, at: np.ndarray,
+    user: np.ndarray, value: np.ndarray, weight: np.ndarray,
+) -> None:  # fmt: skip
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            if chosen[e]:
+                to = at[items[e]]
+                user[to], value[to], weight[to] = i, values[e], weights[e if len(weights) > 1 else 0]
+                at[items[e]] = to + 1
 
 
 def _mix(x: Any) -> Any:

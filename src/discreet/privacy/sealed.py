@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
-from discreet.kernels import packed_grams, second_moment, solve_rows, sum_rows
+from discreet.kernels import on_cache_lines, packed_grams, second_moment, solve_rows, sum_rows
 from discreet.kernels.exact import exact_sums
 from discreet.privacy.bounds import SHAVE, Bounds, bound, check_rows, clip_rows, public_number
 from discreet.privacy.choices import by_item, pick, user_keys
@@ -122,10 +122,10 @@ class Users(Box[_Rows]):
         rows = self.open(KEY)
         position = np.full(self.n_items, -1, np.int32)
         position[items] = np.arange(len(items), dtype=np.int32)
-        keep = position[rows.indices] >= 0
-        before = np.concatenate([[0], np.cumsum(keep)])
+        indices = position[rows.indices]
+        keep = np.flatnonzero(indices >= 0)
         fewer = rows._replace(
-            indptr=before[rows.indptr], indices=position[rows.indices[keep]], values=rows.values[keep],
+            indptr=np.searchsorted(keep, rows.indptr), indices=indices[keep], values=rows.values[keep],
             user=rows.user[:0], by_item=np.zeros(len(items) + 1, np.int64), value=rows.value[:0],
             weight=rows.weight[:0],
         )  # fmt: skip
@@ -155,8 +155,7 @@ class Users(Box[_Rows]):
         first = self._public("priority", np.zeros(self.n_items) if priority is None else priority, (self.n_items,))
         rows = self.open(KEY)
         chosen = pick(rows.indptr, rows.indices, rows.key, first, k, draw)
-        weight = np.full(chosen.sum(), np.sqrt(self.bounds.squared_weight(self.n_items) / max(k, 1)))
-        self._contribute(rows.row[chosen], rows.indices[chosen], rows.values[chosen], weight)
+        self._contribute(chosen, np.full(1, np.sqrt(self.bounds.squared_weight(self.n_items) / max(k, 1))))
 
     def weigh(self, importance: NDArray[np.floating[Any]]) -> None:
         """Each user contributes through all its items, with w_ij² = B q_j / Σ_j q_j for a public `importance` q ≥ 0."""
@@ -170,17 +169,15 @@ class Users(Box[_Rows]):
         q = (q / max(q.max(initial=0.0), 1e-300))[rows.indices]
         all_own = np.bincount(row, q, minlength=len(rows.indptr) - 1)[row]
         share = np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)
-        self._contribute(row, rows.indices, rows.values, np.sqrt(self.bounds.weight * share))
+        self._contribute(None, np.sqrt(self.bounds.weight * share))
 
-    def _contribute(
-        self, user: NDArray[Any], item: NDArray[Any], value: NDArray[Any], weight: NDArray[np.float64]
-    ) -> None:
-        start, order = by_item(item, self.n_items)
-        largest = self.bounds.value
-        rows = self.open(KEY)._replace(
-            user=user[order].astype(np.int32), by_item=start, weight=weight[order] * SHAVE,
-            value=np.clip(value[order].astype(np.float64), -largest, largest),
-        )  # fmt: skip
+    def _contribute(self, chosen: NDArray[np.bool_] | None, weights: NDArray[np.float64]) -> None:
+        """Turn the chosen entries of the history, or all, with a weight each, or one, by item."""
+        rows = self.open(KEY)
+        start, user, value, weight = by_item(rows.indptr, rows.indices, rows.values, weights, self.n_items, chosen)
+        np.clip(value, -self.bounds.value, self.bounds.value, out=value)
+        weight *= SHAVE
+        rows = rows._replace(user=user, by_item=start, weight=weight, value=value)
         self._content, self._contributing = (lambda: rows), True
 
     @np.errstate(all="ignore")
@@ -197,10 +194,12 @@ class Users(Box[_Rows]):
         """
         V = self._factors(V)
         rows = self.open(KEY)
-        target = self._less_bias(rows, bias).astype(V.dtype, copy=False)
+        offset = None if bias is None else self._public("bias", bias, (self.n_items,))
+        offset = offset if offset is not None and offset.any() else None
         counts = np.maximum(np.diff(rows.indptr), 1).astype(np.float64)
         shared = unobserved * second_moment(V) if unobserved else None
-        U = solve_rows(rows.indptr, rows.indices, target, V, ridge * scale * counts**exponent, shared)
+        target, penalty = rows.values.astype(V.dtype, copy=False), ridge * scale * counts**exponent
+        U = solve_rows(rows.indptr, rows.indices, target, V, penalty, shared, offset=offset)
         U = clip_rows(U, self.bounds, intercept)
         self._rank = U.shape[1]
         self._vectors = Box(U, f"vectors of rank {self.rank}")
@@ -226,7 +225,9 @@ class Users(Box[_Rows]):
         @cache
         def terms(grid: float | None) -> tuple[NDArray[Any], NDArray[Any]]:  # once for all blocks of items
             root = np.sqrt(rows.weight)
-            return (root.astype(U.dtype), U) if grid is None else (root / grid**0.5, U.astype(np.float64))
+            if grid is None:
+                return root.astype(U.dtype), on_cache_lines(U)
+            return root / grid**0.5, on_cache_lines(U, np.float64)
 
         def compute(grid: float | None, items: slice) -> NDArray[Any]:
             return packed_grams(_part(rows.by_item, items), rows.user, *terms(grid), whole=grid is not None)
@@ -247,9 +248,8 @@ class Users(Box[_Rows]):
         if V.shape[1] != self.rank:
             raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {self.rank}")
         rows = self.open(KEY)
-        start, order = by_item(rows.indices, self.n_items)
-        e = SHAVE * residuals(rows.indptr, rows.indices, self._less_bias(rows, bias), U, V, G)[order]
-        user = rows.row[order].astype(np.int32)
+        e = SHAVE * residuals(rows.indptr, rows.indices, self._less_bias(rows, bias), U, V, G)
+        start, user, e, _ = by_item(rows.indptr, rows.indices, e, np.ones(1), self.n_items)
         return self._weighted_sums(start, user, e, G, self.n_items**0.5 * G)  # a history may hold every item
 
     def global_gram(self) -> Sum:
@@ -334,7 +334,7 @@ class Users(Box[_Rows]):
             part = _part(by_item, items)
             if grid is None:
                 return sum_rows(part, user, c.astype(U.dtype), U)
-            return exact_sums(part, user, c / grid, U.astype(np.float64))
+            return exact_sums(part, user, c / grid, on_cache_lines(U, np.float64))
 
         reach = Reach(l2 * bounds.vector_l2, l1 * bounds.vector_l1(r), l2 * bounds.vector_l2, 2.0)
         return Sum((self.n_items, r), reach, compute)

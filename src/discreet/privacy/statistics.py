@@ -152,9 +152,9 @@ def pack(A: NDArray[Any]) -> NDArray[Any]:
     return packed
 
 
-def unpack(packed: NDArray[Any], r: int) -> NDArray[Any]:
-    """The matrices (n, r, r) again, both triangles."""
-    A = np.empty((len(packed), r, r), packed.dtype)
+def unpack(packed: NDArray[Any], r: int, room: NDArray[Any] | None = None) -> NDArray[Any]:
+    """The matrices (n, r, r) again, both triangles; in a part of the `room` that is there for them, if it is given."""
+    A = np.empty((len(packed), r, r), packed.dtype) if room is None else room[: len(packed)]
     run(lambda start, stop: _unpack(packed, A, start, stop), even_cuts(len(A)))
     return A
 
