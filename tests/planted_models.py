@@ -118,8 +118,8 @@ class HoldsTheRatings(DPALS):
 class StartsWarm(DPALS):
     """A second fit goes on from the first."""
 
-    def _initial(self, users, session, n):
-        V = super()._initial(users, session, n)
+    def _initial(self, *given):
+        V = super()._initial(*given)
         return V if not hasattr(self, "_last") else self._last
 
     def _item_step(self, users, session, *rest):
