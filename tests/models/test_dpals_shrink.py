@@ -129,7 +129,7 @@ def test_a_coordinate_with_less_noise_counts_for_more():
 def test_a_pooled_intercept_releases_the_same_and_knows_biases_better():
     split = random_ratings(discreet.load_dataset("cinema", scale=0.1), (0.8, 0.1, 0.1), seed=3)
     same = dict(epsilon=1.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded")
-    models = [discreet.DPALS(**same, **more).fit(split.train) for more in ({}, dict(pooled_intercept=True))]
+    models = [discreet.DPALS(**same, **more).fit(split.train) for more in (dict(pooled_intercept=False), dict(pooled_intercept=True))]
     ledgers = [[(e.name, e.noise_multiplier) for e in m.privacy_.ledger.entries] for m in models]
     assert ledgers[0] == ledgers[1]
     exact = discreet.Bias(1.0, iterations=1).fit(split.train).item_biases_
@@ -138,3 +138,17 @@ def test_a_pooled_intercept_releases_the_same_and_knows_biases_better():
     for wrong in (dict(shrinkage=False), dict(intercept=0.0), dict(feedback="implicit")):
         with pytest.raises(ConfigError, match="pooled_intercept needs shrinkage and an intercept"):
             discreet.DPALS(2, pooled_intercept=True, **wrong).plan(10)
+
+
+def test_a_faint_signal_is_spent_on_biases_and_a_strong_one_is_not():
+    split = random_ratings(discreet.load_dataset("cinema", scale=0.1), (0.8, 0.2), seed=1)
+    same = dict(epsilon=0.5, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=1)
+    model = discreet.DPALS(**same).fit(split.train)
+    assert model.signal_to_noise_["average"] < 4
+    largest = discreet.DPALS(**same, intercept=0.95, pooled_intercept=True).fit(split.train)
+    assert np.array_equal(model.item_biases_, largest.item_biases_)
+    assert model.privacy_.epsilon == largest.privacy_.epsilon
+    model.set_params(epsilon=20.0).fit(split.train)
+    assert model.signal_to_noise_["average"] > 7
+    usual = discreet.DPALS(**same | dict(epsilon=20.0), intercept=0.6, pooled_intercept=False).fit(split.train)
+    assert np.array_equal(model.item_factors_, usual.item_factors_), "nothing is left of the fit before"

@@ -78,8 +78,8 @@ PRIORS: dict[str, dict[str, Any]] = {
     "with features and popularity": {}, "with features at random": {},
 }  # fmt: skip
 FLOORS: dict[str, dict[str, Any]] = {
-    "private item bias": dict(factors=0), "DPALS": {}, "DPALS, pooled intercept": dict(pooled_intercept=True),
-    "DPALS, pooled intercept of 0.8": dict(pooled_intercept=True, intercept=0.8),
+    "private item bias": dict(factors=0), "DPALS": {}, "DPALS, intercept of 0.6": dict(pooled_intercept=False),
+    "DPALS, pooled intercept of 0.6": dict(pooled_intercept=True),
 }  # fmt: skip
 
 

@@ -82,8 +82,9 @@ class DPALS(ReadableALS):
     user_norm : float
         Γ_u.
     intercept : float, optional
-        ι: a constant first coordinate of every user's vector, as a part of Γ_u, so that items have a bias. Default 0.6
-        for explicit feedback (0.5 without shrinkage); 0 is the paper's algorithm.
+        ι: a constant first coordinate of every user's vector, as a part of Γ_u, so that items have a bias. Default for
+        explicit feedback: 0.6, but 0.8 and 0.95 where by the released counts the average signal over noise is below 7
+        and 4, and biases are most of what can be learnt; 0.5 without shrinkage. 0 is the paper's algorithm.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
     rating_bound : float, optional
@@ -122,9 +123,9 @@ class DPALS(ReadableALS):
         only. They are input like ratings, and saved with a model only as the name of their file.
     popularity : bool, optional
         Whether the released counts are such a feature too. Default: if there are item_features.
-    pooled_intercept : bool
+    pooled_intercept : bool, optional
         Average what the steps release about the intercept, which is the same in all, so that no step's noise is wasted
-        for the items' biases. With shrinkage only.
+        for the items' biases. With shrinkage only. Default: where the signal is faint (see `intercept`).
     noise : {"secure", "seeded"}
     random_state : int
 
@@ -140,6 +141,7 @@ class DPALS(ReadableALS):
     def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
         self._begin(ratings)
         self._infer_range(ratings)
+        self._faint = 0.0
         X = None if self.item_features is None else item_features(self.item_features, ratings.item_ids)
         users, session = self._open_session(ratings)
         self._assume_range(session)
@@ -191,7 +193,7 @@ class DPALS(ReadableALS):
             G[rows] = block
         floor = plan.noise_multiplier("recounts") * self._spread(users) / 2
         gain = np.ones(g.shape[1])
-        if self.pooled_intercept:
+        if self._pools:
             if step == 0:
                 self._repeated = Repeated(), Repeated()
             for kept, x, name in zip(self._repeated, (g, G), names[::-1], strict=True):
@@ -323,6 +325,8 @@ class DPALS(ReadableALS):
                 "iterations or item_fraction (the counts that this is read from have been paid for)"
             )
         self._signal_lambda = float(np.clip(0.085 * levels[3] ** 2, 0.1, 40.0))
+        if self.intercept is None and self.pooled_intercept is None and self._shrinks and self._factors:
+            self._faint = 0.95 if levels[3] < 4 else 0.8 if levels[3] < 7 else 0.0
         if levels[1] < 1:
             logger.warning("half of the items hold less signal than noise at best (%s): lower item_fraction", shown)
 

@@ -65,7 +65,7 @@ class PlannedALS(PrivateRecommender):
         initial_scale: float | None = None,
         item_features: Any = None,
         popularity: bool | None = None,
-        pooled_intercept: bool = False,
+        pooled_intercept: bool | None = None,
         noise: Any = "secure",
         random_state: int = 0,
     ) -> None:
@@ -108,6 +108,7 @@ class PlannedALS(PrivateRecommender):
         self.random_state = random_state
 
     _signal_lambda = 0.5  # λ of implicit feedback, chosen by the released counts where there are any
+    _faint = 0.0  # the part of the norm for the intercept, where the released counts leave little to learn beside it
     _large = False  # whether the public catalogue is that of a large service: all there is to guess its size by
 
     # ------------------------------------------------------------ the promise
@@ -243,7 +244,11 @@ class PlannedALS(PrivateRecommender):
             return self.intercept
         if self._factors == 0:
             return 0.999 * self.user_norm  # all of it, up to rounding
-        return (0.6 if self._shrinks else 0.5) * self.user_norm if self._explicit else 0.0
+        return ((self._faint or 0.6) if self._shrinks else 0.5) * self.user_norm if self._explicit else 0.0
+
+    @property
+    def _pools(self) -> bool:
+        return self._faint > 0 if self.pooled_intercept is None else self.pooled_intercept
 
     def _row_norm(self) -> float:
         """The most that the ratings which a user contributes can have as ℓ₂ norm."""
