@@ -1,7 +1,8 @@
 """DPALS from the paper's algorithm to the defaults, one lever after the other, and beyond (docs/beyond.md).
 
 Of `run`, every row has all levers of the rows above it; `features` compares priors for the item factors, `floor` what
-the defaults must not be worse than. True (ε, δ = 1e-5), add or remove one user, exactly accounted.
+the defaults must not be worse than, `unseen` what they do on data that no rule was chosen on. True (ε, δ = 1e-5), add
+or remove one user, exactly accounted.
 """
 
 from __future__ import annotations
@@ -16,19 +17,21 @@ import numpy as np
 from discreet.data.datasets import load_dataset
 from discreet.data.features import read_features
 from discreet.data.splits import Split
+from discreet.data.synthetic import dpals_task
 from discreet.errors import DataError
 from discreet.evaluation.protocols import evaluate
 from discreet.experiments.entry import Record, Settings
 from discreet.experiments.sources import Sources
+from discreet.models.als import ALS
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
 from discreet.models.popularity import Popularity
 
 ITEM_FILES = ("movies.dat", "movies.csv", "u.item", "items.parquet")
-STARS = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0), "sweetrs": (1.0, 5.0)}
+STARS = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0), "sweetrs": (1.0, 5.0), "synthetic": (-3.0, 3.0)}
 START: dict[str, dict[str, Any]] = {
     "explicit": dict(factors=16, iterations=2, shrinkage=False, centring="global", rating_bound=5.0, intercept=0.0,
-                     noise_ridge=0.0),
+                     noise_ridge=0.0, pooled_intercept=False),
     "implicit": dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0),
 }  # fmt: skip
 # what each lever changes; None takes the default
@@ -41,7 +44,8 @@ LEVERS: dict[str, dict[str, dict[str, Any]]] = {
         "+ adaptive weights": dict(sampling="adaptive"),
         "+ estimate by known noise, heard items": dict(shrinkage=True, growth=1.0),
         "+ rank and steps by the budget": dict(factors=None, iterations=None),
-        "+ growing budget: the defaults": dict(growth=None),
+        "+ growing budget": dict(growth=None),
+        "+ faint signals for biases: the defaults": dict(pooled_intercept=None),
     },
     "implicit": {
         "the paper's algorithm": {},
@@ -101,6 +105,22 @@ def floor(settings: Settings, sources: Sources) -> Record:
     if settings["model"] == "user's own mean":
         return {"rmse": evaluate(Bias(3.0, items=False).fit(split.train), split, "rmse", slices=None)["rmse"]}
     return _score(settings, split, FLOORS[settings["model"]])
+
+
+def unseen(settings: Settings, sources: Sources) -> Record:
+    """``users``, ``items`` of the DPALS paper's synthetic task; ``model``, ``epsilon``; ``seed`` (of all)."""
+    split = _synthetic(settings["users"], settings["items"], settings["seed"])
+    baselines = {"user's own mean": Bias(3.0, items=False), "bias, not private": Bias(), "ALS, not private": ALS(5)}
+    if settings["model"] in baselines:
+        model = baselines[settings["model"]].fit(split.train)
+        return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"]}
+    ways = {"the paper's algorithm": START["explicit"], "private item bias": dict(factors=0), "DPALS": {}}
+    return _score(settings | {"data": "synthetic"}, split, ways[settings["model"]])
+
+
+@lru_cache(maxsize=1)
+def _synthetic(users: int, items: int, seed: int) -> Split:
+    return dpals_task(users, items, seed=seed).split
 
 
 def _score(settings: Settings, split: Split, given: dict[str, Any]) -> Record:
