@@ -129,7 +129,7 @@ def test_a_coordinate_with_less_noise_counts_for_more():
 def test_a_pooled_intercept_releases_the_same_and_knows_biases_better():
     split = random_ratings(discreet.load_dataset("cinema", scale=0.1), (0.8, 0.1, 0.1), seed=3)
     same = dict(epsilon=1.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded")
-    models = [discreet.DPALS(**same, **more).fit(split.train) for more in (dict(pooled_intercept=False), dict(pooled_intercept=True))]
+    models = [discreet.DPALS(**same, pooled_intercept=pooled).fit(split.train) for pooled in (False, True)]
     ledgers = [[(e.name, e.noise_multiplier) for e in m.privacy_.ledger.entries] for m in models]
     assert ledgers[0] == ledgers[1]
     exact = discreet.Bias(1.0, iterations=1).fit(split.train).item_biases_
