@@ -29,8 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.kernels import sum_rows
-from discreet.kernels.exact import exact_sums
+from discreet.kernels.gradient import sum_columns
 from discreet.privacy.bounds import SHAVE, bound
 from discreet.privacy.sealed import Users
 from discreet.privacy.statistics import Compute, Reach, Sum, residuals
@@ -125,15 +124,9 @@ def clipped_gradient(
         users._used, rate, secret = users.rate < 1, users.rate, users.secret
     rows = users.open(KEY)
     c = _coefficients(rows.indptr, rows.indices, rows.values, U, V, s, C)
-    order = np.argsort(rows.indices, kind="stable")
-    c, user = c[order], rows.row[order].astype(np.int32)
-    by_item = np.concatenate([[0], np.cumsum(np.bincount(rows.indices, minlength=m))]).astype(np.int64)
 
     def compute(grid: float | None, items: slice) -> NDArray[Any]:
-        part = by_item[items.start : items.stop + 1]
-        if grid is None:
-            return sum_rows(part, user, c.astype(U.dtype), U)
-        return exact_sums(part, user, c / grid, U.astype(np.float64))
+        return sum_columns(rows.indptr, rows.indices, c, U, m, grid)[items]
 
     return BatchSum((m, r), Reach(C, (m * r) ** 0.5 * C, C, 2.0), compute, rate, secret)
 
