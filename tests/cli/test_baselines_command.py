@@ -47,6 +47,10 @@ def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
         ("dpsgld", ["--feedback", "implicit"], "learns from ratings"),
         ("dpfrankwolfe", ["--set", "row_norm=-3"], "row_norm is -3.0, but must be"),
         ("dpfrankwolfe", ["--set", "steps=many"], "steps"),
+        ("dpfrankwolfe", ["--iterations", 5], "has no parameter 'iterations': its number of steps is 'factors'"),
+        ("dpfrankwolfe", ["--factors", 100_000], "factors is 100,000, but each is a step"),
+        ("dpsvd", ["--iterations", 5], "DPSVD has no parameter 'iterations': it has factors, epsilon, "),
+        ("dpsvd", ["--set", "item_fractions=1"], "did you mean 'item_fraction'?"),
     ],
 )
 def test_bad_values_are_one_sentence(run, ratings, tmp_path, model, wrong, message):

@@ -92,6 +92,11 @@ def test_frank_wolfe_reads_out_new_users_from_what_was_released(ratings):
         assert np.isfinite(model.fold_in({0: 5.0, 3: 1.0})).all()
 
 
+def test_frank_wolfe_with_more_steps_than_anybody_waits_for_is_refused(ratings):
+    with pytest.raises(ConfigError, match="factors is 100,000, but each is a step, and 1,000 are the most"):
+        discreet.DPFrankWolfe(100_000).fit(ratings)
+
+
 # ------------------------------------------------------------ SVD
 
 
@@ -192,7 +197,8 @@ def test_wrong_parameters_are_named(ratings, kind):
         (dict(feedback="implicit"), "learns from ratings"),
         (dict(rating_range=(5, 1)), "rating_range"),
         (dict(shares={"nothing": 1.0}), "shares names"),
-        (dict(shares={next(iter(kind().plan(9).releases)).name: -1.0}), "the share of"),
+        (dict(shares={next(iter(kind().plan(9).releases)).name: -1.0}), "shares has -1.0 for"),
+        (dict(shares={next(iter(kind().plan(9).releases)).name: "a"}), "shares has 'a' for"),
     ):
         with pytest.raises(ConfigError, match=message):
             kind(**wrong).fit(ratings)
@@ -212,6 +218,9 @@ def test_wrong_parameters_are_named(ratings, kind):
         (discreet.DPFrankWolfe, dict(nuclear_norm="large"), "nuclear_norm is 'large', but must be"),
         (discreet.DPFrankWolfe, dict(spread=0.0), "spread is 0.0, but must be above 0"),
         (discreet.DPFrankWolfe, dict(folding="none"), "folding is 'none', but must be 'least-squares' or 'steps'"),
+        (discreet.DPFrankWolfe, dict(residual_norm=float("inf")), "residual_norm is inf, but must be a finite number"),
+        (discreet.DPSGD, dict(user_norm=float("inf")), "user_norm is inf, but must be a finite number"),
+        (discreet.DPSGD, dict(user_norm="a"), "user_norm is 'a', but must be a number"),
         (discreet.DPSGD, dict(batch_rate=0.0), "batch_rate is 0.0, but must be above 0 and at most 1"),
         (discreet.DPSGD, dict(batch_rate=1.5), "batch_rate is 1.5, but must be above 0 and at most 1"),
         (discreet.DPSGD, dict(average=1), "average is 1, but must be True or False"),

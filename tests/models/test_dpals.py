@@ -10,6 +10,7 @@ from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError, DataError
 from discreet.privacy import accounting
 from discreet.privacy.papers import DPALS_TABLE_4
+from discreet.privacy.session import Session
 from discreet.privacy.unsafe import NoNoise
 
 
@@ -169,11 +170,50 @@ def test_models_saved_without_counts_still_load(ratings, tmp_path, monkeypatch):
         (dict(sigmas={"gram": 1.0}), "sigmas needs a positive number for"),
         (dict(epsilon=-1.0), "epsilon=-1.0"),
         (dict(noise="loud"), "noise='loud'"),
+        (dict(epsilon="a"), "epsilon='a'"),
+        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are counts, recounts, gram, sum"),
+        (dict(shares={"gram 1": 0.5}), "shares names 'gram 1', but the releases are counts, recounts, gram, sum"),
+        (dict(shares={"gram": "much"}), "shares has 'much' for 'gram'"),
+        (dict(user_norm=float("inf")), "user_norm is inf, but must be a finite number"),
+        (dict(user_norm="a"), "user_norm is 'a', but must be a number"),
+        (dict(growth=1e9), "growth is 1000000000.0, but must lie between 0.01 and 100"),
+        (dict(sigmas=5), "sigmas is 5, but must be a mapping"),
+        (dict(centring=float("nan")), "centring is nan"),
     ],
 )
 def test_wrong_parameters_are_named(ratings, wrong, message):
     with pytest.raises(ConfigError, match=message):
         discreet.DPALS(**wrong).fit(ratings)
+
+
+@pytest.mark.parametrize(("fraction", "most"), [(1.0, 30), (0.5, 15)])
+def test_a_spectral_start_with_too_few_items_is_refused_before_anything_is_released(
+    ratings, monkeypatch, fraction, most
+):
+    monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
+    model = discreet.DPALS(most + 1, epsilon=50.0, initialization="spectral", item_fraction=fraction)
+    with pytest.raises(ConfigError, match=f"factors is {most + 1}, but a spectral start has at most {most}"):
+        model.fit(ratings)
+
+
+PRIVATE = ("DPALS", "DPLMC", "HuberALS", "DPFrankWolfe", "DPSVD", "DPSGLD", "DPSGD")
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_what_all_private_models_have_is_checked_before_anything_is_released(ratings, monkeypatch, name):
+    monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
+    for wrong, message in (
+        (dict(rating_range=(1,)), r"rating_range is \(1,\), but must be two finite numbers"),
+        (dict(rating_range=5), "rating_range is 5, but must be two finite numbers"),
+        (dict(rating_range=()), r"rating_range is \(\), but must be two finite numbers"),
+        (dict(rating_range=(1, float("inf"))), r"rating_range is \(1, inf\), but must be two finite numbers"),
+        (dict(rating_range=("a", "b")), "rating_range is .* but must be two finite numbers"),
+        (dict(rating_range=(5, 5)), r"rating_range is \(5, 5\), but must go from low to high"),
+        (dict(random_state=-1), "random_state is -1, but must be a whole number of at least 0"),
+        (dict(random_state=1.5), "random_state is 1.5, but must be a whole number of at least 0"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            getattr(discreet, name)(**wrong).fit(ratings)
 
 
 def test_it_learns_more_than_a_users_own_mean():

@@ -11,8 +11,11 @@ from discreet.errors import ConfigError
 from discreet.kernels import threads
 from discreet.models.dplmc import project, settle, spectral_start
 from discreet.privacy import accounting
+from discreet.privacy.session import Session
 from discreet.privacy.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
+
+SPECTRAL = dict(variant="paper", initialization="spectral")
 
 
 def planted(m=400, n=40, r=3, share=0.6, seed=0):
@@ -266,8 +269,46 @@ def test_models_saved_without_counts_and_trace_still_load(tmp_path, monkeypatch)
         (dict(initial_epsilon=2.0), "initial_epsilon is 2.0"),
         (dict(rating_range=(5, 1)), "rating_range"),
         (dict(shares={"gradient": 0.0}), "shares has 0.0 for 'gradient'"),
+        (dict(shares={"gradient": "much"}), "shares has 'much' for 'gradient'"),
+        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are size, counts"),
+        (dict(shares=0.5), "shares is 0.5, but must be a mapping"),
+        (dict(variant="paper", feedback="implicit"), "feedback is 'implicit', but variant='paper'"),
+        (dict(step_size=math.inf), "step_size is inf, but must be a finite number"),
+        (dict(user_norm=math.inf), "user_norm is inf, but must be a finite number"),
+        (dict(user_norm="a"), "user_norm is 'a', but must be a number"),
+        (dict(residual_norm=math.inf), "residual_norm is inf, but must be a finite number"),
+        (dict(rarity=300), "rarity is 300, but must lie between 0 and 2"),
+        (dict(SPECTRAL, initial_epsilon=0.999), "initial_epsilon is 0.999, which leaves nothing of epsilon = 1"),
+        (dict(centring=math.nan), "centring is nan, but must be 'user' or a number"),
+        (dict(variant="paper", constants="printed", ratings_per_item=9.0, ratings_per_user=9.0, shares={"balance": 1}),
+         "shares go without constants='printed'"),
     ],
-)
+)  # fmt: skip
 def test_wrong_parameters_are_named(wrong, message):
     with pytest.raises(ConfigError, match=message):
         discreet.DPLMC(**wrong).plan(10)
+
+
+IGNORED = {
+    "scaled": dict(balance_share=0.3, ratings_per_item=9.0, ratings_per_user=9.0, initial_epsilon=0.3, balanced=False,
+                   spectral_scale=2.0),
+    "paper": dict(rarity=0.5, momentum=0.5, shrinkage=1.0, stretch=False, regularization=2.0, unobserved_weight=0.1,
+                  bias_iterations=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("variant", "name"), [(v, name) for v, given in IGNORED.items() for name in given])
+def test_what_a_variant_would_ignore_is_refused(variant, name):
+    value, other = IGNORED[variant][name], {"scaled": "paper", "paper": "scaled"}[variant]
+    with pytest.raises(ConfigError, match=f"{name} is {value}, but variant='{variant}' has no {name}: leave it out"):
+        discreet.DPLMC(3, variant=variant, **{name: value}).plan(10)
+    discreet.DPLMC(3, variant=other, **{name: value}).check()
+    default = getattr(discreet.DPLMC(), name)
+    discreet.DPLMC(3, variant=variant, **{name: default}).check()
+
+
+def test_a_spectral_start_with_too_few_items_is_refused_before_anything_is_released(monkeypatch):
+    _, ratings = planted(m=50, n=10)
+    monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
+    with pytest.raises(ConfigError, match="factors is 11, but a spectral start has at most 10"):
+        discreet.DPLMC(11, **SPECTRAL).fit(ratings)

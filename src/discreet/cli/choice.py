@@ -91,8 +91,9 @@ class Choice:
                 raise ConfigError(f"--{name.replace('_', '-')} is for private models, and {cls.__name__} is not: {how}")
         for name in given:
             if name not in allowed:
-                near = difflib.get_close_matches(name, allowed, n=1)
+                near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.8)
                 has = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(allowed) or 'none'}"
+                has = getattr(cls, "instead", {}).get(name, has)
                 raise ConfigError(f"{cls.__name__} has no parameter {name!r}: {has}")
         types = get_type_hints(cls.__init__)
         checked = {name: _checked(name, value, types.get(name, Any)) for name, value in given.items()}

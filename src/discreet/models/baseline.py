@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import solve_rows
-from discreet.models.checks import require, require_number, require_whole
+from discreet.models.checks import require, require_fraction, require_positive, require_shares, require_whole
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.plan import Plan, Release
@@ -65,12 +65,10 @@ class Baseline(PrivateRecommender):
 
     def _shared(self, lines: Lines) -> Plan:
         """The plan of these releases; `shares` overrides the shares of the budget."""
-        unknown = sorted(set(self.shares or {}) - set(lines))
-        require(not unknown, f"shares names {unknown[:1]}, but the releases are {', '.join(lines)}")
+        require_shares(self.shares, lines)
         releases = []
         for name, (count, default, shape, rate) in lines.items():
             share = (self.shares or {}).get(name, default)
-            require_positive(f"the share of {name}", share)
             releases.append(Release(name, count, math.sqrt(count / share), shape=shape, rate=rate))
         return Plan.calibrated(releases, self.budget, self.accountant)
 
@@ -92,6 +90,7 @@ class Baseline(PrivateRecommender):
     # ------------------------------------------------------------ parameters
 
     def _check(self) -> None:
+        super()._check()
         for name in self._whole:
             require_whole(name, getattr(self, name))
         for name in self._positive:
@@ -102,8 +101,6 @@ class Baseline(PrivateRecommender):
             f"{type(self).__name__} learns from ratings, so feedback is 'explicit'; for {self.feedback!r} use DPALS",
         )
         self._check_centring()
-        low, high = self._range()
-        require(low < high, f"rating_range is ({low:g}, {high:g}), but must go from low to high")
 
     def _check_centring(self) -> None:
         number = isinstance(self.centring, (int, float)) and not isinstance(self.centring, bool)
@@ -201,15 +198,3 @@ class GradientBaseline(Baseline):
     def _initial(self, m: int) -> NDArray[np.float64]:
         V = self.initial_scale * np.random.default_rng(self.random_state).standard_normal((m, self.factors))
         return np.hstack([np.zeros((m, 1)), V])
-
-
-def require_positive(name: str, value: Any) -> None:
-    """Raise a `ConfigError` unless the value is a finite number above 0."""
-    require_number(name, value)
-    require(value > 0, f"{name} is {value!r}, but must be above 0")
-
-
-def require_fraction(name: str, value: Any) -> None:
-    """Raise a `ConfigError` unless the value is a number above 0 and at most 1."""
-    require_number(name, value)
-    require(0 < value <= 1, f"{name} is {value!r}, but must be above 0 and at most 1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -23,8 +24,42 @@ def require_whole(name: str, value: Any, least: int = 1) -> None:
 
 def require_number(name: str, value: Any, least: float = 0) -> None:
     """Raise a `ConfigError` unless the value is a finite number of at least `least`."""
-    good = isinstance(value, Real) and not isinstance(value, bool) and least <= float(value) < math.inf
-    require(good, f"{name} is {value!r}, but must be a number of at least {least}")
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    require(not number or float(value) != math.inf, f"{name} is {value!r}, but must be a finite number")
+    require(number and least <= float(value), f"{name} is {value!r}, but must be a number of at least {least}")
+
+
+def require_positive(name: str, value: Any) -> None:
+    """Raise a `ConfigError` unless the value is a finite number above 0."""
+    require_number(name, value)
+    require(value > 0, f"{name} is {value!r}, but must be above 0")
+
+
+def require_fraction(name: str, value: Any) -> None:
+    """Raise a `ConfigError` unless the value is a number above 0 and at most 1."""
+    require_number(name, value)
+    require(0 < value <= 1, f"{name} is {value!r}, but must be above 0 and at most 1")
+
+
+def require_range(name: str, value: Any) -> None:
+    """Raise a `ConfigError` unless the value is two finite numbers, the lower one first."""
+    pair = isinstance(value, (tuple, list)) and len(value) == 2
+    good = pair and all(isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x) for x in value)
+    require(good, f"{name} is {value!r}, but must be two finite numbers such as (1, 5)")
+    low, high = value
+    require(low < high, f"{name} is ({low:g}, {high:g}), but must go from low to high")
+
+
+def require_shares(shares: Any, names: Iterable[str]) -> None:
+    """Raise a `ConfigError` unless the parts of a budget are positive, and of releases with these names."""
+    if shares is None:
+        return
+    known = list(names)
+    require(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{{known[-1]!r}: 1}}")
+    for name, part in shares.items():
+        require(name in known, f"shares names {name!r}, but the releases are {', '.join(known)}")
+        number = isinstance(part, Real) and not isinstance(part, bool) and 0 < float(part) < math.inf
+        require(number, f"shares has {part!r} for {name!r}, but every release needs a positive part")
 
 
 def require_one_of(name: str, value: Any, *allowed: str) -> None:

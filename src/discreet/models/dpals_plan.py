@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models.base import require
+from discreet.models.checks import require, require_fraction, require_number, require_positive, require_shares
 from discreet.models.private import PrivateRecommender
 from discreet.privacy import gdp
 from discreet.privacy.bounds import Bounds
@@ -146,6 +146,7 @@ class PlannedALS(PrivateRecommender):
             for step in range(T if self._growth != 1 else 1):
                 share = part * each[step] / each.sum() if self._growth != 1 else part
                 lines[self._name(base, step)] = T if self._growth == 1 else 1, share, (frequent, width)
+        require_shares(self.shares, dict.fromkeys(name.rstrip(" 0123456789") for name in lines))
         if self.sigmas is not None:
             exact = [Release(name, n, self._multiplier(name), shape=shape) for name, (n, _, shape) in lines.items()]
             return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
@@ -277,6 +278,9 @@ class PlannedALS(PrivateRecommender):
         return n_items if self._heard else max(1, math.ceil((self.item_fraction or 0.4) * n_items))
 
     def _check(self) -> None:
+        super()._check()
+        if self.sigmas is None:
+            self.budget  # noqa: B018  # refuses what is none
         for name in ("factors", "iterations", "max_items"):
             value, least = getattr(self, name), int(name != "factors")
             good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
@@ -284,9 +288,22 @@ class PlannedALS(PrivateRecommender):
             require(good, f"{name} is {value!r}, but must be a whole number of at least {least}")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
-            good = value in allowed or (name == "centring" and isinstance(value, (int, float)))
+            good = isinstance(value, str) and value in allowed
+            if name == "centring" and isinstance(value, (int, float)) and not isinstance(value, bool):
+                good = math.isfinite(value)
             good = good or (name == "sampling" and value is None)
             require(good, f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
+        for name in ("user_norm", "user_normalizer", "growth", "rating_bound", "initial_scale"):
+            if (value := getattr(self, name)) is not None or name.startswith("user"):
+                require_positive(name, value)
+        for name in ("regularization", "unobserved_weight", "intercept", "noise_ridge", "user_exponent",
+                     "item_exponent"):  # fmt: skip
+            if (value := getattr(self, name)) is not None or name in ("noise_ridge", "item_exponent"):
+                require_number(name, value, -10 if name.endswith("exponent") else 0)
+        require(self.growth is None or 0.01 <= self.growth <= 100,
+                f"growth is {self.growth!r}, but must lie between 0.01 and 100")  # fmt: skip
+        sigmas = self.sigmas is None or isinstance(self.sigmas, dict)
+        require(sigmas, f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1.0}}")
         bias = self._explicit and self._intercept() > 0 and self.initialization == "random"
         require(self._factors > 0 or bias, "factors is 0, which is for explicit feedback with an intercept")
         prior = self.item_features is not None or bool(self.popularity)
@@ -294,10 +311,10 @@ class PlannedALS(PrivateRecommender):
                 "leave them out")  # fmt: skip
         pools = self._shrinks and self._intercept() > 0
         require(pools or not self.pooled_intercept, "pooled_intercept needs shrinkage and an intercept: leave it out")
-        fraction = self.item_fraction
-        require(fraction is None or 0 < fraction <= 1, f"item_fraction is {fraction!r}, but must be above 0, up to 1")
-        require(self._growth > 0, f"growth is {self.growth!r}, but must be positive")
-        require(0 <= self.adaptivity <= 1, f"adaptivity is {self.adaptivity!r}, but must lie between 0 and 1")
+        if self.item_fraction is not None:
+            require_fraction("item_fraction", self.item_fraction)
+        require_number("adaptivity", self.adaptivity)
+        require(self.adaptivity <= 1, f"adaptivity is {self.adaptivity!r}, but must lie between 0 and 1")
         require(self.sigmas is None or self._growth == 1, "sigmas go without growth: the paper's steps are all alike")
         if self._shrinks:
             require(self._explicit and self._unobserved() == 0, "shrinkage is for explicit feedback: leave it out")
@@ -306,8 +323,12 @@ class PlannedALS(PrivateRecommender):
             require(self.projection and not self.orthonormalize, "shrinkage projects and orthonormalizes nothing")
         weighs = self._sampling == "adaptive"
         require(not (self.resample and weighs), "resample draws new samples, and adaptive weights sample nothing")
-        low, high = self._range()
-        require(low < high, f"rating_range is ({low:g}, {high:g}), but must go from low to high")
+
+    def _check_items(self, n_items: int) -> None:
+        most = self._n_frequent(n_items)
+        few = self.initialization == "spectral" and self._factors > most
+        require(not few, f"factors is {self._factors:,}, but a spectral start has at most {most:,}, one for each item "
+                "that takes part: lower factors, or take initialization='random'")  # fmt: skip
 
 
 _CHOICES = {

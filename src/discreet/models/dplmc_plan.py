@@ -6,12 +6,20 @@ the parameters mean.
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, Literal
 
 import numpy as np
 
-from discreet.models.base import require
+from discreet.models.checks import (
+    require,
+    require_number,
+    require_one_of,
+    require_positive,
+    require_shares,
+    require_whole,
+)  # fmt: skip
 from discreet.models.private import PrivateRecommender
 from discreet.privacy import gdp
 from discreet.privacy.bounds import Bounds
@@ -23,6 +31,7 @@ from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statistics import packed_size
 
 _EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
+_SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 
 
 class PlannedLMC(PrivateRecommender):
@@ -114,13 +123,12 @@ class PlannedLMC(PrivateRecommender):
     def plan(self, n_items: int) -> Plan:
         self._check()
         lines = self._paper_lines(n_items) if self._paper else self._scaled_lines(n_items)
+        require_shares(self.shares, lines)
         if self._paper and self.constants == "printed":
             printed = self._printed(n_items)
             exact = [Release(name, n, printed[name], shape=shape) for name, (n, _, shape) in lines.items()]
             return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
         share = {name: (self.shares or {}).get(name, default) for name, (_, default, _) in lines.items()}
-        for name, part in share.items():
-            require(part > 0, f"shares has {part!r} for {name!r}, but every release needs a positive part")
         releases = [Release(name, n, math.sqrt(n / share[name]), shape=shape) for name, (n, _, shape) in lines.items()]
         return Plan.calibrated(releases, self.budget, self.accountant)
 
@@ -138,7 +146,7 @@ class PlannedLMC(PrivateRecommender):
     def _paper_lines(self, n: int) -> dict[str, tuple[int, float, tuple[int, ...]]]:
         lines: dict[str, tuple[int, float, tuple[int, ...]]] = {}
         if not self._sized:
-            lines["size"] = 1, 0.02, (3,)
+            lines["size"] = 1, _SIZE_SHARE, (3,)
         if self.initialization == "spectral":
             lines["initial"] = 1, self._initial_share(), (n, n)
         rest, omega = 1 - sum(part for _, part, _ in lines.values()), self._omega(n)
@@ -236,40 +244,76 @@ class PlannedLMC(PrivateRecommender):
             session.assume("constants", f"noise as printed for ε = {self.epsilon:g}; the ε stated is what it costs")
 
     def _check(self) -> None:
+        super()._check()
+        self.budget  # noqa: B018  # refuses what is none
         for name, least in (("factors", 1), ("iterations", 1), ("bias_iterations", 0)):
-            value = getattr(self, name)
-            require(isinstance(value, (int, np.integer)) and bool(value >= least),
-                    f"{name} is {value!r}, but must be a whole number of at least {least}")  # fmt: skip
+            require_whole(name, getattr(self, name), least)
         for name, allowed in _CHOICES.items():
+            require_one_of(name, getattr(self, name), *allowed)
+        if self.centring != "user":
+            number = isinstance(self.centring, (int, float)) and not isinstance(self.centring, bool)
+            good = number and math.isfinite(self.centring)
+            require(good, f"centring is {self.centring!r}, but must be 'user' or a number")
+        for name in _POSITIVE:
+            if (value := getattr(self, name)) is not None or name not in _OPTIONAL:
+                require_positive(name, value)
+        for name in ("unobserved_weight", "shrinkage", "rarity", "momentum"):
+            require_number(name, getattr(self, name))
+        require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
+        require(self.momentum < 1, f"momentum is {self.momentum!r}, but must be at least 0 and below 1")
+        for name in ("stretch", "balanced"):
             value = getattr(self, name)
-            good = value in allowed or (name == "centring" and isinstance(value, (int, float)))
-            require(good, f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
-        for name in ("step_size", "user_norm", "item_norm", "initial_scale", "spectral_scale"):
-            require(getattr(self, name) > 0, f"{name} is {getattr(self, name)!r}, but must be positive")
-        for name in ("residual_norm", "regularization", "ratings_per_item", "ratings_per_user", "initial_epsilon"):
-            value = getattr(self, name)
-            require(value is None or value > 0, f"{name} is {value!r}, but must be positive")
-        for name in ("unobserved_weight", "rarity", "shrinkage"):
-            require(getattr(self, name) >= 0, f"{name} is {getattr(self, name)!r}, but must not be negative")
-        require(0 <= self.momentum < 1, f"momentum is {self.momentum!r}, but must be at least 0 and below 1")
+            require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}, but must be True or False")
         omega, first = self.balance_share, self.initial_epsilon
-        require(omega is None or 0 < omega < 1, f"balance_share is {omega!r}, but must be between 0 and 1")
+        require(omega is None or omega < 1, f"balance_share is {omega!r}, but must be between 0 and 1")
         require(first is None or first < self.epsilon, f"initial_epsilon is {first!r}, but must be below epsilon")
-        low, high = self._range()
-        require(low < high, f"rating_range is ({low:g}, {high:g}), but must go from low to high")
+        self._check_variant()
+
+    def _check_variant(self) -> None:
+        """What one of the two has not, and would be ignored there, is refused."""
+        spectral, printed = self.initialization == "spectral", self.constants == "printed"
         if not self._paper:
-            require(self.initialization == "random", "initialization='spectral' is for variant='paper'")
-            require(self.constants == "tight", "constants='printed' is for variant='paper'")
-        elif self.constants == "printed":
-            spectral = self.initialization == "spectral"
+            require(not spectral, "initialization='spectral' is for variant='paper'")
+            require(not printed, "constants='printed' is for variant='paper'")
+        usual = inspect.signature(PlannedLMC.__init__).parameters
+        for name in _ONLY_SCALED if self._paper else _ONLY_PAPER:
+            value = getattr(self, name)
+            require(value == usual[name].default,
+                    f"{name} is {value!r}, but variant={self.variant!r} has no {name}: leave it out")  # fmt: skip
+        if not self._paper:
+            return
+        require(self._explicit, "feedback is 'implicit', but variant='paper' learns from ratings and would see nothing "
+                "but ones: use variant='scaled'")  # fmt: skip
+        if printed:
             require(self._sized, "constants='printed' needs ratings_per_item and ratings_per_user")
-            require(not spectral or first is not None, "constants='printed' needs initial_epsilon for a spectral start")
+            require(not spectral or self.initial_epsilon is not None,
+                    "constants='printed' needs initial_epsilon for a spectral start")  # fmt: skip
+            require(self.shares is None, "shares go without constants='printed', which has noise of its own")
+        elif spectral:
+            left = 1 - self._initial_share() - (0 if self._sized else _SIZE_SHARE)
+            require(left > 1e-3, f"initial_epsilon is {self.initial_epsilon!r}, which leaves nothing of epsilon = "
+                    f"{self.epsilon:g} for the steps: lower it")  # fmt: skip
+
+    def _check_items(self, n_items: int) -> None:
+        few = self.initialization == "spectral" and self.factors > n_items
+        require(not few, f"factors is {self.factors:,}, but a spectral start has at most {n_items:,}, one for each "
+                "item: lower factors, or take initialization='random'")  # fmt: skip
 
 
 _CHOICES = {
     "variant": ("scaled", "paper"),
     "feedback": ("explicit", "implicit"),
-    "centring": ("user",),
     "initialization": ("random", "spectral"),
     "constants": ("tight", "printed"),
 }
+
+_OPTIONAL = (
+    "residual_norm", "regularization", "ratings_per_item", "ratings_per_user", "initial_epsilon", "balance_share",
+)  # fmt: skip
+_POSITIVE = ("step_size", "user_norm", "item_norm", "initial_scale", "spectral_scale", *_OPTIONAL)
+_ONLY_SCALED = (
+    "rarity", "momentum", "shrinkage", "stretch", "regularization", "unobserved_weight", "bias_iterations",
+)  # fmt: skip
+_ONLY_PAPER = (
+    "balance_share", "ratings_per_item", "ratings_per_user", "initial_epsilon", "balanced", "spectral_scale",
+)  # fmt: skip

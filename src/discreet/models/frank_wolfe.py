@@ -22,21 +22,24 @@ the number of users, is `spread` · √(ñ m) from a released ñ unless given.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.models.base import Progress
-from discreet.models.baseline import Baseline, Lines, require_positive
-from discreet.models.checks import require_one_of
+from discreet.models.baseline import Baseline, Lines
+from discreet.models.checks import require, require_one_of, require_positive
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
 from discreet.privacy.residual import crowd, frank_wolfe_step, residuals_of
 from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statistics import packed_size, unpack
+
+#: Steps that are allowed on any catalogue; more only where there are as many items.
+MOST_STEPS = 1000
 
 
 class DPFrankWolfe(Baseline):
@@ -121,6 +124,9 @@ class DPFrankWolfe(Baseline):
         self.noise = noise
         self.random_state = random_state
 
+    #: What to say of parameters that other models have.
+    instead: ClassVar = {"iterations": "its number of steps is 'factors'"}
+
     # ------------------------------------------------------------ the promise
 
     def plan(self, n_items: int) -> Plan:
@@ -190,6 +196,11 @@ class DPFrankWolfe(Baseline):
         for name in ("nuclear_norm", "spread", "row_norm", "residual_norm"):
             if getattr(self, name) is not None:
                 require_positive(name, getattr(self, name))
+
+    def _check_items(self, n_items: int) -> None:
+        most = max(n_items, MOST_STEPS)
+        require(self.factors <= most, f"factors is {self.factors:,}, but each is a step, and {most:,} are the most for "
+                f"{n_items:,} items")  # fmt: skip
 
     # ------------------------------------------------------------ reading out
 

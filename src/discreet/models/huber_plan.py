@@ -235,6 +235,8 @@ class PlannedHuber(PrivateRecommender):
         return Huber.with_variance(self.variance) if self.variance > 1 else Huber(3.0, math.sqrt(self.variance))
 
     def _check(self) -> None:
+        super()._check()
+        self.budget  # noqa: B018  # refuses what is none
         for name in ("factors", "max_items"):
             require_whole(name, getattr(self, name))
         for name in ("iterations", "inner_iterations"):
@@ -248,13 +250,15 @@ class PlannedHuber(PrivateRecommender):
             if value is not None:
                 require_number(name, value)
                 require(value > 0, f"{name} is {value!r}, but must be above 0")
-        require_number("variance", self.variance)
+        for name in ("regularization", "intercept", "initial_scale"):
+            if getattr(self, name) is not None:
+                require_number(name, getattr(self, name))
+        for name in ("variance", "user_regularization", "gram_share", "prior_variance", "user_norm"):
+            require_number(name, getattr(self, name))
         require(0 < self.gram_share < 1, f"gram_share is {self.gram_share!r}, but must be between 0 and 1")
         require(isinstance(self.as_printed, bool), f"as_printed is {self.as_printed!r}, but must be True or False")
         good = self.centring == "user" or (isinstance(self.centring, (int, float)) and math.isfinite(self.centring))
         require(good, f"centring is {self.centring!r}, but must be 'user' or a number")
-        low, high = self._range()
-        require(low < high, f"rating_range is ({low:g}, {high:g}), but must go from low to high")
         pure = self.mechanism == "gaussian" and self.delta == 0 and not self.as_printed
         require(not pure, "delta is 0 and mechanism is 'gaussian', which has no pure ε: take 'laplace' or 'huber'")
 

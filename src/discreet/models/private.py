@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.models.base import Recommender
+from discreet.models.checks import require_range, require_whole
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget, Neighbouring
 from discreet.privacy.ledger import Ledger
@@ -92,6 +93,18 @@ class PrivateRecommender(Recommender):
     def budget(self) -> Budget:
         return Budget(self.epsilon, self.delta, self.neighbouring)
 
+    # ------------------------------------------------------------ parameters
+
+    def _check(self) -> None:
+        """What all of them have; with what was seen of the ratings, if their range was not given."""
+        if self.rating_range is not None or self._seen_range is not None:
+            require_range("rating_range", self._seen_range if self.rating_range is None else self.rating_range)
+        if self.random_state is not None:
+            require_whole("random_state", self.random_state, 0)
+
+    def _check_items(self, n_items: int) -> None:
+        """Raise a `ConfigError` for parameters with which no fit can be made on so many items."""
+
     # ------------------------------------------------------------ the range of ratings
 
     @property
@@ -115,7 +128,9 @@ class PrivateRecommender(Recommender):
     def _open_session(self, ratings: Ratings) -> tuple[Users, Session]:
         """Sealed users and the door to them, with the assumptions that hold for every model written down."""
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
-        session = Session(self.plan(ratings.n_items), self.noise, seed if self.noise == "seeded" else None)
+        plan = self.plan(ratings.n_items)
+        self._check_items(ratings.n_items)
+        session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
         if getattr(ratings, "catalogue", False):
             session.assume("items", f"the catalogue of {ratings.n_items:,} items")
         else:

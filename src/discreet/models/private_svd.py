@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.models.base import Progress
-from discreet.models.baseline import PRIOR_COUNT, Baseline, Lines, require_fraction, require_positive
-from discreet.models.checks import require, require_number, require_one_of
+from discreet.models.baseline import PRIOR_COUNT, Baseline, Lines
+from discreet.models.checks import require, require_fraction, require_number, require_one_of, require_positive
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan

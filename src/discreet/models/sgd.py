@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.models.base import Progress
-from discreet.models.baseline import GradientBaseline, Lines, require_fraction
-from discreet.models.checks import require, require_number
+from discreet.models.baseline import GradientBaseline, Lines
+from discreet.models.checks import require, require_fraction, require_number
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
