@@ -146,6 +146,8 @@ CASES: list[Case] = [
     ("catalogue missing", good_file("--items", "nowhere.csv"), "nowhere.csv"),
     ("catalogue too small", lambda t, s: ["train", s / "ratings.csv", "--out", t / "m", "--items",
                                           made("few.csv", "item_id,title\n10,Ten\n11,Eleven\n")(t, s)], "catalogue"),
+    ("noise said twice", good_file("--model", "dpals", "--epsilon", 1, "--set", 'sigmas={"gram": 1, "sum": 1}'),
+     "leave one of them out"),
     ("nothing left by filter", good_file("--min-user-ratings", 1000), "relax"),
     ("nothing left by threshold", good_file("--binarize", 9), "relax"),
     ("threshold not finite", good_file("--min-rating", "nan"), "finite"),

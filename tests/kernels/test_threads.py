@@ -47,3 +47,45 @@ def test_limits(monkeypatch):
         thread_count()
     with pytest.raises(ConfigError, match="at least 1"):
         set_threads(0)
+
+
+def test_callers_at_once_leave_blas_as_it_was():
+    from threadpoolctl import threadpool_info
+
+    def blas():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    before = blas()
+    threads = [threading.Thread(target=run, args=(lambda a, b: np.ones(1000).sum(), range(200))) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert blas() == before
+
+
+def test_a_thread_that_cannot_start_stops_everything(monkeypatch):
+    done = []
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    set_threads(2)
+    try:
+        with pytest.raises(RuntimeError, match="start"):
+            run(lambda a, b: done.append(a), range(50))
+    finally:
+        set_threads(None)
+    assert not done
+
+
+def test_work_is_done_under_the_callers_settings():
+    set_threads(3)
+    try:
+        with np.errstate(all="raise"):
+            seen = []
+            run(lambda a, b: seen.append(np.geterr()["over"]), range(50))
+    finally:
+        set_threads(None)
+    assert set(seen) == {"raise"}

@@ -64,6 +64,7 @@ def packed_grams(
     """
     n, r = len(indptr) - 1, Y.shape[1]
     assert c.dtype == Y.dtype
+    indices, c = np.ascontiguousarray(indices, np.int32), np.ascontiguousarray(c)
     G = np.empty((n, r * (r + 1) // 2), Y.dtype)
     cost = np.diff(indptr).astype(np.float64) * r + 8.0 * r
     if not simd.enabled():

@@ -134,7 +134,7 @@ def _residuals(
             if weighted:
                 e *= w[at]
             x[at] = e
-            square += float(e) * float(e)
+            square += np.float64(e) * np.float64(e)
         if own:
             g[i] = mine
         length = np.sqrt(square)

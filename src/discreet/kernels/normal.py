@@ -146,6 +146,7 @@ def _solve_rows(
     shared: np.ndarray | None, weights: np.ndarray | None, offset: np.ndarray | None, constant: float,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     n, r = len(indptr) - 1, Y.shape[1]
+    indices = np.ascontiguousarray(indices, np.int32)
     entries = Entries(frozen(indptr), frozen(indices), *(_ready(x, Y) for x in (values, weights, offset)))
     ridge, c, x0 = _ready(ridge, Y), Y.dtype.type(constant), np.zeros(n, Y.dtype)
     S = np.zeros((r, r), Y.dtype) if shared is None else _ready(shared, Y)
@@ -206,6 +207,7 @@ def sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, 
     """``Σ_j c_ij y_j`` for each row, of terms rounded towards zero if `whole`."""
     n, r, cuts = len(indptr) - 1, Y.shape[1], cost_cuts(np.diff(indptr) + 1.0)
     assert c.dtype == Y.dtype
+    indices, c = np.ascontiguousarray(indices, np.int32), np.ascontiguousarray(c)
     if not simd.enabled():
         b = np.zeros((n, r), Y.dtype)
         run(lambda start, stop: _sums_plain(indptr, indices, c, Y, b, whole, start, stop), cuts)

@@ -11,9 +11,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from functools import lru_cache
 from itertools import pairwise
-from threading import Thread
+from threading import Lock, Thread
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -21,6 +23,8 @@ from threadpoolctl import ThreadpoolController
 from discreet.errors import ConfigError
 
 _limit: int | None = None
+_lock, _callers = Lock(), 0
+_limiter: Any = None  # what sets BLAS free
 
 
 def available_cores() -> int:
@@ -71,19 +75,53 @@ def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) ->
         except BaseException as error:
             errors.append(error)
 
-    others = [Thread(target=drain, daemon=True) for _ in range(min(thread_count(), len(jobs)) - 1)]
-    with _libraries().limit(limits=1, user_api="blas"):
-        for thread in others:
-            thread.start()
+    others: list[Thread] = []
+    with _one_blas_thread():
+        try:
+            for _ in range(min(thread_count(), len(jobs)) - 1):
+                # errstate and the like are those of the caller
+                others.append(Thread(target=copy_context().run, args=(drain,), daemon=True))
+                others[-1].start()
+        except BaseException as error:
+            errors.append(error)
         drain()
         while any(thread.is_alive() for thread in others):
             try:
                 for thread in others:
-                    thread.join()
+                    if thread.is_alive():
+                        thread.join()
             except KeyboardInterrupt as error:  # what has begun is waited for: it writes to arrays that are ours
                 errors.append(error)
     if errors:
         raise errors[0]
+
+
+@contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread; of several callers at once, the first limits it and the last sets it free."""
+    global _callers, _limiter
+    with _lock:
+        if not _callers:
+            _limiter = _libraries().limit(limits=1, user_api="blas")
+            _limiter.__enter__()
+        _callers += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _callers -= 1
+            if not _callers:
+                _limiter.__exit__(None, None, None)
+
+
+def _after_fork() -> None:
+    """A child has none of its parent's threads, and a lock that one of them held would stay shut."""
+    global _lock, _callers
+    _lock, _callers = Lock(), 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _next(jobs: deque[tuple[int, int]]) -> tuple[int, int] | None:

@@ -64,9 +64,9 @@ class DPALS(ReadableALS):
         T. Every step costs. Default: chosen by the budget, 4 at ε = 1 and 9 at ε = 20; 2 without shrinkage, or 2 to 4
         for implicit feedback on 10,000 items and more.
     regularization : float, optional
-        λ. Default 2, for users only, with shrinkage; 80 without. For implicit feedback 0.5, or on 10,000 items
-        and more 0.085 times the square of the average signal over noise, which follows from the released counts: less
-        noise leaves more to over-fit.
+        λ. Default 2, for users only, with shrinkage (up to 3.3 beyond ε = 20); 80 without. For implicit feedback 0.5,
+        or on 10,000 items and more 0.085 times the square of the average signal over noise, which follows from the
+        released counts: less noise leaves more to over-fit.
     feedback : {"explicit", "implicit"}
     unobserved_weight : float, optional
         λ₀. Default 0 for explicit and 0.6 for implicit feedback; if positive, K̃ is released at every step.

@@ -211,7 +211,7 @@ class PlannedALS(PrivateRecommender):
         if self.factors is not None:
             return self.factors
         if self._shrinks:
-            return int(np.clip(round(3.6 * self._strength**0.45), 1, 16))
+            return int(np.clip(round(3.6 * self._strength**0.45), 1, 10))
         return 16 if self._explicit or not self._large else 32
 
     @property
@@ -259,7 +259,8 @@ class PlannedALS(PrivateRecommender):
         if self.regularization is not None:
             return self.regularization
         if self._explicit:
-            return 2.0 if self._shrinks else 80.0
+            more = max(self._factors, 6) / 6 if self.factors is None else 1.0  # where little noise leaves larger ranks
+            return 2.0 * more if self._shrinks else 80.0
         return self._signal_lambda if self._large else 0.5
 
     def _unobserved(self) -> float:

@@ -155,6 +155,7 @@ def pack(A: NDArray[Any]) -> NDArray[Any]:
 def unpack(packed: NDArray[Any], r: int, room: NDArray[Any] | None = None) -> NDArray[Any]:
     """The matrices (n, r, r) again, both triangles; in a part of the `room` that is there for them, if it is given."""
     A = np.empty((len(packed), r, r), packed.dtype) if room is None else room[: len(packed)]
+    assert A.shape == (len(packed), r, r)
     run(lambda start, stop: _unpack(packed, A, start, stop), even_cuts(len(A)))
     return A
 
