@@ -81,3 +81,22 @@ def test_files_that_hold_none(tmp_path):
             item_features(write(tmp_path, text), IDS)
     with pytest.raises(DataError, match="does not exist"):
         item_features(tmp_path / "nothing.csv", IDS)
+
+
+def test_columns_of_lists_are_features_and_usual_words_are_not_known(tmp_path, caplog):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"item_id": [1, 2, 3], "embedding": [[0.5, 1.0], None, [2.0, 3.0]], "year": [1, 2, 3]}),
+                   tmp_path / "e.parquet")  # fmt: skip
+    found = read_features(tmp_path / "e.parquet")
+    assert found.names == ("embedding 0", "embedding 1", "year")
+    np.testing.assert_array_equal(found.X[:, :2], [[0.5, 1.0], [np.nan, np.nan], [2.0, 3.0]])
+    (tmp_path / "na.csv").write_text("item_id,year\n1,1990\n2,N/A\n3,2001\n")
+    np.testing.assert_array_equal(read_features(tmp_path / "na.csv").X[:, 0], [1990, np.nan, 2001])
+    item_features(tmp_path / "na.csv", np.arange(1, 10))
+    assert "year, for 2 of 9 items" in caplog.text
+    uneven = pa.table({"item_id": [1, 2], "embedding": [[0.5, 1.0], [2.0]]})
+    pq.write_table(uneven, tmp_path / "u.parquet")
+    with pytest.raises(DataError, match="not all as many numbers"):
+        read_features(tmp_path / "u.parquet")

@@ -2,7 +2,8 @@
 
 A file (csv, tsv, ``::``- or ``|``-separated, parquet, feather) or a frame has one line per item: its id, and columns of
 
-    numbers                      each is a feature; an empty field is not known
+    numbers                      each is a feature; an empty field, or one such as ``N/A``, is not known
+    lists of numbers             (parquet, feather, frames) such as embeddings: each number is a feature
     words such as ``Comedy|War`` each word becomes a feature of 0 and 1, if two items have it; so does a column of words
                                  with at most 50 different ones
     titles such as ``Up (2009)`` the year in brackets is a feature, if half of the titles have one
@@ -13,6 +14,7 @@ ratings, in their order.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections import Counter
@@ -30,7 +32,10 @@ from discreet.data.files import check_file, damage, kind_of, open_text, read_tab
 from discreet.data.text import as_lines, guess_separator, split
 from discreet.errors import DataError
 
+logger = logging.getLogger("discreet")
+
 MOST_WORDS = 50  # of a column without "|", beyond which it is no list of kinds
+_NOT_KNOWN = {"", "-", "?", "na", "n/a", "nan", "null", "none", "unknown"}
 _YEAR = re.compile(r"\((\d{4})\)")
 
 
@@ -59,7 +64,12 @@ def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
     if (at < 0).all():
         raise DataError(f"item_features knows none of the {len(item_ids):,} items: it has ids such as "
                         f"{given.ids.tolist()[0]!r}, and the ratings such as {item_ids.tolist()[0]!r}")  # fmt: skip
-    return np.where(at[:, None] >= 0, given.X[at], np.nan)
+    X = np.where(at[:, None] >= 0, given.X[at], np.nan)
+    known, names = int(np.isfinite(X).any(axis=1).sum()), ", ".join(given.names[:8])
+    more = f" and {len(given.names) - 8:,} more" if len(given.names) > 8 else ""
+    say = logger.warning if 2 * known < len(X) else logger.info
+    say("item_features: %s%s, for %s of %s items", names, more, f"{known:,}", f"{len(X):,}")
+    return X
 
 
 def read_features(source: Any) -> Features:
@@ -107,6 +117,9 @@ def _ids(values: Sequence[Any]) -> NDArray[Any]:
 
 def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     """What a column gives: itself, a column for each word, the years of titles, or nothing."""
+    lists = [value for value in values if value is not None]
+    if lists and all(isinstance(value, (list, tuple, np.ndarray)) for value in lists):
+        return _lists(name, values)
     numbers = [_number(value) for value in values]
     if all(number is not None for number in numbers) and not all(np.isnan(number) for number in numbers):  # type: ignore[arg-type]
         return {name: numbers}
@@ -120,6 +133,17 @@ def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     return _words(name, words) if not many or any("|" in text for text in texts) else {}
 
 
+def _lists(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Each number of a column of embeddings, where they are all of one length."""
+    rows = [None if value is None else np.asarray(value) for value in values]
+    shapes = {row.shape for row in rows if row is not None}
+    if len(shapes) > 1 or any(row.dtype.kind not in "fiub" for row in rows if row is not None):
+        raise DataError(f"the column {name!r} of item_features holds lists that are not all as many numbers")
+    width = next(iter(shapes))[0]
+    X = np.array([np.full(width, np.nan) if row is None else row for row in rows], np.float64)
+    return {f"{name} {i}": X[:, i] for i in range(width)}
+
+
 def _words(name: str, words: Sequence[set[str]]) -> dict[str, Any]:
     held = Counter(word for one in words for word in one)
     known = np.array([bool(one) for one in words])
@@ -129,7 +153,7 @@ def _words(name: str, words: Sequence[set[str]]) -> dict[str, Any]:
 
 def _number(value: Any) -> float | None:
     """A cell as a number, NaN where it is empty, None where it is something else."""
-    if value is None or (isinstance(value, str) and not value.strip()):
+    if value is None or (isinstance(value, str) and value.strip().lower() in _NOT_KNOWN):
         return np.nan
     try:
         return float(value)
