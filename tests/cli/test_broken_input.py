@@ -147,7 +147,7 @@ CASES: list[Case] = [
     ("catalogue too small", lambda t, s: ["train", s / "ratings.csv", "--out", t / "m", "--items",
                                           made("few.csv", "item_id,title\n10,Ten\n11,Eleven\n")(t, s)], "catalogue"),
     ("noise said twice", good_file("--model", "dpals", "--epsilon", 1, "--rating-range", "1,5", "--set",
-                                   'sigmas={"gram": 1, "sum": 1, "counts": 9, "recounts": 9}'), "leave one of them out"),
+                                   'sigmas={"gram": 1, "sum": 1, "counts": 9, "recounts": 9}'), "leave one"),
     ("nothing left by filter", good_file("--min-user-ratings", 1000), "relax"),
     ("nothing left by threshold", good_file("--binarize", 9), "relax"),
     ("threshold not finite", good_file("--min-rating", "nan"), "finite"),

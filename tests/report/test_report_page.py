@@ -332,3 +332,13 @@ def test_help_has_an_example(run):
 def test_test_ratings_without_data_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="test ratings need the data"):
         write_report(invented(9, ["a"]), tmp_path / "r.html", test=make_cinema(0, 0.01))
+
+
+def test_features_that_are_gone_are_said_to_be(tmp_path):
+    from discreet.report.quality import measure
+
+    ratings = discreet.load_dataset("cinema", scale=0.02)
+    public = np.random.default_rng(0).random((ratings.n_items, 2))
+    discreet.DPALS(epsilon=20, rating_range=(0.5, 5.0), item_features=public).fit(ratings).save(tmp_path / "model")
+    with pytest.raises(DataError, match="features that are not saved"):
+        measure(discreet.load(tmp_path / "model"), ratings)

@@ -9,8 +9,8 @@ average:
     B   = (Σ_j W_j ⊗ f_j f_jᵀ + diag(1 / ω) ⊗ I)⁻¹ Σ_j h_j ⊗ f_j                                                    (3)
 
 (3) is the posterior mean of B. ω, the variance that features explain, is where the likelihood of the released sums is
-largest, one number for the intercept and one for the factors: features that explain nothing get ω = 0, and then only the start is not
-as without them. Items that were not heard have factors too, Bᵀ f_j.
+largest, one number for the intercept and one for the factors: features that explain nothing get ω = 0, and then
+only the start is not as without them. Items that were not heard have factors too, Bᵀ f_j.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ class ReadableALS(PlannedALS):
     def saved_params(self) -> dict[str, Any]:
         """Features are saved by the name of their file, if they came from one: they are input, like ratings."""
         given, features = super().saved_params(), self.item_features
-        return given | {"item_features": os.fspath(features) if isinstance(features, (str, os.PathLike)) else None}
+        file = os.path.abspath(features) if isinstance(features, (str, os.PathLike)) else None
+        return given | {"item_features": file}
 
     def __repr__(self) -> str:
         """With the kind of item features instead of all their numbers."""

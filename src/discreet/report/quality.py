@@ -85,6 +85,9 @@ def measure(
     if data.n_ratings == 0:
         raise DataError("none of the ratings is of an item that the model knows")
     split = random_ratings(data, (0.8, 0.2), seed) if test is None else _given(model, data, test)
+    if test is None and _without_features(model):
+        raise DataError("the model was trained with item features that are not saved with it, so it cannot be trained "
+                        "again: give ratings that it has not seen with --test")  # fmt: skip
     mine = _called(model)
     trained: list[Any] = []
 
@@ -114,6 +117,13 @@ def _given(model: Any, data: Ratings, test: Ratings) -> Split:
         raise DataError("no user of the test ratings is in the data: both must name users in the same way")
     test, rows = test.select_users(np.flatnonzero(rows >= 0), by="index"), rows[rows >= 0]
     return Split("the test ratings given", 0, data, Holdout(data.select_users(rows, by="index"), test))
+
+
+def _without_features(model: Any) -> bool:
+    """Whether the model learnt with features of items that came from memory, and are gone."""
+    statement = getattr(model, "privacy_", None)
+    used = statement is not None and any(assumed.name == "features" for assumed in statement.assumptions)
+    return used and getattr(model, "item_features", None) is None
 
 
 def _quiet_name(name: str) -> str:
