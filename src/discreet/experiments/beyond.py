@@ -1,8 +1,8 @@
 """DPALS from the paper's algorithm to the defaults, one lever after the other, and beyond (docs/beyond.md).
 
 Of `run`, every row has all levers of the rows above it; `features` compares priors for the item factors, `floor` what
-the defaults must not be worse than, `unseen` what they do on data that no rule was chosen on. True (ε, δ = 1e-5), add
-or remove one user, exactly accounted.
+the defaults must not be worse than, `change` the defaults with one lever changed, `unseen` what they do on data that no
+rule was chosen on. True (ε, δ = 1e-5), add or remove one user, exactly accounted.
 """
 
 from __future__ import annotations
@@ -105,6 +105,31 @@ def floor(settings: Settings, sources: Sources) -> Record:
     if settings["model"] == "user's own mean":
         return {"rmse": evaluate(Bias(3.0, items=False).fit(split.train), split, "rmse", slices=None)["rmse"]}
     return _score(settings, split, FLOORS[settings["model"]])
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "as it comes": {},
+    "accounted by RDP": dict(accountant="rdp"),
+    "centred by the released global mean": dict(centring="global"),
+    "ratings cut to 2.25 instead of 1": dict(rating_bound=2.25),
+    "no intercept": dict(intercept=0.0),
+    "norm 0.5": dict(user_norm=0.5),
+    "norm 2": dict(user_norm=2.0),
+    "50 rarest items instead of weights": dict(sampling="rarest"),
+    "half of the items": dict(item_fraction=0.5),
+    "spectral start": dict(initialization="spectral"),
+    "all steps alike": dict(growth=1.0),
+    "rank 16": dict(factors=16),
+    "popularity as a prior": dict(popularity=True),
+    "the paper's item step": dict(shrinkage=False),
+    "the paper's item step, counts once": dict(shrinkage=False, recount=False),
+}
+
+
+def change(settings: Settings, sources: Sources) -> Record:
+    """``data``, ``change`` (one of `CHANGES`), ``epsilon``, ``scale``, ``replica``, ``seed`` (of noise and start)."""
+    split = _split(settings["data"], settings["replica"], settings["scale"], "explicit", 0, sources)
+    return _score(settings, split, CHANGES[settings["change"]])
 
 
 def unseen(settings: Settings, sources: Sources) -> Record:
