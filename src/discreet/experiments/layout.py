@@ -100,6 +100,8 @@ def _crossed(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> li
     column, value, digits = form["columns"], form["values"][0], form.get("digits", 4)
     groups = group(records, [*form["rows"], column], form.get("where"))
     columns = list(dict.fromkeys(g.keys[column] for g in groups if column in g.keys))
+    if all(isinstance(c, (int, float)) for c in columns):
+        columns.sort()
     lines = [[*form["rows"], *(f"{column} = {_text(c)}" for c in columns)]]
     for row in group(records, form["rows"], form.get("where")):
         cells = {g.keys.get(column): g for g in groups if matches(g.keys, row.keys)}
