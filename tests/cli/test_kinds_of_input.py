@@ -74,8 +74,8 @@ PIPES = ["cat {} | {} -", "gzip -c {} | {} /dev/stdin", "{1} - < {0}", "bash -c 
 @pytest.mark.parametrize("how", PIPES)
 def test_ratings_come_through_a_pipe_as_from_a_file(shelf, tmp_path, how):
     file, out = shelf / "ratings.csv", tmp_path / "m"
-    train = f"{sys.executable} -m discreet train --model bias --json --out {out}"
-    done = subprocess.run(how.format(file, train), shell=True, capture_output=True, text=True, timeout=60)
+    train = f'"{sys.executable}" -m discreet train --model bias --json --out "{out}"'
+    done = subprocess.run(how.format(f'"{file}"', train), shell=True, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ratings"] == len(file.read_text().splitlines()) - 1
     assert (discreet.load(out).item_biases_ == discreet.Bias().fit(discreet.Ratings.read(file)).item_biases_).all()
@@ -90,7 +90,7 @@ def test_ratings_come_through_a_pipe_as_from_a_file(shelf, tmp_path, how):
     ],
 )
 def test_a_bad_pipe_is_called_by_its_name(tmp_path, given, sentence):
-    command = f"{given} {sys.executable} -m discreet train - --out {tmp_path / 'm'}"
+    command = f"{given} '{sys.executable}' -m discreet train - --out '{tmp_path / 'm'}'"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert sentence in done.stderr
