@@ -7,15 +7,8 @@ from discreet.errors import ConfigError
 from discreet.kernels import second_moment, simd, tall_product
 from discreet.kernels.cholesky import padded, solve_spd, solve_spd_numpy
 from discreet.kernels.exact import packed_grams
-from discreet.kernels.normal import (
-    PACK,
-    gram_rows_numpy,
-    solve_rows,
-    solve_rows_constant,
-    solve_rows_numpy,
-    sum_rows,
-    sum_rows_numpy,
-)
+from discreet.kernels.normal import gram_rows_numpy, solve_rows, solve_rows_constant, solve_rows_numpy
+from discreet.kernels.packed import PACK, sum_rows, sum_rows_numpy
 
 RANKS = [1, 3, 5, 8, 16, 20, 32, 40, 77, 128]
 

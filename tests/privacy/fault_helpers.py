@@ -67,7 +67,7 @@ FAULTS = {
     "residuals on a descent are not cut": Fault(
         "descent:Descent.look", "G * SHAVE, b", "1e300, b", (WALK, WALKED)),
     "a gradient is priced without the vectors' length": Fault(
-        "descent:Descent.gradient", "Reach(G * norm, m**0.5", "Reach(G / 9, m**0.5", (WALK,)),
+        "sealed:Users._entry_sums", "l2, l1 = largest * bounds.vector_l2", "l2, l1 = largest / 9", (WALK,)),
     "covariance rows are not cut": Fault(
         "sealed:Users.covariance", "np.minimum(1.0, L / np.maximum(length, 1e-300))", "np.ones(n)",
         (NEIGHBOURS, WORST)),
@@ -85,8 +85,8 @@ FAULTS = {
         "sealed:Users.covariance", "np.trunc(y / grid**0.5)", "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)",
         (GRID,)),
     "sums are rounded instead of contributions": Fault(
-        "sealed:Users._weighted_sums", "return exact_sums(part, user, c / grid, on_cache_lines(U, np.float64))",
-        "return np.rint(sum_rows(part, user, c / grid, U.astype(np.float64)))", (GRID,)),
+        "sealed:Users.item_sums", "return exact_sums(part, rows.user, c / grid, on_cache_lines(U, np.float64))",
+        "return np.rint(sum_rows(part, rows.user, c / grid, U.astype(np.float64)))", (GRID,)),
     "users are centred by everybody's mean": Fault(
         "sealed:seal", "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
         "mean += np.float32(summed.sum() / max(counts.sum(), 1))", (NEIGHBOURS, BITS)),

@@ -3,7 +3,8 @@
 from discreet.kernels.cholesky import solve_spd
 from discreet.kernels.dense import second_moment, tall_product
 from discreet.kernels.exact import packed_grams
-from discreet.kernels.normal import aligned_empty, on_cache_lines, solve_rows, solve_rows_constant, sum_rows
+from discreet.kernels.normal import solve_rows, solve_rows_constant
+from discreet.kernels.packed import aligned_empty, on_cache_lines, sum_rows
 from discreet.kernels.psd import project_psd, solve_psd
 from discreet.kernels.threads import set_threads, thread_count
 from discreet.kernels.topk import top_k

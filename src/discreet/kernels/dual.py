@@ -17,7 +17,8 @@ import numpy as np
 from numba import njit
 
 from discreet.kernels.cholesky import aligned, matrix_gap, panels_size, solve_interleaved
-from discreet.kernels.normal import Entries, add_gram, add_sum, read_targets
+from discreet.kernels.normal import Entries, read_targets
+from discreet.kernels.packed import add_gram, add_sum
 from discreet.kernels.simd import gather_scaled, lanes, transpose
 
 

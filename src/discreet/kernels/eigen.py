@@ -21,7 +21,7 @@ from numba import njit
 
 from discreet.kernels import simd
 from discreet.kernels.cholesky import aligned, padded
-from discreet.kernels.normal import add_gram
+from discreet.kernels.packed import add_gram
 from discreet.kernels.simd import lanes, transpose
 from discreet.kernels.simd_across import reflect_columns_1, reflect_columns_4, reflect_rows
 from discreet.kernels.threads import even_cuts, run

@@ -20,7 +20,7 @@ from numba import njit
 
 from discreet.kernels import simd
 from discreet.kernels.cholesky import aligned, padded
-from discreet.kernels.normal import PACK, add_gram, pad_columns, prefetch_rows, sums
+from discreet.kernels.packed import PACK, add_gram, pad_columns, prefetch_rows, sums
 from discreet.kernels.simd import gather_scaled, gather_truncated
 from discreet.kernels.threads import cost_cuts, run
 

@@ -1,4 +1,4 @@
-"""Normal equations by row: the half-step of alternating least squares, and its sums without the solve.
+"""Normal equations by row: the half-step of alternating least squares.
 
 For each row i of a sparse matrix with entries (j, value, weight) and fixed factors Y:
 
@@ -6,20 +6,17 @@ For each row i of a sparse matrix with entries (j, value, weight) and fixed fact
     x_i = (A_i + S + ridge_i · I)⁻¹ b_i.
 
 `solve_rows` gives the x_i without keeping the A_i, and `solve_rows_constant` where every y_j has one more coordinate
-that is the same for all; `sum_rows` gives the b_i alone, and `discreet.kernels.exact` the A_i. The vector path gathers
-the factors of a row into a packed buffer, adds PᵀP with the tiles of `discreet.kernels.simd`, and solves W rows at a
-time.
+that is the same for all; `discreet.kernels.packed` has sums of b_i alone, and `discreet.kernels.exact` the A_i. The
+vector path gathers the factors of a row, adds up PᵀP (see `packed`), and solves W rows at a time.
 """
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import DTypeLike
 
 from discreet.kernels import simd
 from discreet.kernels.cholesky import (
@@ -32,25 +29,11 @@ from discreet.kernels.cholesky import (
     substitute,
 )
 from discreet.kernels.dense import tall_product
-from discreet.kernels.simd import (
-    TILE_ROWS,
-    gather,
-    gather_scaled,
-    gather_truncated,
-    lanes,
-    prefetch,
-    row_1,
-    row_4,
-    row_8,
-    tile_1,
-    tile_2,
-    tile_3,
-)
-from discreet.kernels.threads import cost_cuts, even_cuts, run
+from discreet.kernels.packed import PACK, add_gram, add_sum, aligned_empty, frozen, pad_columns, prefetch_rows
+from discreet.kernels.simd import gather, gather_scaled, lanes
+from discreet.kernels.threads import cost_cuts, run
 
-PACK = 128  # entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
 DUAL_RANK = 96  # from this rank on, rows with few entries are solved in the dual
-AHEAD = 128  # entries prefetched beyond those
 
 
 class Entries(NamedTuple):
@@ -193,118 +176,8 @@ def _solve_few(
     return few
 
 
-def sum_rows_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """``Σ_j c_ij y_j`` for each row: the specification of `sum_rows`."""
-    return np.array([c[a:b] @ Y[indices[a:b]] for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
-
-
-def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """``Σ_j c_ij y_j`` (n, r) for each row."""
-    return sums(indptr, indices, c, Y, whole=False)
-
-
-def sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool) -> np.ndarray:
-    """``Σ_j c_ij y_j`` for each row, of terms rounded towards zero if `whole`."""
-    n, r, cuts = len(indptr) - 1, Y.shape[1], cost_cuts(np.diff(indptr) + 1.0)
-    assert c.dtype == Y.dtype
-    indices, c = np.ascontiguousarray(indices, np.int32), np.ascontiguousarray(c)
-    if not simd.enabled():
-        b = np.zeros((n, r), Y.dtype)
-        run(lambda start, stop: _sums_plain(indptr, indices, c, Y, b, whole, start, stop), cuts)
-        return b
-    P = pad_columns(Y, padded(r, Y.itemsize))
-    b = np.zeros((n, P.shape[1]), Y.dtype)
-    run(lambda start, stop: _sums(indptr, indices, c, P, b, whole, start, stop), cuts)
-    return b if r == P.shape[1] else np.ascontiguousarray(b[:, :r])
-
-
 def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
     return frozen(np.empty(0, like.dtype) if x is None else np.ascontiguousarray(x, like.dtype))
-
-
-def frozen(x: np.ndarray) -> np.ndarray:
-    """A view that cannot be written to: numba compiles anew for every mixture of arrays that can and that cannot."""
-    x = x.view()
-    x.flags.writeable = False
-    return x
-
-
-def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Memory on a cache-line boundary. It comes from numpy, which asks for large pages: factors are read at random."""
-    size = math.prod(shape) * dtype.itemsize
-    buffer = np.empty(size + 64, np.uint8)
-    skip = -buffer.ctypes.data % 64
-    return buffer[skip : skip + size].view(dtype).reshape(shape)
-
-
-def on_cache_lines(Y: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
-    """Y (as `dtype`) where kernels want it, so that they need no copy of their own if its rows are whole vectors."""
-    kind = np.dtype(dtype or Y.dtype)
-    if kind == Y.dtype:
-        return pad_columns(Y, Y.shape[1])
-    P = aligned_empty(Y.shape, kind)
-    run(lambda a, b: P.__setitem__(slice(a, b), Y[a:b]), even_cuts(len(Y)))
-    return P
-
-
-def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
-    """Y with zero columns up to R, on a cache-line boundary."""
-    if Y.shape[1] == R and Y.flags.c_contiguous and Y.ctypes.data % 64 == 0:
-        return Y
-    P = aligned_empty((len(Y), R), Y.dtype)
-    P[:, : Y.shape[1]] = Y
-    P[:, Y.shape[1] :] = 0
-    return P
-
-
-@njit(nogil=True, cache=True)
-def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
-    """``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
-    W, s = lanes(like), like.itemsize
-    line = R * s
-    for i in range(0, R, W):
-        j, left = i, (R - i) // W
-        while left > 0:
-            step = 3 if left >= 3 and left != 4 else min(left, 2)  # 4 = 2 + 2 beats 3 + 1
-            for h in range(i, i + W, TILE_ROWS if step > 1 else W):
-                p, q, at = P + h * s, P + j * s, (h * R + j) * s
-                if step == 3:
-                    tile_3(like, p, line, q, line, K, S + at, A + at, line)
-                elif step == 2:
-                    tile_2(like, p, line, q, line, K, S + at, A + at, line)
-                else:
-                    tile_1(like, p, line, q, line, K, S + at, A + at, line)
-            j += step * W
-            left -= step
-
-
-@njit(nogil=True, cache=True)
-def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
-    """``b += vᵀP``; v is [K] and b is [R]."""
-    W, s = lanes(like), like.itemsize
-    line, j = R * s, 0
-    while j < R:
-        left = (R - j) // W
-        at = j * s
-        if left >= 8:
-            row_8(like, v, s, P + at, line, K, b + at, b + at, line)
-            j += 8 * W
-        elif left >= 4:
-            row_4(like, v, s, P + at, line, K, b + at, b + at, line)
-            j += 4 * W
-        else:
-            row_1(like, v, s, P + at, line, K, b + at, b + at, line)
-            j += W
-
-
-@njit(nogil=True, cache=True)
-def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> None:
-    """Ask for the rows of Y that the entries from `first` on name, not beyond `end`."""
-    line = Y.shape[1] * Y.itemsize
-    for k in range(first, min(end, first + AHEAD)):
-        address = Y.ctypes.data + np.int64(indices[k]) * line
-        for at in range(0, line, 64):
-            prefetch(address + at)
 
 
 @njit(nogil=True, cache=True)
@@ -393,38 +266,6 @@ def _solve(
                 x0[i] = z / constant
             for k in range(R):
                 X[i, k] = b[lane, k] - z * h[lane, k]
-
-
-@njit(nogil=True, cache=True)
-def _sums(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, b: np.ndarray, whole: bool,
-    start: int, stop: int,
-) -> None:  # fmt: skip
-    R, s = Y.shape[1], Y.itemsize
-    P, one = aligned(Y, PACK * R), np.ones(PACK, Y.dtype)
-    for i in range(start, stop):
-        for first in range(indptr[i], indptr[i + 1], PACK):
-            K = min(PACK, indptr[i + 1] - first)
-            index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
-            prefetch_rows(Y, indices, first + K, indptr[stop])
-            if whole:
-                gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
-                factor = one.ctypes.data
-            else:
-                gather(P, Y.ctypes.data, index, K, P.ctypes.data, R)
-            add_sum(P, P.ctypes.data, factor, K, b.ctypes.data + i * R * s, R)
-
-
-@njit(nogil=True, cache=True)
-def _sums_plain(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, b: np.ndarray, whole: bool,
-    start: int, stop: int,
-) -> None:  # fmt: skip
-    for i in range(start, stop):
-        for e in range(indptr[i], indptr[i + 1]):
-            for k in range(Y.shape[1]):
-                x = c[e] * Y[indices[e], k]
-                b[i, k] += np.trunc(x) if whole else x
 
 
 @njit(nogil=True, cache=True, fastmath=True)

@@ -14,8 +14,8 @@ that emits the instructions of one inner loop. Its first argument, `like`, is an
 ``prefetch``
     asks for a cache line ahead of its use.
 
-`discreet.kernels.normal` holds the readable numpy twins of what is built from these; `discreet.kernels.simd_across` has
-the inner loops that work on W interleaved matrices at once.
+`discreet.kernels.packed` and `normal` hold the numpy twins of what is built from these; `discreet.kernels.simd_across`
+has the inner loops that work on W interleaved matrices at once.
 """
 
 from __future__ import annotations

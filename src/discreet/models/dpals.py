@@ -196,9 +196,8 @@ class DPALS(ReadableALS):
         if self._pools:
             if step == 0:
                 self._repeated = Repeated(), Repeated()
-            for kept, x, name in zip(self._repeated, (g, G), names[::-1], strict=True):
-                x[:, 0], more = kept.add(x[:, 0], plan.noise_multiplier(name))
-                gain[0] = more if x is g else gain[0]
+            G[:, 0], _ = self._repeated[0].add(G[:, 0], plan.noise_multiplier(names[0]))
+            g[:, 0], gain[0] = self._repeated[1].add(g[:, 0], plan.noise_multiplier(names[1]))
         V = np.zeros(g.shape, np.float32)
         V[heard] = item_factors(
             G[heard], g[heard], np.maximum(counts[heard], floor), rating_bound=self.bounds().value,

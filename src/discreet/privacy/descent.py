@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows, sum_rows
-from discreet.kernels.gradient import residual_rows, sum_columns, turn_rows
+from discreet.kernels.gradient import residual_rows, turn_rows
 from discreet.privacy.bounds import SHAVE, bound, clip_rows
 from discreet.privacy.sealed import Users
 from discreet.privacy.statistics import Reach, Sum
@@ -143,13 +143,7 @@ class Descent(Box[_Path]):
 
     def gradient(self) -> Sum:
         """Σ_i x_ij u_i for each item j."""
-        rows, x, U, m = self._users.open(KEY), self._looked().residual, self._users._opened(), self.n_items
-        G, norm, norm_l1 = self._cut, self._users.bounds.vector_l2, self._users.bounds.vector_l1(U.shape[1])
-
-        def compute(grid: float | None, items: slice) -> NDArray[Any]:
-            return sum_columns(rows.indptr, rows.indices, x, U, m, grid)[items]
-
-        return Sum((m, U.shape[1]), Reach(G * norm, m**0.5 * G * norm_l1, G * norm, 2.0), compute)
+        return self._users._entry_sums(self._looked().residual, self._cut)
 
     def bias_gradient(self) -> Sum:
         """Σ_i x_ij for each item j."""

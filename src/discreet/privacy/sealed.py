@@ -23,6 +23,7 @@ from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import on_cache_lines, packed_grams, second_moment, solve_rows, sum_rows
 from discreet.kernels.exact import exact_sums
+from discreet.kernels.gradient import sum_columns
 from discreet.privacy.bounds import SHAVE, Bounds, bound, check_rows, clip_rows, public_number
 from discreet.privacy.choices import by_item, pick, user_keys
 from discreet.privacy.statistics import Reach, Sum, packed_size, residuals, total
@@ -240,7 +241,16 @@ class Users(Box[_Rows]):
         """Σ_i w_ij y_ij u_i for each item j."""
         rows, bounds, m = self._contributions(), self.bounds, self.n_items
         l2, l1 = bounds.squared_weight(m) ** 0.5 * bounds.value, bounds.weight_sum(m) * bounds.value
-        return self._weighted_sums(rows.by_item, rows.user, rows.weight * rows.value, l2, l1)
+        U, r, c = self._opened(), self.rank, rows.weight * rows.value
+
+        def compute(grid: float | None, items: slice) -> NDArray[Any]:
+            part = _part(rows.by_item, items)
+            if grid is None:
+                return sum_rows(part, rows.user, c.astype(U.dtype), U)
+            return exact_sums(part, rows.user, c / grid, on_cache_lines(U, np.float64))
+
+        reach = Reach(l2 * bounds.vector_l2, l1 * bounds.vector_l1(r), l2 * bounds.vector_l2, 2.0)
+        return Sum((m, r), reach, compute)
 
     def gradient(self, V: NDArray[Any], largest: float, bias: NDArray[Any] | None = None) -> Sum:
         """Σ_i e_ij u_i for each item j, e_ij = u_i · v_j + b_j − y_ij being cut to ‖e_i‖ ≤ `largest` (G)."""
@@ -248,9 +258,9 @@ class Users(Box[_Rows]):
         if V.shape[1] != self.rank:
             raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {self.rank}")
         rows = self.open(KEY)
-        e = SHAVE * residuals(rows.indptr, rows.indices, self._less_bias(rows, bias), U, V, G)
-        start, user, e, _ = by_item(rows.indptr, rows.indices, e, np.ones(1), self.n_items)
-        return self._weighted_sums(start, user, e, G, self.n_items**0.5 * G)  # a history may hold every item
+        y = rows.values if bias is None else rows.values - self._public("bias", bias, (self.n_items,))[rows.indices]
+        e = SHAVE * residuals(rows.indptr, rows.indices, y, U, V, G)
+        return self._entry_sums(e, G)
 
     def global_gram(self) -> Sum:
         """Σ_i u_i u_iᵀ over all users, as one packed upper triangle."""
@@ -309,9 +319,6 @@ class Users(Box[_Rows]):
             raise ConfigError("there are no user vectors yet: call solve first")
         return self._vectors.open(KEY)
 
-    def _less_bias(self, rows: _Rows, bias: NDArray[Any] | None) -> NDArray[Any]:
-        return rows.values if bias is None else rows.values - self._public("bias", bias, (self.n_items,))[rows.indices]
-
     def _factors(self, V: NDArray[Any]) -> NDArray[Any]:
         V = np.ascontiguousarray(V)
         self._public("V", V, (self.n_items, V.shape[-1] if V.ndim else 0))
@@ -324,20 +331,15 @@ class Users(Box[_Rows]):
             raise ConfigError(f"{name} has shape {array.shape}, but must have finite numbers of shape {shape}")
         return array
 
-    def _weighted_sums(
-        self, by_item: NDArray[np.int64], user: NDArray[np.int32], c: NDArray[np.float64], l2: float, l1: float
-    ) -> Sum:
-        """Σ_i c_ij u_i for each item j, with ‖c_i‖₂ ≤ l2 and ‖c_i‖₁ ≤ l1."""
-        U, r, bounds = self._opened(), self.rank, self.bounds
+    def _entry_sums(self, c: NDArray[Any], largest: float) -> Sum:
+        """Σ_i c_ij u_i for each item j, with c for every entry of the histories, and ‖c_i‖₂ ≤ largest."""
+        rows, U, m, bounds = self.open(KEY), self._opened(), self.n_items, self.bounds
 
         def compute(grid: float | None, items: slice) -> NDArray[Any]:
-            part = _part(by_item, items)
-            if grid is None:
-                return sum_rows(part, user, c.astype(U.dtype), U)
-            return exact_sums(part, user, c / grid, on_cache_lines(U, np.float64))
+            return sum_columns(rows.indptr, rows.indices, c, U, m, grid)[items]
 
-        reach = Reach(l2 * bounds.vector_l2, l1 * bounds.vector_l1(r), l2 * bounds.vector_l2, 2.0)
-        return Sum((self.n_items, r), reach, compute)
+        l2, l1 = largest * bounds.vector_l2, m**0.5 * largest * bounds.vector_l1(self.rank)  # of every item at most
+        return Sum((m, self.rank), Reach(l2, l1, l2, 2.0), compute)
 
 
 def _part(by_item: NDArray[np.int64], items: slice) -> NDArray[np.int64]:
