@@ -55,7 +55,7 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
     T, d, e, beta = aligned(A, r * r * W + W * W), np.zeros((r, W)), np.zeros((r, W)), aligned(A, r * W)
     work, rows, H = aligned(A, (3 * r + 8) * W), aligned(A, W * R), aligned(A, W * r * R)
     Z, P, N, zero = aligned(A, r * R), aligned(A, R * R), aligned(A, R * R), np.zeros(R * R, A.dtype)
-    z, pivots, size = np.empty((r, r)), np.empty((2, r, r)), np.empty(W, A.dtype)
+    z, scale, room, size = np.empty(r * (r // 2 + 16)), np.empty(r // 2 + 16), aligned(d, 64 * (r + 2)), np.empty(W)
     rows[:] = 0
     for first in range(start, stop, W):
         for lane in range(W):
@@ -75,12 +75,12 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
                           r * R * s, 4 * r * R * s)  # fmt: skip
         for lane in range(min(W, stop - first)):
             i = which[first + lane]
-            K, sign, fine = vectors(d[:, lane] * size[lane], e[:, lane] * size[lane], z, pivots, A)
+            K, sign, wide, fine = vectors(d[:, lane] * size[lane], e[:, lane] * size[lane], z, scale, room, A)
             good = fine and bool(np.isfinite(size[lane]))
             failed[first + lane] = not good
             if not good or (K == 0 and sign < 0):
                 continue
-            _back(H[lane * r * R : (lane + 1) * r * R], beta, lane, z, Z, P, r, R, K)
+            _back(H[lane * r * R : (lane + 1) * r * R], beta, lane, z[: r * wide].reshape((r, wide)), scale, Z, P, R, K)
             add_gram(A, P.ctypes.data, K, zero.ctypes.data, N.ctypes.data, R)
             M = A[i]
             for a in range(r):
@@ -89,19 +89,16 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
             mirror(M)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
 def _size(M: np.ndarray) -> float:
-    """A power of two near the largest entry, so that squares neither overflow nor vanish; infinite where M is not."""
-    largest, finite = 0.0, True
-    for i in range(len(M)):
-        for j in range(i, len(M)):
-            x = np.float64(abs(M[i, j]))
-            largest = x if x > largest else largest
-            if not x < np.inf:
-                finite = False
-    if not finite:
+    """A power of two near the entries, so that squares neither overflow nor vanish; infinite where M is not finite."""
+    total, r = M[0, 0] * 0, len(M)
+    for i in range(r):
+        for j in range(i, r):
+            total += abs(M[i, j])
+    if not total < np.inf:
         return np.inf
-    return 2.0 ** np.floor(np.log2(largest)) if largest > 0 else 1.0
+    return 2.0 ** np.floor(np.log2(np.float64(total) / r)) if total > 0 else 1.0
 
 
 @njit(nogil=True, cache=True)
@@ -200,16 +197,17 @@ def _tridiagonalize(T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarra
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _back(
-    H: np.ndarray, beta: np.ndarray, lane: int, z: np.ndarray, Z: np.ndarray, P: np.ndarray, r: int, R: int, K: int
-) -> None:
+    H: np.ndarray, beta: np.ndarray, lane: int, z: np.ndarray, scale: np.ndarray, Z: np.ndarray, P: np.ndarray, R: int,
+    K: int,
+) -> None:  # fmt: skip
     """Step 4: the vectors of T become those of A, one per row of P, [K][R]. H holds the reflections, [r][R]."""
-    W, s = lanes(H), H.itemsize
+    r, W, s = len(z), lanes(H), H.itemsize
     wide = -(-K // W) * W
-    x, t, flat = Z[: r * wide].reshape((r, wide)), aligned(H, 2 * wide), z.ravel()
+    x, t = Z[: r * wide].reshape((r, wide)), aligned(H, 2 * wide)
     t[:] = 0
     for i in range(r):
         for k in range(K):
-            x[i, k] = flat[i * K + k]
+            x[i, k] = z[i, k] * scale[k]
         x[i, K:] = 0
     for step in range(r - 2, -1, -1):  # one pass takes out reflection `step` (none at first) and looks for the next
         old, new = step % 2 * wide, (1 - step % 2) * wide

@@ -15,7 +15,7 @@ that emits the instructions of one inner loop. Its first argument, `like`, is an
     asks for a cache line ahead of its use.
 
 `discreet.kernels.packed` and `normal` hold the numpy twins of what is built from these; `discreet.kernels.simd_across`
-has the inner loops that work on W interleaved matrices at once.
+has the inner loops that work on W interleaved matrices at once, `simd_tridiagonal` those for tridiagonal matrices.
 """
 
 from __future__ import annotations
@@ -94,7 +94,13 @@ class Emit:
     def splat(self, address: Any, offset: int = 0) -> Any:
         """A vector with the one element at `address` in every lane."""
         pointer = self.b.inttoptr(self.at(address, offset), self.element.as_pointer())
-        scalar = self.b.load(pointer, align=self.size, typ=self.element)
+        return self._everywhere(self.b.load(pointer, align=self.size, typ=self.element))
+
+    def number(self, n: Any) -> Any:
+        """A vector with the whole number n in every lane."""
+        return self._everywhere(self.b.sitofp(n, self.element))
+
+    def _everywhere(self, scalar: Any) -> Any:
         undefined = ir.Constant(self.vector, ir.Undefined)
         first = self.b.insert_element(undefined, scalar, I32(0))
         return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes))

@@ -1,7 +1,7 @@
 """Eigenvectors of a symmetric tridiagonal matrix, of the sign that has fewer: steps 2 and 3 of `kernels.eigen`.
 
-All eigenvalues of that sign are worked on at once, side by side in vector registers, so that no step waits for a
-division of the step before.
+Many eigenvalues are worked on at once, side by side in vector registers, so that no step waits for a division of the
+step before.
 """
 
 from __future__ import annotations
@@ -9,143 +9,141 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from discreet.kernels.simd import lanes
+from discreet.kernels.simd_tridiagonal import (
+    SHIFT_VECTORS,
+    STURM_VECTORS,
+    chains,
+    combine,
+    joins,
+    pivots,
+    sturm,
+)
+
 TINY = 1e-30
-BISECTIONS = 21  # to float32's precision
+HALVINGS = 21  # of the interval that holds all: to float32's precision
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def vectors(
-    d: np.ndarray, e: np.ndarray, z: np.ndarray, pivots: np.ndarray, like: np.ndarray
-) -> tuple[int, int, bool]:
-    """Steps 2 and 3: how many vectors, scaled by √|λ|, are in the columns of z; of which sign; and whether to trust."""
+    d: np.ndarray, e: np.ndarray, z: np.ndarray, scale: np.ndarray, work: np.ndarray, like: np.ndarray
+) -> tuple[int, int, int, bool]:
+    """Steps 2 and 3: how many vectors are in the columns of z; of which sign; how long rows of z are; whether to trust.
+
+    Vectors are to be multiplied by `scale`, which holds √|λ| over their length.
+
+    Parameters
+    ----------
+    d, e : (r,) float64
+        The diagonal, and beside it: e_i joins rows i and i + 1.
+    z, scale, work : float64, with room for r · (r/2 + 16), r/2 + 16 and 64 r elements; work starts on a cache line
+    like : of the precision that eigenvalues are first looked for in
+    """
     r, size = len(d), 0.0
     for i in range(r):
         size = max(size, abs(d[i]) + abs(e[i]) + (abs(e[i - 1]) if i else 0.0))
     if not size > 0:
-        return 0, -1, True
+        return 0, -1, 0, True
     d /= size
-    e /= size
-    single = d.astype(like.dtype)
-    squares = np.zeros(r, like.dtype)
+    beside, squares = np.zeros(r + 1), np.zeros(r + 1)
     for i in range(1, r):
-        squares[i] = e[i - 1] * e[i - 1]
+        beside[i] = e[i - 1] / size
+        squares[i] = beside[i] * beside[i]
     threshold = -32 * np.finfo(like.dtype).eps  # rounding alone makes eigenvalues negative by as much
     below, t = 0, 1.0
     for i in range(r):
-        t = d[i] - threshold - (e[i - 1] * e[i - 1] / t if i else 0.0)
+        t = d[i] - threshold - squares[i] / t
         t = -TINY if abs(t) < TINY else t
         below += t < 0
     if below == 0:
-        return 0, -1, True
+        return 0, -1, 0, True
     sign = -1 if 2 * below <= r else 1
     K, first = (below, 0) if sign < 0 else (r - below, below)
-    low, high = np.full(K, -1.01).astype(like.dtype), np.full(K, 1.01).astype(like.dtype)
-    if sign < 0:
-        high[:] = 0
-    else:
-        low[:] = threshold
-    _bisect(single, squares, low, high, first)
-    values, found = np.empty(K), z.ravel()[: r * K].reshape((r, K))
-    for k in range(K):
-        values[k] = (np.float64(low[k]) + np.float64(high[k])) / 2
-    top, bottom = pivots[0].ravel()[: r * K].reshape((r, K)), pivots[1].ravel()[: r * K].reshape((r, K))
+    low, high = (-1.01, 0.0) if sign < 0 else (threshold, 1.01)
+    B = SHIFT_VECTORS * lanes(z)
+    wide = -(-K // B) * B
+    values, found = np.empty(wide), z[: r * wide].reshape((r, wide))
+    _bisect(d.astype(like.dtype), squares.astype(like.dtype), low, high, first, values[:K])
+    values[K:] = values[K - 1]
     good = False
     for rounds in range(4):
-        _twisted(d, e, values, found, top, bottom)
+        for k in range(0, wide, B):
+            _twisted(d, beside, squares, values[k : k + B], found, k, scale[k : k + B], work)
         if rounds > 0:
-            good = _orthogonal(found, 1e-4 if like.itemsize == 4 else 1e-9)
+            good = _orthogonal(found, scale, K, 1e-4 if like.itemsize == 4 else 1e-9)
         if good:
             break
     for k in range(K):
-        root = np.sqrt(max(-values[k] if sign < 0 else values[k], 0.0) * size)
-        for i in range(r):
-            found[i, k] *= root
-    return K, sign, good
+        scale[k] *= np.sqrt(max(-values[k] if sign < 0 else values[k], 0.0) * size)
+    return K, sign, wide, good
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz", "arcp"})
-def _bisect(d: np.ndarray, e2: np.ndarray, low: np.ndarray, high: np.ndarray, first: int) -> None:
-    """Step 2: narrow [low, high] around the eigenvalues number first, first + 1, … of the scaled T."""
-    K, r = len(low), len(d)
-    x, t, n = np.empty(K, d.dtype), np.empty(K, d.dtype), np.empty(K, np.int32)
-    tiny = d.dtype.type(TINY)
-    for _ in range(BISECTIONS):
-        for k in range(K):
-            x[k] = (low[k] + high[k]) / 2
-            t[k] = 1
-            n[k] = 0
-        for i in range(r):
-            a, b = d[i], e2[i]
-            for k in range(K):
-                y = a - x[k] - b / t[k]
-                y = -tiny if abs(y) < tiny else y
-                n[k] += y < 0
-                t[k] = y
-        for k in range(K):
-            if n[k] > first + k:
-                high[k] = x[k]
-            else:
-                low[k] = x[k]
-
-
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "nsz"})
-def _twisted(
-    d: np.ndarray, e: np.ndarray, values: np.ndarray, z: np.ndarray, top: np.ndarray, bottom: np.ndarray
-) -> None:
-    """Step 3: eigenvectors, of length 1, as columns of z; `values` are sharpened. `top`, `bottom` are workspace."""
-    r, K = len(d), len(values)
-    t, best, join, length = np.empty(K), np.empty(K), np.zeros(K), np.zeros(K)
-    for i in range(r):  # pivots of T − λI from the top: their inverses in `top`, themselves (less d − λ) in z
-        f = e[i - 1] * e[i - 1] if i else 0.0
-        for k in range(K):
-            less = f * top[i - 1, k] if i else 0.0
-            y = d[i] - values[k] - less
-            y = -TINY if abs(y) < TINY else y
-            top[i, k] = 1 / y
-            z[i, k] = less
+@njit(nogil=True, cache=True, error_model="numpy")
+def _bisect(d: np.ndarray, squares: np.ndarray, low: float, high: float, first: int, found: np.ndarray) -> None:
+    """Step 2: the eigenvalues number first, first + 1, … of the scaled T, which lie between `low` and `high`."""
+    K, r, B = len(found), len(d), STURM_VECTORS * lanes(d)
+    wide = -(-K // B) * B
+    rows = np.empty((4, wide), d.dtype)
+    x, n, lows, highs = rows[0], rows[1], rows[2], rows[3]
+    for k in range(wide):
+        x[k] = low + (high - low) * (k + 1) / (wide + 1)
+    _count(d, squares, x, n, r, B)
+    at = 0
+    for k in range(wide):  # which of the shifts an eigenvalue is between
+        while at < wide and n[at] <= first + min(k, K - 1):
+            at += 1
+        lows[k] = x[at - 1] if at > 0 else low
+        highs[k] = x[at] if at < wide else high
+    for _ in range(HALVINGS - int(np.log2(wide + 1))):  # the first cut was into wide + 1 parts
+        for k in range(wide):
+            x[k] = (lows[k] + highs[k]) / 2
+        _count(d, squares, x, n, r, B)
+        for k in range(wide):
+            above = n[k] > first + min(k, K - 1)
+            lows[k] = lows[k] if above else x[k]
+            highs[k] = x[k] if above else highs[k]
     for k in range(K):
-        best[k] = np.inf
-    for i in range(r - 1, -1, -1):  # and from the bottom; the smallest γ says where to join them
-        f = e[i] * e[i] if i < r - 1 else 0.0
-        for k in range(K):
-            less = f * bottom[i + 1, k] if i < r - 1 else 0.0
-            y = d[i] - values[k] - less
-            gamma = y - z[i, k]
-            y = -TINY if abs(y) < TINY else y
-            bottom[i, k] = 1 / y
-            better = abs(gamma) < abs(best[k])
-            best[k] = gamma if better else best[k]
-            join[k] = float(i) if better else join[k]
-    for i in range(r - 1, -1, -1):
-        f = e[i] if i < r - 1 else 0.0
-        for k in range(K):
-            up = -f * z[i + 1, k] * top[i, k] if i < r - 1 else 0.0
-            z[i, k] = 1.0 if join[k] == i else (up if join[k] > i else 0.0)
-    for k in range(K):
-        t[k] = z[0, k]
-        length[k] = t[k] * t[k]
-    for i in range(1, r):
-        f = e[i - 1]
-        for k in range(K):
-            y = z[i, k]
-            y = -f * t[k] * bottom[i, k] if join[k] < i else y
-            z[i, k] = y
-            t[k] = y
-            length[k] += y * y
-    for k in range(K):
-        values[k] += best[k] / length[k]
-        length[k] = 1 / np.sqrt(length[k])
-    for i in range(r):
-        for k in range(K):
-            z[i, k] *= length[k]
+        found[k] = (np.float64(lows[k]) + np.float64(highs[k])) / 2
 
 
 @njit(nogil=True, cache=True)
-def _orthogonal(z: np.ndarray, tolerance: float) -> bool:
-    """Whether neighbours among the columns of z are orthogonal."""
-    r, K = z.shape
+def _count(d: np.ndarray, squares: np.ndarray, x: np.ndarray, n: np.ndarray, r: int, B: int) -> None:
+    s = d.itemsize
+    for k in range(0, len(x), B):
+        sturm(d, d.ctypes.data, squares.ctypes.data, x.ctypes.data + k * s, n.ctypes.data + k * s, r)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _twisted(
+    d: np.ndarray, beside: np.ndarray, squares: np.ndarray, values: np.ndarray, z: np.ndarray, k: int,
+    scale: np.ndarray, work: np.ndarray,
+) -> None:  # fmt: skip
+    """Step 3: eigenvectors as columns k, k + 1, … of z, one over their length in `scale`; `values` are sharpened."""
+    r, B = len(d), len(values)
+    size = (r + 2) * B
+    top, bottom, gamma, join = work[:size], work[size : 2 * size], work[2 * size : 2 * size + B], work[2 * size + B :]
+    top[:B] = 0
+    bottom[size - B :] = 0
+    at_d, at_e, at_s, at_v = d.ctypes.data, beside.ctypes.data, squares.ctypes.data, values.ctypes.data
+    at_t, at_b, at_j = top.ctypes.data, bottom.ctypes.data, join.ctypes.data
+    pivots(d, at_d, at_s, at_v, at_t, at_b, r)
+    joins(d, at_d, at_s, at_v, at_t, at_b, gamma.ctypes.data, at_j, r)
+    chains(d, at_e, at_j, at_t, at_b, r)
+    combine(d, at_j, at_t, at_b, z.ctypes.data + k * 8, z.shape[1] * 8, scale.ctypes.data, r)
+    for j in range(B):
+        values[j] += gamma[j] / scale[j]
+        scale[j] = 1 / np.sqrt(scale[j])
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _orthogonal(z: np.ndarray, scale: np.ndarray, K: int, tolerance: float) -> bool:
+    """Whether neighbours among the first K columns of z are orthogonal."""
     products = np.zeros(K)
-    for i in range(r):
+    for i in range(len(z)):
+        row = z[i]
         for k in range(K - 1):
-            products[k] += z[i, k] * z[i, k + 1]
-    return bool((np.abs(products) <= tolerance).all())  # false for NaN
+            products[k] += row[k] * row[k + 1]
+    good = True
+    for k in range(K - 1):
+        good &= abs(products[k] * scale[k] * scale[k + 1]) <= tolerance  # false for NaN
+    return good
