@@ -95,8 +95,9 @@ def test_items_without_factors_are_predicted_by_the_users_own_mean(ratings):
 
 
 def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratings):
-    with pytest.raises(BudgetExceeded, match=r"cannot support rank 8: .* raise epsilon or lower factors"):
-        discreet.DPALS(8, epsilon=0.001, rating_range=(1, 5), noise="seeded").fit(ratings)
+    for step, advice in (("gradient", "lower iterations"), ("solve", "lower factors")):
+        with pytest.raises(BudgetExceeded, match=rf"cannot support rank 8: .* raise epsilon or {advice}"):
+            discreet.DPALS(8, epsilon=0.001, rating_range=(1, 5), noise="seeded", item_step=step).fit(ratings)
 
 
 def test_little_signal_is_warned_about(ratings, caplog):
@@ -171,8 +172,16 @@ def test_models_saved_without_counts_still_load(ratings, tmp_path, monkeypatch):
         (dict(epsilon=-1.0), "epsilon=-1.0"),
         (dict(noise="loud"), "noise='loud'"),
         (dict(epsilon="a"), "epsilon='a'"),
-        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are counts, recounts, gram, sum"),
-        (dict(shares={"gram 1": 0.5}), "shares names 'gram 1', but the releases are counts, recounts, gram, sum"),
+        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are size, counts, recounts, bias, bal"),
+        (dict(shares={"gradient 1": 0.5}), "shares names 'gradient 1', but the releases are size, counts, recounts"),
+        (dict(shares={"gram": 0.5, "gram 1": 0.5}), "shares names 'gram 1', but the releases are counts, recounts, gr"),
+        (dict(item_step="fast"), "item_step is 'fast', but must be one of 'gradient', 'solve'"),
+        (dict(item_step="gradient", feedback="implicit"), "item_step='gradient' is for explicit feedback"),
+        (dict(item_step="gradient", max_items=9), "max_items is 9, but item_step='gradient' has no such choice"),
+        (dict(item_step="gradient", centring="global"), "centring is 'global', but item_step='gradient' has no such"),
+        (dict(item_step="gradient", shares={"gram": 1.0}), "shares is {'gram': 1.0}, but item_step='gradient' has no"),
+        (dict(item_step="gradient", intercept=1.0), "intercept is 1.0, but must be below the norm 1"),
+        (dict(popularity="yes"), "popularity is 'yes', but must be True or False"),
         (dict(shares={"gram": "much"}), "shares has 'much' for 'gram'"),
         (dict(user_norm=float("inf")), "user_norm is inf, but must be a finite number"),
         (dict(user_norm="a"), "user_norm is 'a', but must be a number"),

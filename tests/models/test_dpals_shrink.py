@@ -66,7 +66,7 @@ def test_popular_items_keep_their_own_gram_and_rare_ones_get_the_average():
 
 
 def test_later_steps_get_more_of_the_budget_and_all_of_it_is_spent():
-    model = discreet.DPALS(3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0)
+    model = discreet.DPALS(3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0, item_step="solve")
     plan = model.plan(100)
     for base in ("gram", "sum"):
         spent = [plan.noise_multiplier(f"{base} {step}") ** -2 for step in (1, 2, 3, 4)]
@@ -78,9 +78,10 @@ def test_later_steps_get_more_of_the_budget_and_all_of_it_is_spent():
 
 
 def test_rank_and_steps_follow_the_budget():
-    small, large = (discreet.DPALS(epsilon=epsilon, delta=1e-5).plan(50) for epsilon in (1.0, 20.0))
+    same = dict(delta=1e-5, item_step="solve")
+    small, large = (discreet.DPALS(epsilon=epsilon, **same).plan(50) for epsilon in (1.0, 20.0))
     assert len(large.releases) > len(small.releases)
-    given = discreet.DPALS(5, epsilon=1.0, iterations=2).plan(50)
+    given = discreet.DPALS(5, epsilon=1.0, iterations=2, item_step="solve").plan(50)
     assert {release.name for release in given.releases} == {"counts", "recounts", "gram 1", "gram 2", "sum 1", "sum 2"}
 
 
@@ -142,7 +143,7 @@ def test_a_pooled_intercept_releases_the_same_and_knows_biases_better():
 
 def test_a_faint_signal_is_spent_on_biases_and_a_strong_one_is_not():
     split = random_ratings(discreet.load_dataset("cinema", scale=0.1), (0.8, 0.2), seed=1)
-    same = dict(epsilon=0.5, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=1)
+    same = dict(epsilon=0.5, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=1, item_step="solve")
     model = discreet.DPALS(**same).fit(split.train)
     assert model.signal_to_noise_["average"] < 4
     largest = discreet.DPALS(**same, intercept=0.95, pooled_intercept=True).fit(split.train)

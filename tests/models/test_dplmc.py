@@ -9,7 +9,8 @@ import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
-from discreet.models.dplmc import project, settle, spectral_start
+from discreet.models.dplmc import spectral_start
+from discreet.models.residual_steps import project, settle
 from discreet.privacy import accounting
 from discreet.privacy.session import Session
 from discreet.privacy.unsafe import NoNoise
@@ -175,6 +176,7 @@ def test_a_part_of_epsilon_is_set_aside_for_the_start():
 OPTIONS = {
     "scaled": {},
     "scaled, replace-one": {"neighbouring": "replace-one", "centring": 3.0, "momentum": 0.5, "stretch": False},
+    "scaled, intercept, steps alike": {"intercept": 0.3, "growth": 1.0, "popularity": False},
     "implicit": {"feedback": "implicit"},
     "no biases, range from data": {"bias_iterations": 0, "rating_range": None},
     "paper": {"variant": "paper", "item_norm": 2.0},
@@ -204,7 +206,7 @@ def test_a_fit_releases_its_plan_and_nothing_else():
     ratings = discreet.load_dataset("cinema", scale=0.02)
     model = discreet.DPLMC(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2).fit(ratings)
     assert [e.name for e in model.privacy_.ledger.entries] == [
-        "size", "counts", "recounts", "bias", "bias", "bias", "balance", "gradient", "balance", "gradient",
+        "size", "counts", "recounts", "bias", "bias", "bias", "balance", "gradient 1", "balance", "gradient 2",
     ]  # fmt: skip
     assert model.privacy_.epsilon == pytest.approx(5.0, rel=1e-6)
     assert model.privacy_.noise == "secure"
@@ -236,7 +238,7 @@ def test_it_comes_back_from_disk(tmp_path):
         assert np.array_equal(model.predict(ratings, ratings), again.predict(ratings, ratings))
         assert again.privacy_ == model.privacy_
         assert again.trace_ == model.trace_
-        assert len(again.trace_) == model.iterations
+        assert len(again.trace_) == (5 if changes else 8)
         if changes:
             assert again.counts_ is None is model.counts_
         else:
@@ -264,6 +266,9 @@ def test_models_saved_without_counts_and_trace_still_load(tmp_path, monkeypatch)
         (dict(user_norm=0.0), "user_norm is 0.0"),
         (dict(balance_share=1.0), "balance_share is 1.0"),
         (dict(momentum=1.0), "momentum is 1.0"),
+        (dict(intercept=1.0), "intercept is 1.0, but must be a part of the norm"),
+        (dict(growth=1000.0), "growth is 1000.0, but must lie between 0.01 and 100"),
+        (dict(popularity="yes"), "popularity is 'yes', but must be True or False"),
         (dict(initialization="spectral"), "initialization='spectral' is for variant='paper'"),
         (dict(variant="paper", constants="printed"), "needs ratings_per_item"),
         (dict(initial_epsilon=2.0), "initial_epsilon is 2.0"),
@@ -293,7 +298,7 @@ IGNORED = {
     "scaled": dict(balance_share=0.3, ratings_per_item=9.0, ratings_per_user=9.0, initial_epsilon=0.3, balanced=False,
                    spectral_scale=2.0),
     "paper": dict(rarity=0.5, momentum=0.5, shrinkage=1.0, stretch=False, regularization=2.0, unobserved_weight=0.1,
-                  bias_iterations=1),
+                  bias_iterations=1, growth=2.0, intercept=0.3, popularity=False),
 }  # fmt: skip
 
 

@@ -38,13 +38,20 @@ def scaled(walk, V, b):
     walk.look(V, 0.9, bias=b, own=False)
 
 
+def intercept(walk, V, b):
+    """The scaled steps with biases in the first coordinate."""
+    walk.weigh(np.linspace(0.1, 1.0, N_ITEMS))
+    walk.solve(V, 0.1, bias=b, centre=0.3, stretch=True, intercept=0.5)
+    walk.look(np.column_stack([b, V]), 0.9, own=False)
+
+
 def unobserved(walk, V, b):
     walk.weigh(np.ones(N_ITEMS))
     walk.solve(V, 1.0, unobserved=0.3)
     walk.look(V, 1.0)
 
 
-WAYS = {"paper": paper, "scaled": scaled, "unobserved": unobserved}
+WAYS = {"paper": paper, "scaled": scaled, "intercept": intercept, "unobserved": unobserved}
 STATISTICS = {
     "gradient": lambda walk: walk.gradient(),
     "bias_gradient": lambda walk: walk.bias_gradient(),

@@ -147,6 +147,8 @@ class DPALS(ReadableALS):
         self._assume_range(session)
         if X is not None:
             session.assume("features", f"the features of the items, {X.shape[1]:,} for each")
+        if self._descends:
+            return self._descend(ratings, users, session, X, progress)
         self._contribute(users, None)
         counts = session.release("counts", users.item_counts())
         self.counts_ = counts.astype(np.float64) / self._one_rating(len(counts))
@@ -159,7 +161,7 @@ class DPALS(ReadableALS):
         if self.recount:
             counts = session.release("recounts", users.item_counts())
         heard = np.isfinite(priority)
-        self._check_signal(session.plan, counts[heard], self._spread(users))
+        self._check_signal(counts[heard], *self._noise_levels(session.plan, self._spread(users)))
         prior = self._prior(X, unsure, frequent)
         V = self._initial(users, session, len(frequent), prior)
         for step in range(self._steps):
@@ -177,6 +179,26 @@ class DPALS(ReadableALS):
         if prior is not None:  # which has factors for every item
             V, frequent, heard = prior.complete(V), np.arange(ratings.n_items), np.ones(ratings.n_items, bool)
         self._finish(ratings, V[heard], frequent[heard], session)
+        return self
+
+    def _descend(
+        self, ratings: Ratings, users: Users, session: Session, X: NDArray[Any] | None, progress: Progress | None
+    ) -> Self:
+        """Steps of `discreet.models.residual_steps`."""
+
+        def note(step: int, move: float) -> None:
+            if progress:
+                progress(step + 1, self._steps, "steps")
+
+        def check(counts: NDArray[Any], deviation: float) -> None:
+            self._check_signal(counts, deviation, steps.noise(session.plan))
+
+        steps = self._residual_steps()
+        found = steps.run(users, session, X, note, check)
+        self.centre_, self.counts_ = found.centre, found.counts
+        self.frequent_ = np.ones(ratings.n_items, bool)
+        self.privacy_ = session.finish()
+        self.restore_items(ratings.item_ids, found.factors, found.biases, ratings.titles, self._range())
         return self
 
     def _estimate(
@@ -307,27 +329,32 @@ class DPALS(ReadableALS):
             return V, np.zeros(len(V), np.float32)
         return np.ascontiguousarray(V[:, 1:]), self._intercept() * V[:, 0]
 
-    def _check_signal(self, plan: Plan, counts: NDArray[Any], spread: float) -> None:
-        """Compare, from released counts alone, the most that a right-hand side can hold with the noise on it."""
+    def _noise_levels(self, plan: Plan, spread: float) -> tuple[float, float]:
+        """Deviations of the noise on counts and on the last right-hand sides, relative to what a rating can add."""
         last = plan.noise_multiplier(self._name("sum", self._steps - 1))
         replaced = self.neighbouring == "replace-one"  # which moves a sum by √2 times more than a count
         noise = last * spread * math.sqrt(self._rank) * (math.sqrt(2.0) if replaced else 1.0)
+        return plan.noise_multiplier("recounts" if self.recount else "counts") * spread, noise
+
+    def _check_signal(self, counts: NDArray[Any], counting: float, noise: float) -> None:
+        """Compare, from released counts alone, the most that an item's sum can hold with the noise on it."""
         levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
         self.signal_to_noise_ = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
         shown = ", ".join(f"{name}: {value:.2g}" for name, value in self.signal_to_noise_.items())
-        counting = plan.noise_multiplier("recounts" if self.recount else "counts") * spread
         unsure = 2 * counting / math.sqrt(len(counts)) / noise
         if levels[3] < max(0.1, unsure):  # the average, because single counts drown in their own noise first
             raise BudgetExceeded(
                 f"ε = {self.epsilon:g} cannot support rank {self._factors}: the noise on an item's sum drowns all that "
-                f"the sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower factors, "
-                "iterations or item_fraction (the counts that this is read from have been paid for)"
+                f"the sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower "
+                f"{'iterations' if self._descends else 'factors, iterations or item_fraction'} (the counts that this "
+                "is read from have been paid for)"
             )
         self._signal_lambda = float(np.clip(0.085 * levels[3] ** 2, 0.1, 40.0))
-        if self.intercept is None and self.pooled_intercept is None and self._shrinks and self._factors:
+        if self.intercept is None and self.pooled_intercept is None and self._shrinks and not self._descends:
             self._faint = 0.95 if levels[3] < 4 else 0.8 if levels[3] < 7 else 0.0
         if levels[1] < 1:
-            logger.warning("half of the items hold less signal than noise at best (%s): lower item_fraction", shown)
+            advice = "they get little but what others share" if self._descends else "lower item_fraction"
+            logger.warning("half of the items hold less signal than noise at best (%s): %s", shown, advice)
 
     def _finish(self, ratings: Ratings, V: NDArray[Any], frequent: NDArray[np.int64], session: Session) -> None:
         factors, biases = np.zeros((ratings.n_items, self._factors), np.float32), np.zeros(ratings.n_items, np.float32)

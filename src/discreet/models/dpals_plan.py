@@ -6,6 +6,7 @@ the parameters mean.
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from discreet.models.checks import require, require_fraction, require_number, require_positive, require_shares
 from discreet.models.private import PrivateRecommender
+from discreet.models.residual_steps import GROWTH, MOMENTUM, RIDGE, Lines, ResidualSteps, usual_rank
 from discreet.privacy import gdp
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Neighbouring
@@ -22,6 +24,7 @@ from discreet.privacy.sealed import Users
 from discreet.privacy.session import Statistic
 from discreet.privacy.statistics import packed_size
 
+_EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
 LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learnt
 
 
@@ -50,6 +53,7 @@ class PlannedALS(PrivateRecommender):
         rating_range: tuple[float, float] | None = None,
         rating_bound: float | None = None,
         centring: float | Literal["user", "global"] = "user",
+        item_step: Literal["gradient", "solve"] | None = None,
         item_fraction: float | None = None,
         sampling: Literal["adaptive", "rarest", "uniform"] | None = None,
         adaptivity: float = 0.3,
@@ -88,6 +92,7 @@ class PlannedALS(PrivateRecommender):
         self.rating_range = rating_range
         self.rating_bound = rating_bound
         self.centring = centring
+        self.item_step = item_step
         self.item_fraction = item_fraction
         self.sampling = sampling
         self.adaptivity = adaptivity
@@ -115,6 +120,9 @@ class PlannedALS(PrivateRecommender):
 
     def bounds(self) -> Bounds:
         low, high = self._range()
+        if self._descends:
+            centre = (low + high) / 2 if isinstance(self.centring, str) else self.centring
+            return Bounds(items=_EVERY_ITEM, rating=self._residual_norm(), centre=centre, norm=self.user_norm)
         wide = (high - low) / (4.5 if self._shrinks else 3)
         rating = None if not self._explicit else self.rating_bound or wide
         centre = self.centring if isinstance(self.centring, (int, float)) else 0.0
@@ -129,10 +137,15 @@ class PlannedALS(PrivateRecommender):
     def plan(self, n_items: int) -> Plan:
         self._large = n_items >= LARGE
         self._check()
+        if self._descends:
+            steps = self._residual_steps()
+            sums = steps.lines(n_items)
+            require_shares(self.shares, dict.fromkeys(name.rstrip(" 0123456789") for name in sums))
+            return self._calibrated(sums, steps.shares(self.shares, sums))
         T, frequent, r = self._steps, self._n_frequent(n_items), self._rank
         counting = 0.06 if self._shrinks else 0.035
         # how often, the part of μ², and how many numbers
-        lines: dict[str, tuple[int, float, tuple[int, ...]]] = {"counts": (1, counting, (n_items,))}
+        lines: Lines = {"counts": (1, counting, (n_items,))}
         if self.recount:
             lines["recounts"] = 1, counting, (frequent,)
         if self._explicit and self.centring == "global":
@@ -150,9 +163,29 @@ class PlannedALS(PrivateRecommender):
         if self.sigmas is not None:
             exact = [Release(name, n, self._multiplier(name), shape=shape) for name, (n, _, shape) in lines.items()]
             return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
-        share = {name: self._share(name, default) for name, (_, default, _) in lines.items()}
+        return self._calibrated(lines, {name: self._share(name, default) for name, (_, default, _) in lines.items()})
+
+    def _calibrated(self, lines: Lines, share: dict[str, float]) -> Plan:
         releases = [Release(name, n, math.sqrt(n / share[name]), shape=shape) for name, (n, _, shape) in lines.items()]
         return Plan.calibrated(releases, self.budget, self.accountant)
+
+    def _residual_steps(self) -> ResidualSteps:
+        """The algorithm of ``item_step="gradient"`` with these parameters."""
+        low, high = self._range()
+        return ResidualSteps(
+            factors=self._factors, iterations=self._steps, growth=self._growth, bias_iterations=3,
+            intercept=None if self.intercept is None else self.intercept / self.user_norm,
+            offsets=self.centring == "user", user_norm=self.user_norm, item_norm=4.0,
+            residual_norm=self._residual_norm(), half=(high - low) / 2, rarity=self.adaptivity, ridge=self._lambda(),
+            unobserved=0.0, shrinkage=3.0, momentum=MOMENTUM, stretch=True, step_size=1.0,
+            initial_scale=self.initial_scale or 0.3, popularity=self.popularity is not False,
+            neighbouring=self.neighbouring, seed=self.random_state,
+        )  # fmt: skip
+
+    def _residual_norm(self) -> float:
+        """G: about what a user's ratings are off by, root mean square."""
+        low, high = self._range()
+        return self.rating_bound or (high - low) / 5
 
     def _share(self, name: str, default: float) -> float:
         """The part of μ² of a release: of those whose budget grows, `shares` says the sum."""
@@ -167,6 +200,8 @@ class PlannedALS(PrivateRecommender):
         return base if self._growth == 1 else f"{base} {step + 1}"
 
     def statistics(self, users: Users) -> dict[str, Statistic]:
+        if self._descends:
+            return self._residual_steps().statistics(users)
         self._contribute(users, None)
         found: dict[str, Statistic] = {"counts": users.item_counts()}
         users = users.restrict(np.arange(self._n_frequent(users.n_items)))
@@ -194,6 +229,24 @@ class PlannedALS(PrivateRecommender):
     # ------------------------------------------------------------ parameters
 
     @property
+    def _descends(self) -> bool:
+        """Unless said otherwise: for ratings, wherever nothing is asked for that only the other item step has."""
+        if self.item_step is not None:
+            return self.item_step == "gradient"
+        return self._explicit and not self._only_solve()
+
+    def _only_solve(self) -> str | None:
+        """The first parameter given that ``item_step="gradient"`` has no place for."""
+        usual = inspect.signature(PlannedALS.__init__).parameters
+        for name in _ONLY_SOLVE:
+            if getattr(self, name) != usual[name].default:
+                return name
+        if self.centring == "global":
+            return "centring"
+        other = isinstance(self.shares, dict) and any(name in _SOLVED for name in self.shares)
+        return "shares" if other else None
+
+    @property
     def _shrinks(self) -> bool:
         """Unless said otherwise: wherever none of the paper's own options is asked for that have no place in it."""
         if self.shrinkage is not None:
@@ -210,6 +263,8 @@ class PlannedALS(PrivateRecommender):
     def _factors(self) -> int:
         if self.factors is not None:
             return self.factors
+        if self._descends:
+            return usual_rank(self._strength)
         if self._shrinks:
             return int(np.clip(round(3.6 * self._strength**0.45), 1, 10))
         return 16 if self._explicit or not self._large else 32
@@ -218,6 +273,8 @@ class PlannedALS(PrivateRecommender):
     def _steps(self) -> int:
         if self.iterations is not None:
             return self.iterations
+        if self._descends:
+            return 8 if self._factors else 3
         if self._factors == 0:
             return 1  # what users contribute does not change
         if self._shrinks:
@@ -226,7 +283,9 @@ class PlannedALS(PrivateRecommender):
 
     @property
     def _growth(self) -> float:
-        return self.growth if self.growth is not None else 2.0 if self._shrinks else 1.0
+        if self.growth is not None:
+            return self.growth
+        return GROWTH if self._descends else 2.0 if self._shrinks else 1.0
 
     @property
     def _sampling(self) -> str:
@@ -258,6 +317,8 @@ class PlannedALS(PrivateRecommender):
     def _lambda(self) -> float:
         if self.regularization is not None:
             return self.regularization
+        if self._descends:
+            return RIDGE
         if self._explicit:
             more = max(self._factors, 6) / 6 if self.factors is None else 1.0  # where little noise leaves larger ranks
             return 2.0 * more if self._shrinks else 80.0
@@ -289,6 +350,8 @@ class PlannedALS(PrivateRecommender):
             require(good, f"{name} is {value!r}, but must be a whole number of at least {least}")
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
+            if name == "item_step" and value is None:
+                continue
             good = isinstance(value, str) and value in allowed
             if name == "centring" and isinstance(value, (int, float)) and not isinstance(value, bool):
                 good = math.isfinite(value)
@@ -307,9 +370,12 @@ class PlannedALS(PrivateRecommender):
         require(sigmas, f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1.0}}")
         bias = self._explicit and self._intercept() > 0 and self.initialization == "random"
         require(self._factors > 0 or bias, "factors is 0, which is for explicit feedback with an intercept")
+        if self._descends:
+            self._check_gradient()
+            return
         prior = self.item_features is not None or bool(self.popularity)
-        require(self._shrinks or not prior, "item_features and popularity are for explicit feedback with shrinkage: "
-                "leave them out")  # fmt: skip
+        require(self._shrinks or not prior, "item_features and popularity are for explicit feedback with shrinkage or "
+                "gradient steps: leave them out")  # fmt: skip
         pools = self._shrinks and self._intercept() > 0
         require(pools or not self.pooled_intercept, "pooled_intercept needs shrinkage and an intercept: leave it out")
         if self.item_fraction is not None:
@@ -325,6 +391,18 @@ class PlannedALS(PrivateRecommender):
         weighs = self._sampling == "adaptive"
         require(not (self.resample and weighs), "resample draws new samples, and adaptive weights sample nothing")
 
+    def _check_gradient(self) -> None:
+        require(self._explicit, "item_step='gradient' is for explicit feedback: leave it out")
+        name = self._only_solve()
+        require(name is None, f"{name} is {getattr(self, name or 'item_step')!r}, but item_step='gradient' has no such "
+                "choice: leave one of them out")  # fmt: skip
+        low = self.intercept is None or self.intercept < self.user_norm
+        require(low, f"intercept is {self.intercept!r}, but must be below the norm {self.user_norm:g}")
+        require_number("adaptivity", self.adaptivity)
+        require(self.adaptivity <= 1, f"adaptivity is {self.adaptivity!r}, but must lie between 0 and 1")
+        usable = self.popularity is None or isinstance(self.popularity, (bool, np.bool_))
+        require(usable, f"popularity is {self.popularity!r}, but must be True or False")
+
     def _check_items(self, n_items: int) -> None:
         most = self._n_frequent(n_items)
         few = self.initialization == "spectral" and self._factors > most
@@ -332,7 +410,14 @@ class PlannedALS(PrivateRecommender):
                 "that takes part: lower factors, or take initialization='random'")  # fmt: skip
 
 
+_ONLY_SOLVE = (
+    "unobserved_weight", "user_exponent", "item_exponent", "noise_ridge", "user_normalizer", "max_items",
+    "item_fraction", "sampling", "shrinkage", "recount", "initialization", "projection", "orthonormalize", "resample",
+    "sigmas", "pooled_intercept",
+)  # fmt: skip
+_SOLVED = ("gram", "sum", "centre sum", "centre count", "initial", "global")  # released by the other item step alone
 _CHOICES = {
+    "item_step": ("gradient", "solve"),
     "feedback": ("explicit", "implicit"),
     "centring": ("user", "global"),
     "sampling": ("adaptive", "rarest", "uniform"),

@@ -25,6 +25,12 @@ class ReadableALS(PlannedALS):
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Equation (1) without the cut: what a user computes for itself is for itself."""
+        if self._descends:
+            middle = np.float32(self.bounds().centre)
+            y = values.astype(np.float32) - middle
+            steps, items = self._residual_steps(), (self.item_factors_, self.item_biases_)
+            U, own = steps.fold(indptr, indices, y, *items, self.centre_)
+            return U, middle + own
         n, counts = len(indptr) - 1, np.diff(indptr)
         row = np.repeat(np.arange(n), counts)
         kept = np.maximum(np.bincount(row, self.frequent_[indices], minlength=n), 1.0)
@@ -42,7 +48,7 @@ class ReadableALS(PlannedALS):
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Items without factors are predicted by the user's own mean, also where that is not the offset."""
         vectors, offsets = self.fold(indptr, indices, values)
-        if not self._explicit or self.centring == "user":
+        if not self._explicit or self._descends or self.centring == "user":
             return vectors, offsets, self.item_factors_
         n, counts = len(indptr) - 1, np.diff(indptr)
         total = np.bincount(np.repeat(np.arange(n), counts), values, minlength=n)

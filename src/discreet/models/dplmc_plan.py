@@ -21,6 +21,7 @@ from discreet.models.checks import (
     require_whole,
 )  # fmt: skip
 from discreet.models.private import PrivateRecommender
+from discreet.models.residual_steps import GROWTH, MOMENTUM, RIDGE, ResidualSteps, usual_rank
 from discreet.privacy import gdp
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Neighbouring
@@ -39,13 +40,13 @@ class PlannedLMC(PrivateRecommender):
 
     def __init__(
         self,
-        factors: int = 16,
+        factors: int | None = None,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "gdp",
-        iterations: int = 5,
+        iterations: int | None = None,
         variant: Literal["scaled", "paper"] = "scaled",
         step_size: float = 1.0,
         user_norm: float = 1.0,
@@ -57,7 +58,10 @@ class PlannedLMC(PrivateRecommender):
         bias_iterations: int = 3,
         rarity: float = 0.3,
         shrinkage: float = 3.0,
-        momentum: float = 0.0,
+        momentum: float | None = None,
+        growth: float | None = None,
+        intercept: float | None = None,
+        popularity: bool = True,
         stretch: bool = True,
         rating_range: tuple[float, float] | None = None,
         centring: float | Literal["user"] = "user",
@@ -92,6 +96,9 @@ class PlannedLMC(PrivateRecommender):
         self.rarity = rarity
         self.shrinkage = shrinkage
         self.momentum = momentum
+        self.growth = growth
+        self.intercept = intercept
+        self.popularity = popularity
         self.stretch = stretch
         self.rating_range = rating_range
         self.centring = centring
@@ -122,26 +129,31 @@ class PlannedLMC(PrivateRecommender):
 
     def plan(self, n_items: int) -> Plan:
         self._check()
-        lines = self._paper_lines(n_items) if self._paper else self._scaled_lines(n_items)
-        require_shares(self.shares, lines)
+        lines = self._paper_lines(n_items) if self._paper else self._scaled().lines(n_items)
+        require_shares(self.shares, dict.fromkeys(name.rstrip(" 0123456789") for name in lines))
         if self._paper and self.constants == "printed":
             printed = self._printed(n_items)
             exact = [Release(name, n, printed[name], shape=shape) for name, (n, _, shape) in lines.items()]
             return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
-        share = {name: (self.shares or {}).get(name, default) for name, (_, default, _) in lines.items()}
+        share = self._scaled().shares(self.shares, lines)
         releases = [Release(name, n, math.sqrt(n / share[name]), shape=shape) for name, (n, _, shape) in lines.items()]
         return Plan.calibrated(releases, self.budget, self.accountant)
 
-    def _scaled_lines(self, n: int) -> dict[str, tuple[int, float, tuple[int, ...]]]:
-        """How often, the part of μ², and how many numbers."""
-        lines: dict[str, tuple[int, float, tuple[int, ...]]] = {
-            "size": (1, 0.005, (3,)), "counts": (1, 0.02, (n,)), "recounts": (1, 0.02, (n,)),
-        }  # fmt: skip
-        if self._biases():
-            lines["bias"] = self.bias_iterations, 0.25, (n,)
-        lines["balance"] = self.iterations, 0.02, (1, packed_size(self.factors))
-        lines["gradient"] = self.iterations, 1 - sum(part for _, part, _ in lines.values()), (n, self.factors)
-        return lines
+    def _scaled(self) -> ResidualSteps:
+        """The algorithm of ``variant="scaled"`` with these parameters."""
+        explicit = self._explicit
+        growth, momentum = (GROWTH, MOMENTUM) if explicit and self.bias_iterations else (1.0, 0.0)
+        return ResidualSteps(
+            factors=self._factors, iterations=self._steps,
+            growth=growth if self.growth is None else self.growth,
+            bias_iterations=self.bias_iterations if explicit else 0, intercept=self.intercept,
+            offsets=explicit and self.centring == "user", user_norm=self.user_norm, item_norm=self.item_norm,
+            residual_norm=self._largest(), half=self._half(), rarity=self.rarity, ridge=self._lambda(),
+            unobserved=0.0 if explicit else self.unobserved_weight, shrinkage=self.shrinkage,
+            momentum=momentum if self.momentum is None else self.momentum, stretch=self.stretch,
+            step_size=self.step_size, initial_scale=self.initial_scale, popularity=self.popularity,
+            neighbouring=self.neighbouring, seed=self.random_state,
+        )  # fmt: skip
 
     def _paper_lines(self, n: int) -> dict[str, tuple[int, float, tuple[int, ...]]]:
         lines: dict[str, tuple[int, float, tuple[int, ...]]] = {}
@@ -150,21 +162,20 @@ class PlannedLMC(PrivateRecommender):
         if self.initialization == "spectral":
             lines["initial"] = 1, self._initial_share(), (n, n)
         rest, omega = 1 - sum(part for _, part, _ in lines.values()), self._omega(n)
-        lines["balance"] = self.iterations, omega * rest, (1, packed_size(self.factors))
-        lines["gradient"] = self.iterations, (1 - omega) * rest, (n, self.factors)
+        lines["balance"] = self._steps, omega * rest, (1, packed_size(self._factors))
+        lines["gradient"] = self._steps, (1 - omega) * rest, (n, self._factors)
         return lines
 
     def statistics(self, users: Users) -> dict[str, Statistic]:
+        if not self._paper:
+            return self._scaled().statistics(users)
         users.choose()
-        walk, none = Descent(users), np.zeros((users.n_items, self.factors), np.float32)
+        walk, none = Descent(users), np.zeros((users.n_items, self._factors), np.float32)
         walk.start(none)
         found: dict[str, Statistic] = {"size": walk.size(self._half()), "balance": walk.gram()}
         found["initial"] = users.covariance(self._largest())
-        if not self._paper:
-            walk.weigh(np.ones(users.n_items))
-            found |= {"counts": walk.counts(), "recounts": walk.counts()}
         walk.look(none, self._largest(), own=False)
-        return found | {"gradient": walk.gradient(), "bias": walk.bias_gradient()}
+        return found | {"gradient": walk.gradient()}
 
     def _omega(self, n: int) -> float:
         """ω: the part of R̃, such that both kinds of noise together move the item factors least.
@@ -176,8 +187,8 @@ class PlannedLMC(PrivateRecommender):
             return self.balance_share
         gram, gradient = self._sensitivities()
         p = min(1.0, self.ratings_per_user / n) if self.ratings_per_user else 0.1  # of the right order is enough
-        A = self.item_norm / 2 * math.sqrt(n * (self.factors + 1) / 2) * gram
-        B = math.sqrt(n * self.factors) * gradient / p
+        A = self.item_norm / 2 * math.sqrt(n * (self._factors + 1) / 2) * gram
+        B = math.sqrt(n * self._factors) * gradient / p
         return A / (A + B)
 
     def _sensitivities(self) -> tuple[float, float]:
@@ -189,7 +200,7 @@ class PlannedLMC(PrivateRecommender):
     def _printed(self, n: int) -> dict[str, float]:
         """Noise multipliers that give the standard deviations of Theorems 5.1 and 5.3 as they are printed."""
         first = (self.initial_epsilon or 0.0) if self.initialization == "spectral" else 0.0
-        eps, T, L, omega = self.epsilon - first, self.iterations, math.log(1 / self.delta), self._omega(n)
+        eps, T, L, omega = self.epsilon - first, self._steps, math.log(1 / self.delta), self._omega(n)
         a, G = self.user_norm, self._largest()
         nu_1 = a * a * math.sqrt(8 * T * (L + eps)) / (math.sqrt(omega) * eps)
         nu_2 = 4 * a * G * math.sqrt(T * (L + eps)) / (math.sqrt(1 - omega) * eps)
@@ -217,8 +228,15 @@ class PlannedLMC(PrivateRecommender):
     def _sized(self) -> bool:
         return self.ratings_per_item is not None and self.ratings_per_user is not None
 
-    def _biases(self) -> bool:
-        return self._explicit and not self._paper and self.bias_iterations > 0
+    @property
+    def _factors(self) -> int:
+        if self.factors is not None:
+            return self.factors
+        return usual_rank(gdp.mu(self.epsilon, self.delta)) if self._explicit and not self._paper else 16
+
+    @property
+    def _steps(self) -> int:
+        return self.iterations if self.iterations is not None else 8 if self._explicit and not self._paper else 5
 
     def _largest(self) -> float:
         """G: α₁ α₂ in the paper; else a fifth of the width of the range, about what a user's ratings are off by."""
@@ -230,7 +248,7 @@ class PlannedLMC(PrivateRecommender):
         return (high - low) / 5 if self._explicit else 1.0
 
     def _lambda(self) -> float:
-        return self.regularization if self.regularization is not None else 10.0 if self._explicit else 1.0
+        return self.regularization if self.regularization is not None else RIDGE if self._explicit else 1.0
 
     def _half(self) -> float:
         low, high = self._range()
@@ -247,7 +265,8 @@ class PlannedLMC(PrivateRecommender):
         super()._check()
         self.budget  # noqa: B018  # refuses what is none
         for name, least in (("factors", 1), ("iterations", 1), ("bias_iterations", 0)):
-            require_whole(name, getattr(self, name), least)
+            if getattr(self, name) is not None or name == "bias_iterations":
+                require_whole(name, getattr(self, name), least)
         for name, allowed in _CHOICES.items():
             require_one_of(name, getattr(self, name), *allowed)
         if self.centring != "user":
@@ -257,11 +276,17 @@ class PlannedLMC(PrivateRecommender):
         for name in _POSITIVE:
             if (value := getattr(self, name)) is not None or name not in _OPTIONAL:
                 require_positive(name, value)
-        for name in ("unobserved_weight", "shrinkage", "rarity", "momentum"):
-            require_number(name, getattr(self, name))
+        for name in ("unobserved_weight", "shrinkage", "rarity", "momentum", "intercept"):
+            if (value := getattr(self, name)) is not None or name not in ("momentum", "intercept"):
+                require_number(name, value)
+        require(self.intercept is None or self.intercept < 1,
+                f"intercept is {self.intercept!r}, but must be a part of the norm: at least 0 and below 1")  # fmt: skip
+        require(self.growth is None or 0.01 <= self.growth <= 100,
+                f"growth is {self.growth!r}, but must lie between 0.01 and 100")  # fmt: skip
         require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
-        require(self.momentum < 1, f"momentum is {self.momentum!r}, but must be at least 0 and below 1")
-        for name in ("stretch", "balanced"):
+        require(self.momentum is None or self.momentum < 1,
+                f"momentum is {self.momentum!r}, but must be at least 0 and below 1")  # fmt: skip
+        for name in ("stretch", "balanced", "popularity"):
             value = getattr(self, name)
             require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}, but must be True or False")
         omega, first = self.balance_share, self.initial_epsilon
@@ -295,8 +320,8 @@ class PlannedLMC(PrivateRecommender):
                     f"{self.epsilon:g} for the steps: lower it")  # fmt: skip
 
     def _check_items(self, n_items: int) -> None:
-        few = self.initialization == "spectral" and self.factors > n_items
-        require(not few, f"factors is {self.factors:,}, but a spectral start has at most {n_items:,}, one for each "
+        few = self.initialization == "spectral" and self._factors > n_items
+        require(not few, f"factors is {self._factors:,}, but a spectral start has at most {n_items:,}, one for each "
                 "item: lower factors, or take initialization='random'")  # fmt: skip
 
 
@@ -309,10 +334,12 @@ _CHOICES = {
 
 _OPTIONAL = (
     "residual_norm", "regularization", "ratings_per_item", "ratings_per_user", "initial_epsilon", "balance_share",
+    "growth",
 )  # fmt: skip
 _POSITIVE = ("step_size", "user_norm", "item_norm", "initial_scale", "spectral_scale", *_OPTIONAL)
 _ONLY_SCALED = (
-    "rarity", "momentum", "shrinkage", "stretch", "regularization", "unobserved_weight", "bias_iterations",
+    "rarity", "momentum", "shrinkage", "stretch", "regularization", "unobserved_weight", "bias_iterations", "growth",
+    "intercept", "popularity",
 )  # fmt: skip
 _ONLY_PAPER = (
     "balance_share", "ratings_per_item", "ratings_per_user", "initial_epsilon", "balanced", "spectral_scale",

@@ -82,14 +82,15 @@ class Descent(Box[_Path]):
     @np.errstate(all="ignore")
     def solve(
         self, V: NDArray[Any], ridge: float, *, bias: NDArray[Any] | None = None, centre: float | None = None,
-        prior_count: float = 3.0, unobserved: float = 0.0, stretch: bool = False,
+        prior_count: float = 3.0, unobserved: float = 0.0, stretch: bool = False, intercept: float = 0.0,
     ) -> None:  # fmt: skip
         """Each user's offset and vector by least squares on its own history; then the vector is cut to the norm Γ.
 
             (o, u) = argmin Σ_j (o + u · v_j + b_j − y_j)² + λ ‖u‖² + κ (o − centre)² + λ₀ Σ_all (u · v_j)²
 
         Without a `centre` there is no offset. `stretch` makes every vector (but 0) as long as Γ: short ones say as much
-        about their direction, and the noise is the same.
+        about their direction, and the noise is the same. With an `intercept` ι, that constant comes before each vector,
+        whose other part is cut, or stretched, to √(Γ² − ι²).
         """
         V = self._factors(V)
         rows, m = self._users.open(KEY), self.n_items
@@ -105,7 +106,7 @@ class Descent(Box[_Path]):
         offset = np.zeros(n, np.float32)
         if centre is not None:
             offset, X = np.nan_to_num(lead * X[:, 0] + centre, nan=0.0, posinf=0.0, neginf=0.0), X[:, 1:]
-        self._place(X, stretch)
+        self._place(X, stretch, intercept)
         self._now(offset=offset.astype(np.float32), residual=_NONE, own=_NONE)
 
     @np.errstate(all="ignore")
@@ -179,13 +180,13 @@ class Descent(Box[_Path]):
         path = self.open(KEY)._replace(**changes)
         self._content = lambda: path
 
-    def _place(self, U: NDArray[Any], stretch: bool) -> None:
+    def _place(self, U: NDArray[Any], stretch: bool, intercept: float = 0.0) -> None:
         bounds = self._users.bounds
         if stretch:
             exact = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0).astype(np.float64)
             length = np.sqrt((exact**2).sum(axis=1, keepdims=True))
             U = np.where(length > 1e-12, exact * (bounds.norm / np.maximum(length, 1e-12)), 0).astype(U.dtype)
-        U = np.ascontiguousarray(clip_rows(U, bounds))
+        U = np.ascontiguousarray(clip_rows(U, bounds, intercept))
         self._users._rank, self._users._vectors = U.shape[1], Box(U, f"vectors of rank {U.shape[1]}")
 
     def _looked(self) -> _Path:
