@@ -26,6 +26,8 @@ QUICK = [name for name in rule_names() if name != "re-priced"]
 
 OPTIONS = {
     "explicit": {},
+    "explicit, no factors": {"factors": 0},
+    "explicit, solve": {"item_step": "solve"},
     "explicit, the paper's item step": {"shrinkage": False},
     "shrinkage of samples, all steps alike": {"sampling": "rarest", "shrinkage": True, "growth": 1.0},
     "replace-one, the paper's item step": {"neighbouring": "replace-one", "shrinkage": False},
@@ -35,6 +37,9 @@ OPTIONS = {
     "spectral": {"initialization": "spectral", "item_fraction": 1.0},
     "resample, unobserved": {"resample": True, "unobserved_weight": 0.1, "orthonormalize": True, "projection": False},
     "replace-one": {"neighbouring": "replace-one"},
+    "replace-one, solve": {"neighbouring": "replace-one", "item_step": "solve"},
+    "not isometric": {"isometric": False, "shrinkage": False},
+    "intercept, constant": {"intercept": 0.3, "centring": 3.0, "popularity": False, "growth": 1.0},
     "replace-one, implicit": {"neighbouring": "replace-one", "feedback": "implicit"},
     "sigmas": {"sigmas": {"counts": 9.0, "recounts": 9.0, "gram": 5.0, "sum": 5.0}},
     "papers' conversion, range from data": {"accountant": "rdp", "delta": 1e-5, "rating_range": None},
@@ -52,7 +57,7 @@ def _small():
 @pytest.mark.parametrize("name", OPTIONS)
 def test_dpals_keeps_every_rule(name):
     rules = rule_names() if name.startswith(("explicit", "papers' conversion")) else QUICK
-    report = check_private_model(DPALS(3, **(SMALL | OPTIONS[name])), people=8, draws=2000, rules=rules)
+    report = check_private_model(DPALS(**({"factors": 3} | SMALL | OPTIONS[name])), people=8, draws=2000, rules=rules)
     assert report.passed
     assert [check.rule for check in report.checks] == rules
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
@@ -65,7 +70,7 @@ def test_neighbours_of_dpals_reach_the_sensitivity():
     report = check_private_model(DPALS(3, **PAPER), people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == ["counts 1.00", "recounts 1.00", "sum 1.00", "gram 1.00"]
-    report = check_private_model(DPALS(3, iterations=2, **SMALL), people=10, rules=["neighbours"])
+    report = check_private_model(DPALS(3, iterations=2, item_step="solve", **SMALL), people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == [f"{name} 1.00" for name in ("counts", "recounts", "sum 1", "gram 1", "sum 2", "gram 2")]
 

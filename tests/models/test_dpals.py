@@ -120,7 +120,8 @@ def test_options_of_the_paper(ratings):
     V = model.item_factors_
     np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-4)
     for option in (dict(initialization="spectral"), dict(resample=True), dict(sampling="uniform"),
-                   dict(projection=False), dict(neighbouring="replace-one"), dict(recount=False)):  # fmt: skip
+                   dict(projection=False), dict(neighbouring="replace-one"), dict(recount=False),
+                   dict(isometric=False)):  # fmt: skip
         model = discreet.DPALS(3, epsilon=50.0, rating_range=(1, 5), **option).fit(ratings)
         assert np.isfinite(model.item_factors_).all()
         assert model.privacy_.epsilon == pytest.approx(50.0, rel=1e-6)

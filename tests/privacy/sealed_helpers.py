@@ -20,6 +20,7 @@ STATISTICS = {
     "rating_count": lambda users, V: users.rating_count(),
     "covariance": lambda users, V: users.covariance(0.8),
     "item_grams": lambda users, V: users.item_grams(),
+    "item_grams, not isometric": lambda users, V: users.item_grams(isometric=False),
     "item_sums": lambda users, V: users.item_sums(),
     "global_gram": lambda users, V: users.global_gram(),
     "gradient": lambda users, V: users.gradient(V, 1.3),

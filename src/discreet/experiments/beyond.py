@@ -45,7 +45,11 @@ LEVERS: dict[str, dict[str, dict[str, Any]]] = {
         "+ estimate by known noise, heard items": dict(shrinkage=True, growth=1.0),
         "+ rank and steps by the budget": dict(factors=None, iterations=None),
         "+ growing budget": dict(growth=None),
-        "+ faint signals for biases: the defaults": dict(pooled_intercept=None),
+        "+ faint signals for biases": dict(pooled_intercept=None),
+        "gradient steps on residuals instead": dict(item_step="gradient", intercept=0.0, growth=1.0, popularity=False),
+        "+ intercept by the signal": dict(intercept=None),
+        "+ later steps get more": dict(growth=None),
+        "+ popularity as a prior: the defaults": dict(popularity=None),
     },
     "implicit": {
         "the paper's algorithm": {},
@@ -68,7 +72,7 @@ def run(settings: Settings, sources: Sources) -> Record:
         return {metric: evaluate(model, split, metric, slices=None)[metric]}
     given = dict(START[feedback])
     for lever, change in LEVERS[feedback].items():
-        given |= change
+        given = dict(change) if "item_step" in change else given | change  # another item step has other parameters
         if lever == settings["lever"]:
             break
     scale = STARS.get(name, (0.5, 5.0)) if feedback == "explicit" else None
@@ -78,12 +82,12 @@ def run(settings: Settings, sources: Sources) -> Record:
 
 
 PRIORS: dict[str, dict[str, Any]] = {
-    "DPALS": {}, "with popularity": dict(popularity=True), "with features": dict(popularity=False),
+    "DPALS": {}, "without popularity": dict(popularity=False), "with features alone": dict(popularity=False),
     "with features and popularity": {}, "with features at random": {},
 }  # fmt: skip
 FLOORS: dict[str, dict[str, Any]] = {
-    "private item bias": dict(factors=0), "DPALS": {}, "DPALS, intercept of 0.6": dict(pooled_intercept=False),
-    "DPALS, pooled intercept of 0.6": dict(pooled_intercept=True),
+    "private item bias": dict(factors=0), "DPALS": {}, "DPALS, intercept of 0.5": dict(intercept=0.5),
+    "DPALS, item_step='solve'": dict(item_step="solve"),
 }  # fmt: skip
 
 
@@ -110,19 +114,24 @@ def floor(settings: Settings, sources: Sources) -> Record:
 CHANGES: dict[str, dict[str, Any]] = {
     "as it comes": {},
     "accounted by RDP": dict(accountant="rdp"),
-    "centred by the released global mean": dict(centring="global"),
-    "ratings cut to 2.25 instead of 1": dict(rating_bound=2.25),
+    "residuals cut to 2 instead of 0.8": dict(rating_bound=2.0),
     "no intercept": dict(intercept=0.0),
-    "norm 0.5": dict(user_norm=0.5),
-    "norm 2": dict(user_norm=2.0),
-    "50 rarest items instead of weights": dict(sampling="rarest"),
-    "half of the items": dict(item_fraction=0.5),
-    "spectral start": dict(initialization="spectral"),
+    "intercept of 0.5": dict(intercept=0.5),
+    "even weights": dict(adaptivity=0.0),
     "all steps alike": dict(growth=1.0),
+    "4 steps": dict(iterations=4),
+    "16 steps": dict(iterations=16),
+    "rank 2": dict(factors=2),
     "rank 16": dict(factors=16),
-    "popularity as a prior": dict(popularity=True),
+    "no popularity": dict(popularity=False),
+    "item_step='solve'": dict(item_step="solve"),
+    "solve, 50 rarest items instead of weights": dict(item_step="solve", sampling="rarest"),
+    "solve, half of the items": dict(item_step="solve", item_fraction=0.5),
+    "solve, centred by the released global mean": dict(item_step="solve", centring="global"),
+    "solve, spectral start": dict(item_step="solve", initialization="spectral"),
     "the paper's item step": dict(shrinkage=False),
     "the paper's item step, counts once": dict(shrinkage=False, recount=False),
+    "the paper's item step, noise not isometric": dict(shrinkage=False, isometric=False),
 }
 
 

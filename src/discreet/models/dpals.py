@@ -108,6 +108,8 @@ class DPALS(ReadableALS):
         Release the counts of what is contributed as well, as Algorithm 2 does; else the first counts serve.
     initialization : {"random", "spectral"}
         Item factors at random, or from the released covariance of the ratings (supplement B.4).
+    isometric : bool
+        Give the numbers off the diagonal of a Gram matrix 1/√2 of the noise (erratum 5); False is for comparison.
     projection, orthonormalize, resample : bool
         Project Gram matrices (else the ablation), replace V by V(VᵀV)^(−1/2), draw new samples at every step.
     shares : dict, optional
@@ -241,8 +243,9 @@ class DPALS(ReadableALS):
             K = self._unobserved() * K[0]
         g = session.release(self._name("sum", step), users.item_sums(), np.float32)
         V = np.empty((users.n_items, self._rank), np.float32)
+        grams = users.item_grams(self.isometric)
         room = None  # for the matrices of a block: new memory for each would cost more than filling it
-        for rows, G in session.release_blocks(self._name("gram", step), users.item_grams(), dtype=np.float32):
+        for rows, G in session.release_blocks(self._name("gram", step), grams, dtype=np.float32):
             room = np.empty((len(G), self._rank, self._rank), np.float32) if room is None else room
             V[rows] = solve_psd(unpack(G, self._rank, room), g[rows], ridge[rows], K, project=self.projection)
         if self.orthonormalize:

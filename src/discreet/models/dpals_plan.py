@@ -61,6 +61,7 @@ class PlannedALS(PrivateRecommender):
         growth: float | None = None,
         recount: bool = True,
         initialization: Literal["random", "spectral"] = "random",
+        isometric: bool = True,
         projection: bool = True,
         orthonormalize: bool = False,
         resample: bool = False,
@@ -100,6 +101,7 @@ class PlannedALS(PrivateRecommender):
         self.growth = growth
         self.recount = recount
         self.initialization = initialization
+        self.isometric = isometric
         self.projection = projection
         self.orthonormalize = orthonormalize
         self.resample = resample
@@ -207,7 +209,7 @@ class PlannedALS(PrivateRecommender):
         users = users.restrict(np.arange(self._n_frequent(users.n_items)))
         self._contribute(users, None)
         users.solve(np.zeros((users.n_items, self._factors), np.float32), 1.0, intercept=self._intercept())
-        found |= {"recounts": users.item_counts(), "gram": users.item_grams(), "sum": users.item_sums()}
+        found |= {"recounts": users.item_counts(), "gram": users.item_grams(self.isometric), "sum": users.item_sums()}
         found |= {self._name(base, step): found[base] for base in ("gram", "sum") for step in range(self._steps)}
         found |= {"global": users.global_gram(), "initial": users.covariance(self._row_norm())}
         return found | {"centre sum": users.rating_sum(), "centre count": users.rating_count()}
@@ -251,7 +253,8 @@ class PlannedALS(PrivateRecommender):
         """Unless said otherwise: wherever none of the paper's own options is asked for that have no place in it."""
         if self.shrinkage is not None:
             return self.shrinkage
-        paper = self.sigmas is not None or self.orthonormalize or self.resample or not self.projection
+        paper = self.sigmas is not None or self.orthonormalize or self.resample
+        paper = paper or not (self.projection and self.isometric)
         return self._explicit and self._unobserved() == 0 and self.recount and not paper
 
     @property
@@ -388,6 +391,7 @@ class PlannedALS(PrivateRecommender):
             require(self.sigmas is None, "shrinkage goes without sigmas: give a budget")
             require(self.recount, "shrinkage needs the second count: leave recount on")
             require(self.projection and not self.orthonormalize, "shrinkage projects and orthonormalizes nothing")
+            require(self.isometric, "shrinkage knows isometric noise only: leave isometric on")
         weighs = self._sampling == "adaptive"
         require(not (self.resample and weighs), "resample draws new samples, and adaptive weights sample nothing")
 
@@ -412,8 +416,8 @@ class PlannedALS(PrivateRecommender):
 
 _ONLY_SOLVE = (
     "unobserved_weight", "user_exponent", "item_exponent", "noise_ridge", "user_normalizer", "max_items",
-    "item_fraction", "sampling", "shrinkage", "recount", "initialization", "projection", "orthonormalize", "resample",
-    "sigmas", "pooled_intercept",
+    "item_fraction", "sampling", "shrinkage", "recount", "initialization", "isometric", "projection", "orthonormalize",
+    "resample", "sigmas", "pooled_intercept",
 )  # fmt: skip
 _SOLVED = ("gram", "sum", "centre sum", "centre count", "initial", "global")  # released by the other item step alone
 _CHOICES = {

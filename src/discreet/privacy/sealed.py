@@ -219,8 +219,8 @@ class Users(Box[_Rows]):
 
         return Sum((n_items,), Reach(B**0.5, S, B**0.5, 2**0.5), compute)
 
-    def item_grams(self) -> Sum:
-        """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles."""
+    def item_grams(self, isometric: bool = True) -> Sum:
+        """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles; isometric: with less noise off the diagonal."""
         rows, U, r, bounds = self._contributions(), self._opened(), self.rank, self.bounds
 
         @cache
@@ -235,7 +235,7 @@ class Users(Box[_Rows]):
 
         l2 = bounds.squared_weight(self.n_items) ** 0.5 * bounds.vector_l2**2
         reach = Reach(l2, bounds.weight_sum(self.n_items) * bounds.triangle_l1(r), l2, 2**0.5)
-        return Sum((self.n_items, packed_size(r)), reach, compute, symmetric=r)
+        return Sum((self.n_items, packed_size(r)), reach, compute, symmetric=r if isometric else None)
 
     def item_sums(self) -> Sum:
         """Σ_i w_ij y_ij u_i for each item j."""
