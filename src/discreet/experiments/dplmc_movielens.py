@@ -1,4 +1,4 @@
-"""DPLMC as it comes, beside DPALS as it comes and beside what is free or not private, on MovieLens shapes."""
+"""DPLMC as it comes, beside DPALS with the other item step and what is free or not private, on MovieLens shapes."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def run(settings: Settings, sources: Sources) -> Record:
 def _model(settings: Settings, data: str) -> Any:
     explicit, name, seed = settings["protocol"] == "ratings", settings["model"], settings["seed"]
     feedback = "explicit" if explicit else "implicit"
-    if name in ("DPLMC", "DPALS"):
+    if "epsilon" in settings:
         scale = _RANGES.get(data, (0.5, 5.0)) if explicit else None
+        given = {"item_step": "solve"} if name == "DPALS, item_step='solve'" else {}
         return (DPLMC if name == "DPLMC" else DPALS)(
             epsilon=settings["epsilon"], delta=DELTA, feedback=feedback, rating_range=scale, noise="seeded",
-            random_state=seed, **settings.get("parameters", {}),
+            random_state=seed, **given, **settings.get("parameters", {}),
         )  # fmt: skip
     if name == "ALS":
         return ALS(feedback=feedback, random_state=seed)
