@@ -32,6 +32,7 @@ OPTIONS = {
     "shrinkage of samples, all steps alike": {"sampling": "rarest", "shrinkage": True, "growth": 1.0},
     "replace-one, the paper's item step": {"neighbouring": "replace-one", "shrinkage": False},
     "implicit": {"feedback": "implicit"},
+    "implicit, not pooled": {"feedback": "implicit", "pooled_items": False},
     "global mean": {"centring": "global"},
     "constant, one count": {"centring": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform"},
     "spectral": {"initialization": "spectral", "item_fraction": 1.0},

@@ -43,8 +43,8 @@ def test_a_plan_is_priced_without_data(run):
 def test_a_plan_is_shown_as_a_table(run, tmp_path):
     result = run(*PLAN, "--plot", tmp_path / "b.png", "--rating-range", "0.5:5")
     assert result.code == 0, result.err
-    for expected in ("gram", "noise multiplier", "share of budget", "ε = 1 at δ = 1e-06", "independent", "Half the ε",
-                     "rating_range=(0.5, 5.0)", "1.91 times the noise"):  # fmt: skip
+    for expected in ("gradient 8", "noise multiplier", "share of budget", "ε = 1 at δ = 1e-06", "independent",
+                     "Half the ε", "rating_range=(0.5, 5.0)", "1.91 times the noise"):  # fmt: skip
         assert expected in result.out
     assert "taken to lie between" not in result.out
     assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")

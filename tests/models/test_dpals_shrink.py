@@ -6,7 +6,7 @@ import pytest
 import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
-from discreet.models.dpals_shrink import Repeated, item_factors, pooled
+from discreet.models.dpals_shrink import Repeated, item_factors, pooled, pooled_sums
 
 
 def sums(rng, counts, r, noise_G=0.0, noise_g=0.0, spread=1.0):
@@ -153,3 +153,25 @@ def test_a_faint_signal_is_spent_on_biases_and_a_strong_one_is_not():
     assert model.signal_to_noise_["average"] > 7
     usual = discreet.DPALS(**same | dict(epsilon=20.0), intercept=0.6, pooled_intercept=False).fit(split.train)
     assert np.array_equal(model.item_factors_, usual.item_factors_), "nothing is left of the fit before"
+
+
+def test_sums_of_nothing_but_noise_follow_the_counts():
+    rng = np.random.default_rng(0)
+    counts, u = rng.pareto(1.0, 500) * 20 + 5, np.array([0.6, -0.3])
+    noisy = counts[:, None] * u + rng.normal(size=(500, 2)) * 50
+    found = pooled_sums(noisy, counts, 50.0)
+    np.testing.assert_allclose(found, counts[:, None] * (noisy.sum(axis=0) / counts.sum()), rtol=0.05, atol=1.0)
+    own = counts[:, None] * (u + rng.normal(size=(500, 2)))
+    np.testing.assert_allclose(pooled_sums(own, counts, 1e-3), own, atol=1e-4 * np.abs(own).max())
+
+
+def test_implicit_feedback_with_little_signal_falls_back_on_what_is_popular():
+    split = random_ratings(discreet.load_dataset("cinema", scale=0.1).binarize(4.0), (0.8, 0.2), seed=1)
+    same = dict(epsilon=1.0, delta=1e-5, feedback="implicit", noise="seeded")
+    recall = {}
+    for drawn in (None, True, False):
+        model = discreet.DPALS(pooled_items=drawn, **same).fit(split.train)
+        recall[drawn] = discreet.evaluate(model, split, ["recall@20"]).values["recall@20"]
+    assert recall[None] == recall[True] > recall[False] + 0.02
+    with pytest.raises(ConfigError, match="pooled_items is for implicit feedback"):
+        discreet.DPALS(pooled_items=True, item_step="solve").plan(10)

@@ -32,7 +32,7 @@ STARS = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0), "sweetrs": (1.0, 5.0), "syn
 START: dict[str, dict[str, Any]] = {
     "explicit": dict(factors=16, iterations=2, shrinkage=False, centring="global", rating_bound=5.0, intercept=0.0,
                      noise_ridge=0.0, pooled_intercept=False),
-    "implicit": dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0),
+    "implicit": dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0, pooled_items=False),
 }  # fmt: skip
 # what each lever changes; None takes the default
 LEVERS: dict[str, dict[str, dict[str, Any]]] = {
@@ -56,7 +56,8 @@ LEVERS: dict[str, dict[str, dict[str, Any]]] = {
         "+ ridge for the noise": dict(noise_ridge=0.25),
         "+ rank 32": dict(factors=None),
         "+ λ by the released counts": dict(regularization=None),
-        "+ steps by the budget: the defaults": dict(iterations=None),
+        "+ steps by the budget": dict(iterations=None),
+        "+ drawn to the average item: the defaults": dict(pooled_items=None),
     },
 }
 
@@ -193,5 +194,6 @@ def _split(name: str, replica: int, scale: float, feedback: str, held: int, sour
     else:
         ratings = sources.ratings(name, scale=scale)
     if feedback == "implicit":
+        ratings = ratings if name.startswith("twin-ml20m") else ratings.binarize(4.0)
         return strong_generalisation(ratings, held, held, seed=replica)
     return random_ratings(ratings, (0.8, 0.1, 0.1), seed=replica)

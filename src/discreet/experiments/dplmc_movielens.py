@@ -36,7 +36,7 @@ def _model(settings: Settings, data: str) -> Any:
     feedback = "explicit" if explicit else "implicit"
     if "epsilon" in settings:
         scale = _RANGES.get(data, (0.5, 5.0)) if explicit else None
-        given = {"item_step": "solve"} if name == "DPALS, item_step='solve'" else {}
+        given: dict[str, Any] = {"item_step": "solve"} if name == "DPALS, item_step='solve'" else {}
         return (DPLMC if name == "DPLMC" else DPALS)(
             epsilon=settings["epsilon"], delta=DELTA, feedback=feedback, rating_range=scale, noise="seeded",
             random_state=seed, **given, **settings.get("parameters", {}),

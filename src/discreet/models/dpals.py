@@ -17,15 +17,18 @@ Steps: (a) noisy counts of a uniform sample decide which items are frequent; (b)
 items it has rated; (c) ratings are centred and cut to Γ_M; (d) T times (1) and (2). Items that are not frequent are
 predicted by the user's own mean.
 
-That is the paper. As it comes, DPALS goes further for explicit feedback (docs/beyond.md): instead of (b), every user
-contributes through all its frequent items with weights w_ij² ∝ c̃_j^(-2a), Σ_j w_ij² = 1; instead of (2), factors are
-estimated from both sums by their known noise (`discreet.models.dpals_shrink`); and later steps get more of the budget.
+That is the paper, and implicit feedback as it comes. For ratings DPALS goes further (docs/beyond.md). As it comes,
+``item_step="gradient"``, items take steps on released sums of residuals instead of (2):
+`discreet.models.residual_steps`. With ``item_step="solve"``, every user contributes through all its frequent items with
+weights w_ij² ∝ c̃_j^(-2a), Σ_j w_ij² = 1, instead of (b); factors are estimated from both sums by their known noise
+(`discreet.models.dpals_shrink`); and later steps get more of the budget. ``shrinkage=False`` is the paper's.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -38,7 +41,7 @@ from discreet.kernels import project_psd, solve_psd
 from discreet.models.base import Progress
 from discreet.models.dpals_prior import FeaturePrior
 from discreet.models.dpals_readout import ReadableALS
-from discreet.models.dpals_shrink import Repeated, item_factors
+from discreet.models.dpals_shrink import Repeated, item_factors, pooled, pooled_sums
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session
@@ -55,18 +58,18 @@ class DPALS(ReadableALS):
     Parameters
     ----------
     factors : int, optional
-        Rank r. Small budgets want small ranks: every item has r(r+3)/2 noisy numbers per step. 0 learns nothing but a
-        bias for each item, in one step. Default: chosen by the budget, 2 at ε = 1 and 6 at ε = 20 (δ = 1e-5); 16
-        without shrinkage, or 32 for implicit feedback on 10,000 items and more.
+        Rank r. 0 learns nothing but a bias for each item. Default: chosen by the budget, 6 at ε = 1 and 8 at ε = 20
+        (δ = 1e-5). Solving wants smaller ranks, because every item then has r(r+3)/2 noisy numbers per step: 2 and 6
+        with shrinkage; 16 without, or 32 for implicit feedback on 10,000 items and more.
     epsilon, delta, neighbouring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
-        T. Every step costs. Default: chosen by the budget, 4 at ε = 1 and 9 at ε = 20; 2 without shrinkage, or 2 to 4
-        for implicit feedback on 10,000 items and more.
+        T. Every step costs. Default: 8; when solving, chosen by the budget, 4 at ε = 1 and 9 at ε = 20; 2 without
+        shrinkage, or 2 to 4 for implicit feedback on 10,000 items and more.
     regularization : float, optional
-        λ. Default 2, for users only, with shrinkage (up to 3.3 beyond ε = 20); 80 without. For implicit feedback 0.5,
-        or on 10,000 items and more 0.085 times the square of the average signal over noise, which follows from the
-        released counts: less noise leaves more to over-fit.
+        λ, of users. Default 8; when solving 2 (up to 3.3 beyond ε = 20), and 80 without shrinkage, where it is that of
+        items too. For implicit feedback 0.5, or on 10,000 items and more 0.085 times the square of the average signal
+        over noise, which follows from the released counts: less noise leaves more to over-fit.
     feedback : {"explicit", "implicit"}
     unobserved_weight : float, optional
         λ₀. Default 0 for explicit and 0.6 for implicit feedback; if positive, K̃ is released at every step.
@@ -83,14 +86,20 @@ class DPALS(ReadableALS):
         Γ_u.
     intercept : float, optional
         ι: a constant first coordinate of every user's vector, as a part of Γ_u, so that items have a bias. Default for
-        explicit feedback: 0.6, but 0.8 and 0.95 where by the released counts the average signal over noise is below 7
-        and 4, and biases are most of what can be learnt; 0.5 without shrinkage. 0 is the paper's algorithm.
+        explicit feedback: between 0.5 and 0.9, more where by the released counts there is little signal, and biases are
+        most of what can be learnt. When solving 0.6, but 0.8 and 0.95 where the average signal over noise is below 7
+        and 4; 0.5 without shrinkage. 0 is the paper's algorithm.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
     rating_bound : float, optional
-        Γ_M: centred ratings are cut to ±Γ_M. Default: the width of the range over 4.5, or over 3 without shrinkage.
+        What a user's residuals are cut to, as a weighted root mean square. Default: the width of the range over 5. When
+        solving, Γ_M: centred ratings are cut to ±Γ_M, by default the width over 4.5, or over 3 without shrinkage.
     centring : {"user", "global"} or float
         Subtract every user's own mean (free), a released global mean, or a public constant.
+    item_step : {"gradient", "solve"}, optional
+        How items learn, see above. Default: "gradient" for ratings, unless a parameter is given that only solving has.
+        From here to `pooled_intercept` all but `adaptivity`, `growth`, `shares`, `initial_scale`, `item_features` and
+        `popularity` are for solving.
     item_fraction : float, optional
         β: the share of items, the most frequent, that get factors. Default: 0.4 without shrinkage; with it, all items
         whose noisy count is at least as large as the noise on it.
@@ -103,7 +112,8 @@ class DPALS(ReadableALS):
         Estimate factors by the known noise instead of solving (2). Default: for explicit feedback, unless `sigmas` are
         given. False is the paper's algorithm, and changes the defaults that are said to depend on it.
     growth : float, optional
-        How many times the budget μ² of a step is that of the step before. Default 2 with shrinkage, else 1.
+        How many times the budget μ² of a step is that of the step before. Default 1.4; when solving 2 with shrinkage,
+        else 1.
     recount : bool
         Release the counts of what is contributed as well, as Algorithm 2 does; else the first counts serve.
     initialization : {"random", "spectral"}
@@ -113,21 +123,25 @@ class DPALS(ReadableALS):
     projection, orthonormalize, resample : bool
         Project Gram matrices (else the ablation), replace V by V(VᵀV)^(−1/2), draw new samples at every step.
     shares : dict, optional
-        Parts of the budget μ² (relative to each other) by the names of the plan: "counts", "recounts", "gram", "sum",
-        and where they apply "centre sum", "centre count", "initial", "global".
+        Parts of the budget μ² (relative to each other) by the names of the plan: "size", "counts", "recounts", "bias",
+        "balance", "gradient"; when solving "counts", "recounts", "gram", "sum", and where they apply "centre sum",
+        "centre count", "initial", "global".
     sigmas : dict, optional
         Noise in the paper's units instead of a budget, by the same names: σ_p for counts and centre, σ_G for "gram" and
         "global", σ_g for "sum". ``epsilon`` is then ignored; the statement says what it really costs.
     initial_scale : float, optional
     item_features : file, frame, mapping or array, optional
         Public features of the items (`discreet.data.features`), such as genres and years, as a prior for their factors:
-        costs no privacy, helps rare items most, and gives factors to items that were not heard at all. With shrinkage
-        only. They are input like ratings, and saved with a model only as the name of their file.
+        costs no privacy, helps rare items most, and gives factors to items that were not heard at all. They are input
+        like ratings, and saved with a model only as the name of their file. Not without shrinkage.
     popularity : bool, optional
-        Whether the released counts are such a feature too. Default: if there are item_features.
+        Whether the released counts are such a feature too. Default: yes; when solving, if there are item_features.
     pooled_intercept : bool, optional
         Average what the steps release about the intercept, which is the same in all, so that no step's noise is wasted
         for the items' biases. With shrinkage only. Default: where the signal is faint (see `intercept`).
+    pooled_items : bool, optional
+        For implicit feedback: draw each item's sums towards what an item with its count has on average, by the known
+        noise. Default: on catalogues below 10,000 items, and on larger ones where there is little signal.
     noise : {"secure", "seeded"}
     random_state : int
 
@@ -242,16 +256,37 @@ class DPALS(ReadableALS):
             project_psd(K)
             K = self._unobserved() * K[0]
         g = session.release(self._name("sum", step), users.item_sums(), np.float32)
+        blocks: Iterable[tuple[slice, NDArray[Any]]]
+        if self._pools_items(self.signal_to_noise_["average"]):
+            g, blocks = self._pool(users, session, counts, step, g)
+        else:
+            grams = users.item_grams(self.isometric)
+            blocks = session.release_blocks(self._name("gram", step), grams, dtype=np.float32)
         V = np.empty((users.n_items, self._rank), np.float32)
-        grams = users.item_grams(self.isometric)
         room = None  # for the matrices of a block: new memory for each would cost more than filling it
-        for rows, G in session.release_blocks(self._name("gram", step), grams, dtype=np.float32):
+        for rows, G in blocks:
             room = np.empty((len(G), self._rank, self._rank), np.float32) if room is None else room
             V[rows] = solve_psd(unpack(G, self._rank, room), g[rows], ridge[rows], K, project=self.projection)
         if self.orthonormalize:
             values, Q = np.linalg.eigh((V.T @ V).astype(np.float64))
             V = (V @ (Q / np.sqrt(np.maximum(values, 1e-12))) @ Q.T).astype(np.float32)
         return V
+
+    def _pool(
+        self, users: Users, session: Session, counts: NDArray[Any], step: int, g: NDArray[Any]
+    ) -> tuple[NDArray[Any], list[tuple[slice, NDArray[Any]]]]:
+        """Sums, and Gram matrices as they are released, drawn towards what an item with its count has on average."""
+        plan, relation = session.plan, self.neighbouring
+        names, grams = (self._name("sum", step), self._name("gram", step)), users.item_grams()
+        c = np.maximum(counts, plan.noise_multiplier("recounts") * self._spread(users) / 2)
+        G = np.empty(grams.shape, np.float32)
+        for rows, block in session.release_blocks(names[1], grams, dtype=np.float32):
+            G[rows] = block
+        C, own = pooled(G, c, plan.noise_multiplier(names[1]) * grams.sensitivity(relation, "l2"))
+        G *= own[:, None].astype(np.float32)
+        G += ((1 - own) * c)[:, None] * C
+        deviation = plan.noise_multiplier(names[0]) * users.item_sums().sensitivity(relation, "l2")
+        return pooled_sums(g, c, deviation).astype(np.float32), [(slice(0, len(G)), G)]
 
     def _spread(self, users: Users) -> float:
         """How far one user can move the counts: what their noise multiplier multiplies."""

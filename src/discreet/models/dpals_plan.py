@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from discreet.models.checks import require, require_fraction, require_number, require_positive, require_shares
 from discreet.models.private import PrivateRecommender
-from discreet.models.residual_steps import GROWTH, MOMENTUM, RIDGE, Lines, ResidualSteps, usual_rank
+from discreet.models.residual_steps import EVERY_ITEM, GROWTH, MOMENTUM, RIDGE, Lines, ResidualSteps, usual_rank
 from discreet.privacy import gdp
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Neighbouring
@@ -24,7 +24,6 @@ from discreet.privacy.sealed import Users
 from discreet.privacy.session import Statistic
 from discreet.privacy.statistics import packed_size
 
-_EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
 LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learnt
 
 
@@ -71,6 +70,7 @@ class PlannedALS(PrivateRecommender):
         item_features: Any = None,
         popularity: bool | None = None,
         pooled_intercept: bool | None = None,
+        pooled_items: bool | None = None,
         noise: Any = "secure",
         random_state: int = 0,
     ) -> None:
@@ -111,6 +111,7 @@ class PlannedALS(PrivateRecommender):
         self.item_features = item_features
         self.popularity = popularity
         self.pooled_intercept = pooled_intercept
+        self.pooled_items = pooled_items
         self.noise = noise
         self.random_state = random_state
 
@@ -124,7 +125,7 @@ class PlannedALS(PrivateRecommender):
         low, high = self._range()
         if self._descends:
             centre = (low + high) / 2 if isinstance(self.centring, str) else self.centring
-            return Bounds(items=_EVERY_ITEM, rating=self._residual_norm(), centre=centre, norm=self.user_norm)
+            return Bounds(items=EVERY_ITEM, rating=self._residual_norm(), centre=centre, norm=self.user_norm)
         wide = (high - low) / (4.5 if self._shrinks else 3)
         rating = None if not self._explicit else self.rating_bound or wide
         centre = self.centring if isinstance(self.centring, (int, float)) else 0.0
@@ -313,6 +314,13 @@ class PlannedALS(PrivateRecommender):
     def _pools(self) -> bool:
         return self._faint > 0 if self.pooled_intercept is None else self.pooled_intercept
 
+    def _pools_items(self, signal: float) -> bool:
+        """On small catalogues always, on large ones where the average signal over noise is low."""
+        if self.pooled_items is not None:
+            return self.pooled_items
+        plain = self.sigmas is None and self.shrinkage is None and self.recount and self.isometric and self.projection
+        return not self._explicit and plain and (not self._large or signal < 1.5)
+
     def _row_norm(self) -> float:
         """The most that the ratings which a user contributes can have as ℓ₂ norm."""
         return math.sqrt(1.0 if self._sampling == "adaptive" else self.max_items) * self.bounds().value
@@ -381,6 +389,8 @@ class PlannedALS(PrivateRecommender):
                 "gradient steps: leave them out")  # fmt: skip
         pools = self._shrinks and self._intercept() > 0
         require(pools or not self.pooled_intercept, "pooled_intercept needs shrinkage and an intercept: leave it out")
+        require(not self.pooled_items or (not self._explicit and self.recount and self.isometric),
+                "pooled_items is for implicit feedback, isometric noise and recounts: leave it out")  # fmt: skip
         if self.item_fraction is not None:
             require_fraction("item_fraction", self.item_fraction)
         require_number("adaptivity", self.adaptivity)
@@ -417,7 +427,7 @@ class PlannedALS(PrivateRecommender):
 _ONLY_SOLVE = (
     "unobserved_weight", "user_exponent", "item_exponent", "noise_ridge", "user_normalizer", "max_items",
     "item_fraction", "sampling", "shrinkage", "recount", "initialization", "isometric", "projection", "orthonormalize",
-    "resample", "sigmas", "pooled_intercept",
+    "resample", "sigmas", "pooled_intercept", "pooled_items",
 )  # fmt: skip
 _SOLVED = ("gram", "sum", "centre sum", "centre count", "initial", "global")  # released by the other item step alone
 _CHOICES = {

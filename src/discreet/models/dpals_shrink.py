@@ -50,6 +50,19 @@ def pooled(
     return C, own / (own + max(noise, 1e-30))
 
 
+def pooled_sums(g: NDArray[Any], counts: NDArray[np.float64], deviation: float) -> NDArray[np.float64]:
+    """Right-hand sides drawn towards n̂_j times their average, by how much items differ beyond noise: (2) for vectors.
+
+    Where noise is all there is, an item's factors then follow from its count, and all are recommended what is popular.
+    """
+    mean = g.sum(axis=0, dtype=np.float64) / counts.sum()
+    expected = counts[:, None] * mean
+    off = g - expected
+    between = np.maximum((off**2).sum(axis=0) - len(g) * deviation**2, 0.0) / float((counts**2).sum())
+    own = counts[:, None] ** 2 * between
+    return expected + own / (own + max(deviation**2, 1e-30)) * off
+
+
 def item_factors(
     G: NDArray[Any], g: NDArray[Any], counts: NDArray[np.float64], *, gram_noise: float, sum_noise: float,
     rating_bound: float, weight: float, towards: FeaturePrior | None = None, heard: NDArray[Any] | None = None,

@@ -21,7 +21,7 @@ from discreet.models.checks import (
     require_whole,
 )  # fmt: skip
 from discreet.models.private import PrivateRecommender
-from discreet.models.residual_steps import GROWTH, MOMENTUM, RIDGE, ResidualSteps, usual_rank
+from discreet.models.residual_steps import EVERY_ITEM, GROWTH, MOMENTUM, RIDGE, ResidualSteps, usual_rank
 from discreet.privacy import gdp
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Neighbouring
@@ -31,7 +31,6 @@ from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statistics import packed_size
 
-_EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
 _SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 
 
@@ -119,13 +118,13 @@ class PlannedLMC(PrivateRecommender):
 
     def bounds(self) -> Bounds:
         if not self._explicit:
-            return Bounds(items=_EVERY_ITEM, norm=self.user_norm)
+            return Bounds(items=EVERY_ITEM, norm=self.user_norm)
         middle = sum(self._range()) / 2
         if self._paper and self.centring == "user":
-            return Bounds(items=_EVERY_ITEM, rating=self._largest(), centre="user", prior_mean=middle, prior_count=3.0,
+            return Bounds(items=EVERY_ITEM, rating=self._largest(), centre="user", prior_mean=middle, prior_count=3.0,
                           norm=self.user_norm)  # fmt: skip
         centre = middle if isinstance(self.centring, str) else self.centring
-        return Bounds(items=_EVERY_ITEM, rating=self._largest(), centre=centre, norm=self.user_norm)
+        return Bounds(items=EVERY_ITEM, rating=self._largest(), centre=centre, norm=self.user_norm)
 
     def plan(self, n_items: int) -> Plan:
         self._check()

@@ -48,6 +48,7 @@ from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statistics import packed_size, unpack
 
 GROWTH, MOMENTUM, RIDGE = 1.4, 0.25, 8.0  # as they come, for ratings
+EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
 PRIOR_COUNT = 3.0  # a user's offset counts this many ratings at everybody's mean as well
 Lines = dict[str, tuple[int, float, tuple[int, ...]]]  # how often, the part of μ², and how many numbers
 

@@ -89,7 +89,8 @@ def _hearing(entry: Entry, model: Any) -> float:
 
 def bounded_together(model: Any) -> bool:
     """Whether a person's items share one bound, so that there is none on their number."""
-    return hasattr(model, "bounds") and model.bounds().items is None
+    bounds = model.bounds() if hasattr(model, "bounds") else None
+    return bounds is not None and (bounds.items is None or bounds.items > len(model.item_ids_))
 
 
 def spread(model: Any) -> int | None:
@@ -97,12 +98,9 @@ def spread(model: Any) -> int | None:
 
     None where people are bounded in another way, which says nothing about single items.
     """
-    bounds = model.bounds() if hasattr(model, "bounds") else None
-    if bounds is None:
+    if not hasattr(model, "bounds"):
         return None
-    if bounds.items is None:
-        return min(TYPICAL, len(model.item_ids_))
-    return int(bounds.items) if bounds.items <= len(model.item_ids_) else None
+    return min(TYPICAL, len(model.item_ids_)) if bounded_together(model) else int(model.bounds().items)
 
 
 def audible(found: Sequence[Kind]) -> list[Kind]:
