@@ -76,8 +76,7 @@ def demo(
     out.say("2. Quality: how many of the films that people turned out to love (4 stars or more) are in their top 20",
             style="bold")  # fmt: skip
     show_scores(found, out, slices=False)
-    out.say("   Recommending is what DPALS does best here. At predicting stars, Bias without privacy is ahead of it at")
-    out.say("   such budgets: discreet evaluate cinema --model dpals --epsilon 1 shows by how much.")
+    out.say("   At predicting stars: discreet evaluate cinema --model dpals --epsilon 1 compares it in the same way.")
 
     out.say()
     out.say(f"3. What is promised to each of the {ratings.n_users:,} people, for everything that the model holds",
