@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import solve_rows, tall_product
+from discreet.kernels import solve_rows, solve_rows_constant, tall_product
 from discreet.models.dpals_prior import FeaturePrior, Sums
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.descent import Descent
@@ -259,10 +259,12 @@ class ResidualSteps:
         if not self.offsets:
             shared = self.unobserved * (V.T @ V) if self.unobserved else None
             return solve_rows(indptr, indices, y, V, np.full(n, self.ridge), shared), np.zeros(n, np.float32)
-        lead = math.sqrt(self.ridge / PRIOR_COUNT)
-        X = solve_rows(indptr, indices, y - np.float32(centre), np.hstack([np.full((len(V), 1), lead, V.dtype), V]),
-                       np.full(n, self.ridge))  # fmt: skip
-        return np.ascontiguousarray(X[:, 1:]), np.float32(centre) + np.float32(lead) * X[:, 0]
+        lead, y = math.sqrt(self.ridge / PRIOR_COUNT), y - np.float32(centre)
+        if not V.shape[1]:
+            own = solve_rows(indptr, indices, y, np.full((len(V), 1), lead, V.dtype), np.full(n, self.ridge))[:, 0]
+            return np.zeros((n, 0), V.dtype), np.float32(centre) + np.float32(lead) * own
+        U, own = solve_rows_constant(indptr, indices, y, V, np.full(n, self.ridge), lead)
+        return U, np.float32(centre) + np.float32(lead) * own
 
 
 class _Biases:

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.kernels import second_moment, solve_rows, sum_rows
+from discreet.kernels import second_moment, solve_rows, solve_rows_constant, sum_rows
 from discreet.kernels.gradient import residual_rows, turn_rows
 from discreet.privacy.bounds import SHAVE, bound, clip_rows
 from discreet.privacy.sealed import Users
@@ -93,19 +93,18 @@ class Descent(Box[_Path]):
         whose other part is cut, or stretched, to √(Γ² − ι²).
         """
         V = self._factors(V)
-        rows, m = self._users.open(KEY), self.n_items
-        target = rows.values if bias is None else rows.values - self._items("bias", bias)[rows.indices]
-        n, lead = len(rows.indptr) - 1, 0.0
-        if centre is not None:
-            target, lead = target - np.float32(centre), math.sqrt(ridge / prior_count)
-            V = np.hstack([np.full((m, 1), lead, V.dtype), V])
-        shared = None
-        if unobserved:
-            shared = unobserved * second_moment(V)
-        X = solve_rows(rows.indptr, rows.indices, target.astype(V.dtype), V, np.full(n, ridge), shared)
-        offset = np.zeros(n, np.float32)
-        if centre is not None:
-            offset, X = np.nan_to_num(lead * X[:, 0] + centre, nan=0.0, posinf=0.0, neginf=0.0), X[:, 1:]
+        rows, given = self._users.open(KEY), np.zeros(self.n_items) if bias is None else self._items("bias", bias)
+        n, lead = len(rows.indptr) - 1, 0.0 if centre is None else math.sqrt(ridge / prior_count)
+        shared = unobserved * second_moment(V) if unobserved else None
+        values, expected = rows.values.astype(V.dtype, copy=False), given + (centre or 0.0)
+        if V.shape[1]:
+            X, own = solve_rows_constant(rows.indptr, rows.indices, values, V, np.full(n, ridge), lead, shared,
+                                         offset=expected)  # fmt: skip
+        else:
+            one = np.full((self.n_items, 1), lead, V.dtype)
+            own = solve_rows(rows.indptr, rows.indices, values, one, np.full(n, ridge), offset=expected)[:, 0]
+            X = np.zeros((n, 0), V.dtype)
+        offset = np.nan_to_num(lead * own + (centre or 0.0), nan=0.0, posinf=0.0, neginf=0.0)
         self._place(X, stretch, intercept)
         self._now(offset=offset.astype(np.float32), residual=_NONE, own=_NONE)
 
