@@ -7,6 +7,7 @@ import pytest
 
 import discreet
 from discreet.data.splits import random_ratings
+from discreet.errors import BudgetExceeded
 from discreet.models.residual_steps import settle, usual_rank
 from discreet.privacy.unsafe import NoNoise
 
@@ -21,7 +22,7 @@ def cinema():
 # ---------------------------------------------------------------------- the equations
 
 
-def written_out(model, ratings, factors, T):
+def written_out(model, ratings, factors, T, iota=None):
     """Equations (1) to (3) on dense matrices, without noise, but with estimates that expect it."""
     n, m = ratings.n_items, ratings.n_users
     Y, M = ratings.to_csr().toarray().astype(float), np.zeros((m, n), bool)
@@ -53,7 +54,7 @@ def written_out(model, ratings, factors, T):
     first = weights(np.ones(n)).sum(axis=0)
     least = max(sd["counts"], 0.5)
     W = weights(np.maximum(first, least) ** -0.6)
-    c = np.maximum(W.sum(axis=0), least / 2)[:, None]
+    c = np.maximum(W.sum(axis=0), sd["recounts"] / 2)[:, None]
     spread = m / max(first.sum(), m) * G**2
     b, z, precision = np.zeros(n), 0.0, 0.0
     for _ in range(3):
@@ -62,7 +63,8 @@ def written_out(model, ratings, factors, T):
         z, precision = z + (c[:, 0] * b - g) / sd["bias"] ** 2, precision + sd["bias"] ** -2
         b = settle((z / precision)[:, None], c, 1 / precision, spread, 1.0, G, 0.0)[:, 0]
     steps = [sd[f"gradient {t + 1}"] / G for t in range(T)]
-    iota = float(np.clip(1.05 - 0.027 * c.mean() * math.sqrt(sum(s**-2 for s in steps)), 0.5, 0.9))
+    if iota is None:
+        iota = float(np.clip(1.05 - 0.027 * c.mean() * math.sqrt(sum(s**-2 for s in steps)), 0.5, 0.9))
     rho = math.sqrt(1 - iota**2)
     V = 0.3 * np.random.default_rng(0).standard_normal((n, factors))
     Z, P, paid = 0.0, 0.0, 0.0
@@ -73,18 +75,21 @@ def written_out(model, ratings, factors, T):
         g, K = E.T @ (rho * U), rho**2 * U.T @ U / m
         z, precision = z + (c[:, 0] * b - E.sum(axis=0)) * iota**2 / s2, precision + iota**2 / s2
         Z, P, paid = Z / 4 + (c * (V / rho @ K) - g) / s2, P / 4 + K / s2, paid / 16 + 1 / s2
-        b = settle((z / precision)[:, None], c, 1 / precision, spread, 1.0, G, 0.0)[:, 0]
+        if iota:
+            b = settle((z / precision)[:, None], c, 1 / precision, spread, 1.0, G, 0.0)[:, 0]
         s, Q = np.linalg.eigh(P / paid)
         s = np.maximum(s, sd["balance"] / m)
         V = rho * settle(Z @ Q / paid, c * s, 1 / paid, spread, 3.0, G) @ Q.T
     return V, b, iota
 
 
-@pytest.mark.parametrize("epsilon", [2.0, 40.0])  # with much and with little noise to be expected
-def test_without_noise_it_is_what_the_equations_say(epsilon):
+@pytest.mark.parametrize(("epsilon", "given"), [(2.0, None), (40.0, None), (40.0, 0.0), (40.0, 0.7)])
+def test_without_noise_it_is_what_the_equations_say(epsilon, given):
+    """Also where much noise is to be expected, and where biases take no part in the steps."""
     ratings = discreet.load_dataset("cinema", scale=0.02)
-    model = discreet.DPALS(3, iterations=4, popularity=False, **SAME | dict(epsilon=epsilon, noise=NoNoise()))
-    V, b, iota = written_out(model, ratings, 3, 4)
+    same = SAME | dict(epsilon=epsilon, noise=NoNoise(), intercept=given)
+    model = discreet.DPALS(3, iterations=4, popularity=False, **same)
+    V, b, iota = written_out(model, ratings, 3, 4, given)
     model.fit(ratings)
     assert (iota > 0.89) == (epsilon == 2.0)
     np.testing.assert_allclose(model.item_biases_, b, atol=2e-4 * np.abs(b).max())
@@ -170,3 +175,29 @@ def test_it_comes_back_from_disk(cinema, tmp_path):
 def test_what_only_the_other_item_step_has_asks_for_it(given, gradient):
     names = {release.name for release in discreet.DPALS(2, **given).plan(20).releases}
     assert ("balance" in names) == gradient
+
+
+def test_models_saved_before_there_were_gradient_steps_still_solve(cinema, tmp_path, monkeypatch):
+    model = discreet.DPALS(2, item_step="solve", **SAME).fit(cinema.train)
+    old = {name: value for name, value in model.state().items() if name != "descends"}
+    monkeypatch.setattr(model, "state", lambda: old)
+    monkeypatch.setattr(model, "saved_params", lambda: type(model).saved_params(model) | {"item_step": None})
+    model.save(tmp_path / "old")
+    again = discreet.load(tmp_path / "old")
+    assert np.array_equal(model.predict(cinema.train, cinema.train), again.predict(cinema.train, cinema.train))
+
+
+def test_a_short_norm_is_priced_and_a_refused_fit_says_what_it_cost(cinema):
+    for norm in (0.3, 30.0):
+        assert discreet.DPALS(user_norm=norm, **SAME).price_list(40)[-1]["sensitivity"] == pytest.approx(0.9 * norm)
+    model = discreet.DPALS(**SAME).fit(cinema.train)
+    with pytest.raises(BudgetExceeded, match="privacy_ says how much"):
+        model.set_params(epsilon=0.001).fit(cinema.train)
+    assert [entry.name for entry in model.privacy_.ledger.entries] == ["size", "counts", "recounts"]
+    assert model.privacy_.epsilon < 0.001
+
+
+def test_few_people_and_next_to_no_noise_are_enough():
+    ratings = discreet.load_dataset("cinema", scale=0.001)
+    model = discreet.DPALS(**SAME | dict(epsilon=1e6)).fit(ratings)
+    assert np.isfinite(model.item_biases_).all()

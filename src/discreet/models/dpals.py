@@ -177,7 +177,7 @@ class DPALS(ReadableALS):
         if self.recount:
             counts = session.release("recounts", users.item_counts())
         heard = np.isfinite(priority)
-        self._check_signal(counts[heard], *self._noise_levels(session.plan, self._spread(users)))
+        self._check_signal(session, counts[heard], *self._noise_levels(session.plan, self._spread(users)))
         prior = self._prior(X, unsure, frequent)
         V = self._initial(users, session, len(frequent), prior)
         for step in range(self._steps):
@@ -207,7 +207,7 @@ class DPALS(ReadableALS):
                 progress(step + 1, self._steps, "steps")
 
         def check(counts: NDArray[Any], deviation: float) -> None:
-            self._check_signal(counts, deviation, steps.noise(session.plan))
+            self._check_signal(session, counts, deviation, steps.noise(session.plan))
 
         steps = self._residual_steps()
         found = steps.run(users, session, X, note, check)
@@ -286,7 +286,8 @@ class DPALS(ReadableALS):
         G *= own[:, None].astype(np.float32)
         G += ((1 - own) * c)[:, None] * C
         deviation = plan.noise_multiplier(names[0]) * users.item_sums().sensitivity(relation, "l2")
-        return pooled_sums(g, c, deviation).astype(np.float32), [(slice(0, len(G)), G)]
+        parts = [slice(start, start + 2048) for start in range(0, len(G), 2048)]
+        return pooled_sums(g, c, deviation).astype(np.float32), [(rows, G[rows]) for rows in parts]
 
     def _spread(self, users: Users) -> float:
         """How far one user can move the counts: what their noise multiplier multiplies."""
@@ -374,18 +375,19 @@ class DPALS(ReadableALS):
         noise = last * spread * math.sqrt(self._rank) * (math.sqrt(2.0) if replaced else 1.0)
         return plan.noise_multiplier("recounts" if self.recount else "counts") * spread, noise
 
-    def _check_signal(self, counts: NDArray[Any], counting: float, noise: float) -> None:
+    def _check_signal(self, session: Session, counts: NDArray[Any], counting: float, noise: float) -> None:
         """Compare, from released counts alone, the most that an item's sum can hold with the noise on it."""
         levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
         self.signal_to_noise_ = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
         shown = ", ".join(f"{name}: {value:.2g}" for name, value in self.signal_to_noise_.items())
         unsure = 2 * counting / math.sqrt(len(counts)) / noise
         if levels[3] < max(0.1, unsure):  # the average, because single counts drown in their own noise first
+            self.privacy_ = session.statement
             raise BudgetExceeded(
                 f"ε = {self.epsilon:g} cannot support rank {self._factors}: the noise on an item's sum drowns all that "
                 f"the sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower "
                 f"{'iterations' if self._descends else 'factors, iterations or item_fraction'} (the counts that this "
-                "is read from have been paid for)"
+                "is read from have been paid for: privacy_ says how much)"
             )
         self._signal_lambda = float(np.clip(0.085 * levels[3] ** 2, 0.1, 40.0))
         if self.intercept is None and self.pooled_intercept is None and self._shrinks and not self._descends:

@@ -410,8 +410,7 @@ class PlannedALS(PrivateRecommender):
         name = self._only_solve()
         require(name is None, f"{name} is {getattr(self, name or 'item_step')!r}, but item_step='gradient' has no such "
                 "choice: leave one of them out")  # fmt: skip
-        low = self.intercept is None or self.intercept < self.user_norm
-        require(low, f"intercept is {self.intercept!r}, but must be below the norm {self.user_norm:g}")
+        self._residual_steps()  # checks more
         require_number("adaptivity", self.adaptivity)
         require(self.adaptivity <= 1, f"adaptivity is {self.adaptivity!r}, but must lie between 0 and 1")
         usable = self.popularity is None or isinstance(self.popularity, (bool, np.bool_))

@@ -66,9 +66,12 @@ class ReadableALS(PlannedALS):
     def state(self) -> dict[str, Any]:
         counts = None if self.counts_ is None else self.counts_.tolist()
         return {"lambda": self._lambda(), "centre": self.centre_, "range": self._range(),
-                "frequent": np.flatnonzero(self.frequent_).tolist(), "counts": counts}  # fmt: skip
+                "frequent": np.flatnonzero(self.frequent_).tolist(), "counts": counts,
+                "descends": self._descends}  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
+        if not state.get("descends", False) and self._explicit:
+            self.item_step = "solve"  # as in models saved before there was another
         self._signal_lambda, self._large = state["lambda"], len(self.item_ids_) >= LARGE
         self.centre_, self._seen_range = state["centre"], (state["range"][0], state["range"][1])
         self.frequent_ = np.zeros(len(self.item_ids_), bool)

@@ -278,8 +278,6 @@ class PlannedLMC(PrivateRecommender):
         for name in ("unobserved_weight", "shrinkage", "rarity", "momentum", "intercept"):
             if (value := getattr(self, name)) is not None or name not in ("momentum", "intercept"):
                 require_number(name, value)
-        require(self.intercept is None or self.intercept < 1,
-                f"intercept is {self.intercept!r}, but must be a part of the norm: at least 0 and below 1")  # fmt: skip
         require(self.growth is None or 0.01 <= self.growth <= 100,
                 f"growth is {self.growth!r}, but must lie between 0.01 and 100")  # fmt: skip
         require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
@@ -292,6 +290,9 @@ class PlannedLMC(PrivateRecommender):
         require(omega is None or omega < 1, f"balance_share is {omega!r}, but must be between 0 and 1")
         require(first is None or first < self.epsilon, f"initial_epsilon is {first!r}, but must be below epsilon")
         self._check_variant()
+        if not self._paper:
+            self._scaled()  # checks more
+            require(self._explicit or self.intercept is None, "intercept is for explicit feedback: leave it out")
 
     def _check_variant(self) -> None:
         """What one of the two has not, and would be ignored there, is refused."""

@@ -93,6 +93,10 @@ class PrivateRecommender(Recommender):
     def budget(self) -> Budget:
         return Budget(self.epsilon, self.delta, self.neighbouring)
 
+    def _begin(self, ratings: Ratings) -> None:
+        super()._begin(ratings)
+        vars(self).pop("privacy_", None)
+
     # ------------------------------------------------------------ parameters
 
     def _check(self) -> None:

@@ -39,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import solve_rows, solve_rows_constant, tall_product
+from discreet.models.checks import require
 from discreet.models.dpals_prior import FeaturePrior, Sums
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.descent import Descent
@@ -95,6 +96,12 @@ class ResidualSteps:
     neighbouring: Neighbouring
     seed: int | None
 
+    def __post_init__(self) -> None:
+        part = self.intercept
+        require(part is None or part == 0 or 1e-3 <= part < 1, f"intercept is {part!r} of the norm, but must be 0, or "
+                "at least 0.001 and below 1")  # fmt: skip
+        require(1e-6 <= self.user_norm <= 1e6, f"user_norm is {self.user_norm!r}, but must lie between 1e-6 and 1e6")
+
     # ------------------------------------------------------------ the promise
 
     def lines(self, n: int) -> Lines:
@@ -127,7 +134,7 @@ class ResidualSteps:
         users.choose()
         walk, none = Descent(users), np.zeros((users.n_items, self.factors), np.float32)
         walk.weigh(np.ones(users.n_items))
-        intercept = self._part(0.5) if self.has_intercept else 0.0
+        intercept = 0.5 * self.user_norm if self.has_intercept else 0.0
         walk.solve(none, 1.0, intercept=intercept)
         found: dict[str, Statistic] = {"size": walk.size(self.half), "balance": walk.gram()}
         found |= {"counts": walk.counts(), "recounts": walk.counts()}
@@ -153,11 +160,11 @@ class ResidualSteps:
         """
         walk, n, r = Descent(users), users.n_items, self.factors
         m, per_user, centre = self._size(walk, session)
-        first, c, least = self._weigh(walk, session)
+        first, least, c, deviation = self._weigh(walk, session)
         heavy = m / max(float(first.sum()), m)  # what an average rating weighs
         if check is not None:
-            check(c, least)
-        c = np.maximum(c, least / 2)[:, None]
+            check(c, deviation)
+        c = np.maximum(c, max(deviation / 2, 1e-3))[:, None]
         known, spread, G = first / heavy, heavy * self.residual_norm**2, self.residual_norm
         popular = np.log(np.maximum(known, least / heavy)) if self.popularity and self.bias_iterations else None
         solve = partial(walk.solve, ridge=self.ridge, centre=centre if self.offsets else None, prior_count=PRIOR_COUNT,
@@ -177,7 +184,7 @@ class ResidualSteps:
         for step in range(self.iterations):
             solve(V, bias=biases.now, stretch=self.stretch, intercept=iota * self.user_norm)
             x = np.hstack([biases.now[:, None] / (iota * self.user_norm), V / rho]) if iota else V
-            walk.look(x, G, own=False)
+            walk.look(x, G, bias=None if iota else biases.now, own=False)
             K = unpack(session.release("balance", gram := walk.gram()), x.shape[1])[0]
             g = session.release(self.name(step), gradient := walk.gradient())
             K, deviation = K / self._users(K, m), self._deviation(session, self.name(step), gradient)
@@ -206,13 +213,14 @@ class ResidualSteps:
         centre = float(np.clip(mean / m, -1, 1) * self.half) / (1 + 16 * noise**2)  # means differ by a quarter of it
         return m, min(max(float(share) / m, 1.0 / n), 1.0) * n, centre
 
-    def _weigh(self, walk: Descent, session: Session) -> tuple[NDArray[Any], NDArray[Any], float]:
-        """The counts of the items in even weights and in those of (2), and the deviation of their noise."""
+    def _weigh(self, walk: Descent, session: Session) -> tuple[NDArray[Any], float, NDArray[Any], float]:
+        """The counts of the items in even weights and what they are floored at; those of (2) and their deviation."""
         walk.weigh(np.ones(walk.n_items))
         first = session.release("counts", counts := walk.counts()).astype(np.float64)
         least = max(self._deviation(session, "counts", counts), 0.5)
         walk.weigh(np.maximum(first, least) ** (-2 * self.rarity))
-        return first, session.release("recounts", walk.counts()).astype(np.float64), least
+        c = session.release("recounts", counts := walk.counts()).astype(np.float64)
+        return first, least, c, self._deviation(session, "recounts", counts)
 
     def _iota(self, session: Session, c: NDArray[Any]) -> float:
         """ι by the signal that all steps together can hold over the noise on it, for an average item."""

@@ -40,6 +40,8 @@ class Budget:
                 f"epsilon={self.epsilon!r}: a budget needs a positive finite number, such as 1.0; "
                 "for training without privacy use the class ALS"
             )
+        if self.epsilon > 1e9:
+            raise ConfigError(f"epsilon={self.epsilon!r}: that promises nothing, and is beyond what can be priced")
         if not 0.0 <= self.delta < 1.0:
             raise ConfigError(
                 f"delta={self.delta!r}: it is a probability of failure, at least 0 and well below 1, such as 1e-6"
