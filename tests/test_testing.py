@@ -12,37 +12,41 @@ from discreet.errors import ConfigError
 from discreet.kernels import threads
 from discreet.models.dpals import DPALS
 from discreet.models.private import PrivateRecommender
-from discreet.privacy import noise, sealed
+from discreet.privacy import descent, noise, sealed
 from discreet.privacy.noise import SecureNoise, SeededNoise
 from discreet.privacy.session import Session
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model, rule_names
 
-SMALL = {"epsilon": 4.0, "max_items": 6, "rating_range": (1.0, 5.0)}
-PAPER = SMALL | {"shrinkage": False}
+SMALL = {"epsilon": 4.0, "rating_range": (1.0, 5.0)}
+PAPER = SMALL | {"shrinkage": False, "max_items": 6}
 PLAIN = {"epsilon": 4.0, "max_items": 30, "item_fraction": 1.0, "rating_range": (1.0, 5.0), "rating_bound": 2.0,
          "regularization": 5.0, "noise_ridge": 0.0, "user_normalizer": 100.0, "initial_scale": 0.3, "shrinkage": False,
          "iterations": 2}  # fmt: skip
 QUICK = [name for name in rule_names() if name != "re-priced"]
 
+GRADIENT = ("explicit", "explicit, no factors", "short norm", "replace-one", "intercept, constant",
+            "papers' conversion, range from data")  # fmt: skip
 OPTIONS = {
     "explicit": {},
     "explicit, no factors": {"factors": 0},
     "explicit, solve": {"item_step": "solve"},
-    "explicit, the paper's item step": {"shrinkage": False},
-    "shrinkage of samples, all steps alike": {"sampling": "rarest", "shrinkage": True, "growth": 1.0},
-    "replace-one, the paper's item step": {"neighbouring": "replace-one", "shrinkage": False},
-    "implicit": {"feedback": "implicit"},
-    "implicit, not pooled": {"feedback": "implicit", "pooled_items": False},
+    "explicit, the paper's item step": {"shrinkage": False, "max_items": 6},
+    "shrinkage of samples, all steps alike": {"sampling": "rarest", "shrinkage": True, "growth": 1.0, "max_items": 6},
+    "replace-one, the paper's item step": {"neighbouring": "replace-one", "shrinkage": False, "max_items": 6},
+    "implicit": {"feedback": "implicit", "max_items": 6},
+    "implicit, not pooled": {"feedback": "implicit", "pooled_items": False, "max_items": 6},
     "global mean": {"centring": "global"},
-    "constant, one count": {"centring": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform"},
+    "constant, one count": {"centring": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform", "max_items": 6},
+    "short norm": {"user_norm": 0.3, "growth": 1.0},
     "spectral": {"initialization": "spectral", "item_fraction": 1.0},
-    "resample, unobserved": {"resample": True, "unobserved_weight": 0.1, "orthonormalize": True, "projection": False},
+    "resample, unobserved": {"resample": True, "unobserved_weight": 0.1, "orthonormalize": True, "projection": False,
+                             "max_items": 6},
     "replace-one": {"neighbouring": "replace-one"},
     "replace-one, solve": {"neighbouring": "replace-one", "item_step": "solve"},
-    "not isometric": {"isometric": False, "shrinkage": False},
+    "not isometric": {"isometric": False, "shrinkage": False, "max_items": 6},
     "intercept, constant": {"intercept": 0.3, "centring": 3.0, "popularity": False, "growth": 1.0},
-    "replace-one, implicit": {"neighbouring": "replace-one", "feedback": "implicit"},
-    "sigmas": {"sigmas": {"counts": 9.0, "recounts": 9.0, "gram": 5.0, "sum": 5.0}},
+    "replace-one, implicit": {"neighbouring": "replace-one", "feedback": "implicit", "max_items": 6},
+    "sigmas": {"sigmas": {"counts": 9.0, "recounts": 9.0, "gram": 5.0, "sum": 5.0}, "max_items": 6},
     "papers' conversion, range from data": {"accountant": "rdp", "delta": 1e-5, "rating_range": None},
 }
 
@@ -58,7 +62,9 @@ def _small():
 @pytest.mark.parametrize("name", OPTIONS)
 def test_dpals_keeps_every_rule(name):
     rules = rule_names() if name.startswith(("explicit", "papers' conversion")) else QUICK
-    report = check_private_model(DPALS(**({"factors": 3} | SMALL | OPTIONS[name])), people=8, draws=2000, rules=rules)
+    model = DPALS(**({"factors": 3} | SMALL | OPTIONS[name]))
+    assert ("balance" in [row["name"] for row in model.plan(20).rows()]) == (name in GRADIENT)
+    report = check_private_model(model, people=8, draws=2000, rules=rules)
     assert report.passed
     assert [check.rule for check in report.checks] == rules
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
@@ -71,6 +77,9 @@ def test_neighbours_of_dpals_reach_the_sensitivity():
     report = check_private_model(DPALS(3, **PAPER), people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == ["counts 1.00", "recounts 1.00", "sum 1.00", "gram 1.00"]
+    report = check_private_model(DPALS(3, iterations=2, growth=1.0, **SMALL), people=10, rules=["neighbours"])
+    shares = report.checks[0].detail.split(": ")[1].split(", ")
+    assert shares == [f"{name} 1.00" for name in ("size", "counts", "recounts", "bias", "balance", "gradient")]
     report = check_private_model(DPALS(3, iterations=2, item_step="solve", **SMALL), people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == [f"{name} 1.00" for name in ("counts", "recounts", "sum 1", "gram 1", "sum 2", "gram 2")]
@@ -122,13 +131,13 @@ def test_the_kit_takes_ratings_of_ones_own():
     names = np.array([f"reader-{u:04d}" for u in user], object)
     ratings = Ratings.from_arrays(names, item, rng.integers(1, 6, len(user)), item_ids=np.arange(12))
     for relation in ("add-remove", "replace-one"):
-        model = DPALS(2, epsilon=20.0, max_items=4, neighbouring=relation)
+        model = DPALS(2, epsilon=20.0, neighbouring=relation)
         assert check_private_model(model, ratings=ratings, people=5, draws=500, rules=QUICK).passed
         assert not hasattr(model, "item_ids_")  # the kit works on copies
 
 
 def test_small_budgets_get_larger_crowds():
-    check_private_model(DPALS(2, epsilon=0.3, max_items=4), people=2, draws=500, rules=["plan", "neighbours"])
+    check_private_model(DPALS(2, epsilon=0.3), people=2, draws=500, rules=["plan", "neighbours"])
 
 
 def test_what_cannot_be_checked_is_said():
@@ -226,8 +235,9 @@ def test_seeded_noise_that_is_called_secure_is_found(monkeypatch):
 
 def test_vectors_that_are_not_cut_are_found(monkeypatch):
     cut = sealed.clip_rows
-    monkeypatch.setattr(sealed, "clip_rows", lambda U, bounds, *rest: cut(U, replace(bounds, norm=1e6), *rest))
-    assert "neighbours" in broken_rules(DPALS(3, **(SMALL | {"regularization": 0.01})))
+    for module, step in ((sealed, "solve"), (descent, "gradient")):
+        monkeypatch.setattr(module, "clip_rows", lambda U, bounds, *rest: 9 * cut(U, replace(bounds, norm=1e6), *rest))
+        assert "neighbours" in broken_rules(DPALS(3, **(SMALL | {"regularization": 0.01, "item_step": step})))
 
 
 def test_a_session_that_releases_without_end_is_found(monkeypatch):

@@ -51,7 +51,7 @@ def test_a_plan_is_shown_as_a_table(run, tmp_path):
 
 
 def test_what_is_charged_is_what_was_quoted(run, private):
-    quoted = json.loads(run("budget", "--factors", 3, "--epsilon", 5, "--items", 40, "--set", "max_items=6",
+    quoted = json.loads(run("budget", "--factors", 3, "--epsilon", 5, "--items", 40, "--set", "growth=1.4",
                             "--rating-range", "1,5", "--json").out)  # fmt: skip
     charged = json.loads(run("budget", private / "model", "--json").out)
     by_name = [{row["name"]: row for row in found["releases"]} for found in (quoted, charged)]
@@ -164,7 +164,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
     from discreet.privacy.unsafe import NoNoise
 
     data = discreet.Ratings.read(private / "ratings.csv", items=private / "films.csv")
-    discreet.DPALS(3, epsilon=5, max_items=6, noise=NoNoise()).fit(data).save(tmp_path / "m")
+    discreet.DPALS(3, epsilon=5, noise=NoNoise()).fit(data).save(tmp_path / "m")
     result = run("budget", tmp_path / "m")
     assert result.code == 2
     assert "NOT PRIVATE" in result.err
@@ -221,7 +221,7 @@ def test_bad_input_is_one_sentence_and_exit_code_2(run, shelf, arguments, said, 
 def test_train_with_epsilon_is_private(run, private, tmp_path):
     result = run("train", private / "ratings.csv", "--items", private / "films.csv", "--out", tmp_path / "m",
                  "--epsilon", 5, "--delta", "1e-5", "--rating-range", "1-5", "--factors", 3, "--set",
-                 "max_items=6")  # fmt: skip
+                 "growth=1.4")  # fmt: skip
     assert result.code == 0, result.err
     assert "ε = 5 and δ = 1e-05" in result.out
     assert "discreet budget" in result.out
@@ -236,7 +236,7 @@ def test_train_with_epsilon_is_private(run, private, tmp_path):
 
 def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
     options = ("--epsilon", 9, "--factors", 3, "--noise", "seeded", "--random-state", 0, "--neighbouring",
-               "replace-one", "--set", "max_items=6")  # fmt: skip
+               "replace-one", "--set", "growth=1.4")  # fmt: skip
     result = run("train", private / "ratings.csv", "--out", tmp_path / "m", *options)
     assert result.code == 0, result.err
     assert "CAUTION" in result.out

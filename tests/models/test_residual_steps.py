@@ -7,7 +7,7 @@ import pytest
 
 import discreet
 from discreet.data.splits import random_ratings
-from discreet.errors import BudgetExceeded
+from discreet.errors import BudgetExceeded, ConfigError
 from discreet.models.residual_steps import settle, usual_rank
 from discreet.privacy.unsafe import NoNoise
 
@@ -169,7 +169,7 @@ def test_it_comes_back_from_disk(cinema, tmp_path):
 
 @pytest.mark.parametrize(("given", "gradient"), [
     ({}, True), (dict(intercept=0.4), True), (dict(shares={"bias": 0.2}), True), (dict(feedback="implicit"), False),
-    (dict(shrinkage=True), False), (dict(max_items=20), False), (dict(shares={"sum": 0.5}), False),
+    (dict(shrinkage=True), False), (dict(max_items=20, sampling="rarest"), False), (dict(shares={"sum": 0.5}), False),
     (dict(centring="global"), False), (dict(item_step="solve"), False),
 ])  # fmt: skip
 def test_what_only_the_other_item_step_has_asks_for_it(given, gradient):
@@ -179,12 +179,14 @@ def test_what_only_the_other_item_step_has_asks_for_it(given, gradient):
 
 def test_models_saved_before_there_were_gradient_steps_still_solve(cinema, tmp_path, monkeypatch):
     model = discreet.DPALS(2, item_step="solve", **SAME).fit(cinema.train)
-    old = {name: value for name, value in model.state().items() if name != "descends"}
-    monkeypatch.setattr(model, "state", lambda: old)
-    monkeypatch.setattr(model, "saved_params", lambda: type(model).saved_params(model) | {"item_step": None})
+    old = model.saved_params() | {"item_step": None}
+    monkeypatch.setattr(model, "saved_params", lambda: old)
     model.save(tmp_path / "old")
     again = discreet.load(tmp_path / "old")
     assert np.array_equal(model.predict(cinema.train, cinema.train), again.predict(cinema.train, cinema.train))
+    new = discreet.DPALS(2, **SAME).fit(cinema.train)
+    new.save(tmp_path / "new")
+    assert discreet.load(tmp_path / "new").item_step == "gradient"
 
 
 def test_a_short_norm_is_priced_and_a_refused_fit_says_what_it_cost(cinema):
@@ -195,6 +197,12 @@ def test_a_short_norm_is_priced_and_a_refused_fit_says_what_it_cost(cinema):
         model.set_params(epsilon=0.001).fit(cinema.train)
     assert [entry.name for entry in model.privacy_.ledger.entries] == ["size", "counts", "recounts"]
     assert model.privacy_.epsilon < 0.001
+
+
+@pytest.mark.parametrize("name", ["max_items", "noise_ridge", "item_exponent", "user_normalizer"])
+def test_what_would_be_ignored_is_refused(name):
+    with pytest.raises(ConfigError, match=f"{name} is 7, which goes with .*: give that too, or leave {name} out"):
+        discreet.DPALS(2, **{name: 7}).plan(10)
 
 
 def test_few_people_and_next_to_no_noise_are_enough():

@@ -64,8 +64,8 @@ class DPALS(ReadableALS):
     epsilon, delta, neighbouring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
-        T. Every step costs. Default: 8; when solving, chosen by the budget, 4 at ε = 1 and 9 at ε = 20; 2 without
-        shrinkage, or 2 to 4 for implicit feedback on 10,000 items and more.
+        T. Every step costs. Default: 8, or 3 without factors; when solving, chosen by the budget, 4 at ε = 1 and 9 at ε
+        = 20; 2 without shrinkage, or 2 to 4 for implicit feedback on 10,000 items and more.
     regularization : float, optional
         λ, of users. Default 8; when solving 2 (up to 3.3 beyond ε = 20), and 80 without shrinkage, where it is that of
         items too. For implicit feedback 0.5, or on 10,000 items and more 0.085 times the square of the average signal
@@ -81,14 +81,14 @@ class DPALS(ReadableALS):
     user_normalizer : float
         Z, a *public* number (erratum 4): a user with this many ratings gets the ridge λ.
     max_items : int
-        k, how many items of a user are contributed.
+        k, how many items of a user are contributed, where they are not weighted.
     user_norm : float
         Γ_u.
     intercept : float, optional
-        ι: a constant first coordinate of every user's vector, as a part of Γ_u, so that items have a bias. Default for
-        explicit feedback: between 0.5 and 0.9, more where by the released counts there is little signal, and biases are
-        most of what can be learnt. When solving 0.6, but 0.8 and 0.95 where the average signal over noise is below 7
-        and 4; 0.5 without shrinkage. 0 is the paper's algorithm.
+        ι: a constant first coordinate of every user's vector, below Γ_u, so that items have a bias. Default for
+        explicit feedback: between 0.5 and 0.9 of Γ_u, more where by the released counts there is little signal, and
+        biases are most of what can be learnt. When solving 0.6, but 0.8 and 0.95 where the average signal over noise is
+        below 7 and 4; 0.5 without shrinkage. 0 is the paper's algorithm.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
     rating_bound : float, optional
@@ -98,8 +98,9 @@ class DPALS(ReadableALS):
         Subtract every user's own mean (free), a released global mean, or a public constant.
     item_step : {"gradient", "solve"}, optional
         How items learn, see above. Default: "gradient" for ratings, unless a parameter is given that only solving has.
-        From here to `pooled_intercept` all but `adaptivity`, `growth`, `shares`, `initial_scale`, `item_features` and
-        `popularity` are for solving.
+        For solving only: the exponents, `unobserved_weight`, `noise_ridge`, `user_normalizer`, `max_items`,
+        ``centring="global"``, and of those below all but `adaptivity`, `growth`, `shares`, `initial_scale`,
+        `item_features` and `popularity`.
     item_fraction : float, optional
         β: the share of items, the most frequent, that get factors. Default: 0.4 without shrinkage; with it, all items
         whose noisy count is at least as large as the noise on it.
@@ -130,6 +131,7 @@ class DPALS(ReadableALS):
         Noise in the paper's units instead of a budget, by the same names: σ_p for counts and centre, σ_G for "gram" and
         "global", σ_g for "sum". ``epsilon`` is then ignored; the statement says what it really costs.
     initial_scale : float, optional
+        The standard deviation of the item factors at the start.
     item_features : file, frame, mapping or array, optional
         Public features of the items (`discreet.data.features`), such as genres and years, as a prior for their factors:
         costs no privacy, helps rare items most, and gives factors to items that were not heard at all. They are input
@@ -148,8 +150,10 @@ class DPALS(ReadableALS):
     Attributes
     ----------
     counts_ : (n_items,) float64, or None for models saved by versions that did not keep them
-        About how many people rated each item: the released noisy counts, which may be negative. With adaptive weights
-        they are in units of somebody with 100 ratings, because those with more count less for each item.
+        About how many people rated each item: the released noisy counts, which may be negative, over what one rating
+        adds on average; when solving with adaptive weights, over what one of somebody with 100 ratings adds.
+    signal_to_noise_ : dict
+        The most that an item's sum can hold over the noise on it, by quantile of items, from the released counts.
     """
 
     # ------------------------------------------------------------ learning
@@ -382,18 +386,18 @@ class DPALS(ReadableALS):
         shown = ", ".join(f"{name}: {value:.2g}" for name, value in self.signal_to_noise_.items())
         unsure = 2 * counting / math.sqrt(len(counts)) / noise
         if levels[3] < max(0.1, unsure):  # the average, because single counts drown in their own noise first
+            advice = "raise epsilon" + ("" if self._descends else " or lower factors, iterations or item_fraction")
             self.privacy_ = session.statement
             raise BudgetExceeded(
-                f"ε = {self.epsilon:g} cannot support rank {self._factors}: the noise on an item's sum drowns all that "
-                f"the sum can be (signal over noise by quantile of items, {shown}); raise epsilon or lower "
-                f"{'iterations' if self._descends else 'factors, iterations or item_fraction'} (the counts that this "
-                "is read from have been paid for: privacy_ says how much)"
+                f"ε = {self.epsilon:g} is too little for so few people: the noise on an item's sum drowns all that the "
+                f"sum can be (signal over noise by quantile of items, {shown}); {advice} (the counts that this is read "
+                "from have been paid for: privacy_ says how much)"
             )
         self._signal_lambda = float(np.clip(0.085 * levels[3] ** 2, 0.1, 40.0))
         if self.intercept is None and self.pooled_intercept is None and self._shrinks and not self._descends:
             self._faint = 0.95 if levels[3] < 4 else 0.8 if levels[3] < 7 else 0.0
         if levels[1] < 1:
-            advice = "they get little but what others share" if self._descends else "lower item_fraction"
+            advice = "they get little but what others share" if self._shrinks else "lower item_fraction"
             logger.warning("half of the items hold less signal than noise at best (%s): %s", shown, advice)
 
     def _finish(self, ratings: Ratings, V: NDArray[Any], frequent: NDArray[np.int64], session: Session) -> None:

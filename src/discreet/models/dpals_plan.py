@@ -402,8 +402,22 @@ class PlannedALS(PrivateRecommender):
             require(self.recount, "shrinkage needs the second count: leave recount on")
             require(self.projection and not self.orthonormalize, "shrinkage projects and orthonormalizes nothing")
             require(self.isometric, "shrinkage knows isometric noise only: leave isometric on")
+            self._check_without_effect()
         weighs = self._sampling == "adaptive"
         require(not (self.resample and weighs), "resample draws new samples, and adaptive weights sample nothing")
+
+    def _check_without_effect(self) -> None:
+        """What the estimate by known noise would ignore."""
+        usual = inspect.signature(PlannedALS.__init__).parameters
+        paper = dict.fromkeys(("noise_ridge", "item_exponent"), "shrinkage=False")
+        if self._sampling == "adaptive":
+            paper["max_items"] = "sampling='rarest' or 'uniform'"
+        if self._user_exponent == 0:
+            paper["user_normalizer"] = "a user_exponent"
+        for name, wants in paper.items():
+            value = getattr(self, name)
+            require(value == usual[name].default, f"{name} is {value!r}, which goes with {wants}: give that too, or "
+                    f"leave {name} out")  # fmt: skip
 
     def _check_gradient(self) -> None:
         require(self._explicit, "item_step='gradient' is for explicit feedback: leave it out")

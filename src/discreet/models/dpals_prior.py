@@ -27,7 +27,10 @@ EXPLAINED = (0.0, *(0.0001 * 2.0 ** np.arange(14)).tolist())  # values of ω tha
 
 @dataclass(frozen=True)
 class Sums:
-    """What is known of some items: A (n, r, r), g (n, r), D (n, r, r), and their features F (n, K)."""
+    """What is known of some items: A (n, r, r), g (n, r), D (n, r, r), and their features F (n, K).
+
+    A and D may be (n, r), for diagonal matrices.
+    """
 
     A: NDArray[np.float64]
     g: NDArray[np.float64]
@@ -128,6 +131,7 @@ class FeaturePrior:
         return np.maximum(P - omega, P / 2), omega
 
 
+@np.errstate(over="ignore")
 def standardised(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
     """Features (n, k) with average 0 and squared norm 1 on average, every one of the same weight.
 
@@ -149,6 +153,9 @@ def likelihood(
     blocks: Iterable[Sums], T: NDArray[np.float64], omega: NDArray[np.float64]
 ) -> tuple[float, NDArray[np.float64]]:
     """Logarithm of the likelihood of the sums under (1), up to a constant, and B (K, r) of (3)."""
+    blocks = list(blocks)
+    if blocks[0].A.ndim == 2:
+        return _likelihood_apart(blocks, T, omega)
     r, free = len(T), np.flatnonzero(omega > 0)
     score = 0.0
     M: Any = 0.0
@@ -173,4 +180,20 @@ def likelihood(
         x = np.linalg.solve(L, np.ravel(h))
         score += (x**2).sum() - 2 * np.log(np.diag(L)).sum() - np.log(each).sum()
         B[:, free] = np.linalg.solve(L.T, x).reshape(len(free), -1).T
+    return score / 2, B
+
+
+def _likelihood_apart(
+    blocks: list[Sums], T: NDArray[np.float64], omega: NDArray[np.float64]
+) -> tuple[float, NDArray[np.float64]]:
+    """`likelihood` where all A_j and D_j are diagonal, so that every coordinate has a regression of its own."""
+    A, g, D, F = (np.concatenate([getattr(part, name) for part in blocks]) for name in ("A", "g", "D", "F"))
+    variance = D + T * A**2
+    score, B = -(np.log(variance) + g**2 / variance).sum(), np.zeros((F.shape[1], len(T)))
+    for a in np.flatnonzero(omega > 0):
+        M = (F * (A[:, a] ** 2 / variance[:, a])[:, None]).T @ F + np.eye(F.shape[1]) / omega[a]
+        L = np.linalg.cholesky(M)
+        x = np.linalg.solve(L, F.T @ (A[:, a] * g[:, a] / variance[:, a]))
+        score += (x**2).sum() - 2 * np.log(np.diag(L)).sum() - F.shape[1] * np.log(omega[a])
+        B[:, a] = np.linalg.solve(L.T, x)
     return score / 2, B

@@ -66,12 +66,11 @@ class ReadableALS(PlannedALS):
     def state(self) -> dict[str, Any]:
         counts = None if self.counts_ is None else self.counts_.tolist()
         return {"lambda": self._lambda(), "centre": self.centre_, "range": self._range(),
-                "frequent": np.flatnonzero(self.frequent_).tolist(), "counts": counts,
-                "descends": self._descends}  # fmt: skip
+                "frequent": np.flatnonzero(self.frequent_).tolist(), "counts": counts}  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        if not state.get("descends", False) and self._explicit:
-            self.item_step = "solve"  # as in models saved before there was another
+        if self._explicit and self.item_step is None:
+            self.item_step = "solve"  # models saved before there was another do not say so
         self._signal_lambda, self._large = state["lambda"], len(self.item_ids_) >= LARGE
         self.centre_, self._seen_range = state["centre"], (state["range"][0], state["range"][1])
         self.frequent_ = np.zeros(len(self.item_ids_), bool)
@@ -82,7 +81,8 @@ class ReadableALS(PlannedALS):
         """Features are saved by the name of their file, if they came from one: they are input, like ratings."""
         given, features = super().saved_params(), self.item_features
         file = os.path.abspath(features) if isinstance(features, (str, os.PathLike)) else None
-        return given | {"item_features": file}
+        step = ("gradient" if self._descends else "solve") if self._explicit else None  # as it was chosen
+        return given | {"item_features": file, "item_step": step}
 
     def __repr__(self) -> str:
         """With the kind of item features instead of all their numbers."""

@@ -13,13 +13,15 @@ length G. Released, with noise, at each step:
 and from these alone, for everybody to see, with K̄ = K̃ over the number of users and c̃_j = Σ_i w_ij + noise:
 
     z_j = c̃_j K̄ x_j − g̃_j  =  c̃_j K̄ x*_j + noise + what ratings scatter by themselves,                         (3)
-    x*_j estimated from z_j, coordinate by coordinate in the basis of K̄ (`settle`)
+    x*_j estimated from z_j (`settle`): biases by themselves, factors coordinate by coordinate in the basis of K̄
 
-(3) is one step of Gauss and Newton with the average curvature in place of each item's own, which would cost r times as
-many numbers. A sum of residuals shrinks while the model learns, and so does what the cut G loses: that is why G can be
-small, and noise is proportional to it. ι, the part of biases, follows from the released counts: where they leave little
-signal, biases are most of what can be learnt. The first coordinate of u_i is the same in all steps, so their sums are
-averaged for the biases, by the known noise; factors forget, because û_i changes. Later steps get more of the budget.
+(biases and factors each as if the other were right, so without the part of K̄ that is between them; the steps to come
+make up for it). (3) is one step of Gauss and Newton with the average curvature in place of each item's own, which would
+cost r times as many numbers. A sum of residuals shrinks while the model learns, and so does what the cut G loses: that
+is why G can be small, and noise is proportional to it. ι, the part of biases, follows from the released counts: where
+they leave little signal, biases are most of what can be learnt. The first coordinate of u_i is the same in all steps,
+so their sums are averaged for the biases, by the known noise; factors keep a quarter of the step before (`momentum`),
+because û_i changes. Later steps get more of the budget.
 
 Before the first step, biases are learnt alone in the same way, with 1 in place of u_i. They and the factors are drawn
 towards a regression on public features and on the released counts (`discreet.models.dpals_prior`), where there is any.
@@ -308,7 +310,7 @@ def settle(
     z, S : (n, r), S > 0
     noise : variance of the noise
     spread : the variance of z for other reasons, over S
-    shrinkage : what `spread` is multiplied by once τ is known
+    shrinkage : what `spread` is multiplied by once τ is known; above 1 it draws to 0 more than this model asks for
     largest : τ is between this and a hundredth of it
     by_chance : how many standard deviations Σ z² must be above what noise alone would give
     prior : what x is like by the features of the items, which learns from z; else 0
@@ -318,7 +320,6 @@ def settle(
     tau = ((z**2 - rest).sum(axis=0) - chance) / (S**2).sum(axis=0)
     tau, mean = np.clip(tau, 1e-4 * largest**2, largest**2), np.zeros_like(z)
     if prior is not None and z.shape[1]:
-        whole = np.eye(z.shape[1])
-        tau = prior.learn([Sums(S[:, :, None] * whole, z, rest[:, :, None] * whole, prior.F)], tau, largest**2)
+        tau = prior.learn([Sums(S, z, rest, prior.F)], tau, largest**2)
         mean = prior.mean(slice(None))
     return mean + S * (z - S * mean) / (S**2 + (noise + shrinkage * spread * S) / tau)
