@@ -1,6 +1,8 @@
 """The one place that limits threads."""
 
+import _thread
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -78,6 +80,28 @@ def test_a_thread_that_cannot_start_stops_everything(monkeypatch):
     finally:
         set_threads(None)
     assert not done
+
+
+def test_an_interrupt_waits_for_what_has_begun_but_not_for_ever(monkeypatch):
+    monkeypatch.setattr("discreet.kernels.threads.PATIENCE", 0.3)
+    stuck, ended = threading.Event(), []
+
+    def work(start, stop):
+        if start == 0:
+            _thread.interrupt_main()
+            time.sleep(0.1)
+            ended.append(start)
+        else:
+            stuck.wait(60)
+
+    set_threads(2)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run(work, range(3))
+    finally:
+        set_threads(None)
+        stuck.set()
+    assert ended == [0]
 
 
 def test_work_is_done_under_the_callers_settings():

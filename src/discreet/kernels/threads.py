@@ -7,7 +7,9 @@ starts threads of its own underneath.
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +23,8 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from discreet.errors import ConfigError
+
+PATIENCE = 10.0  # seconds that an interrupt waits for what has begun: it writes to arrays that are the caller's
 
 _limit: int | None = None
 _lock, _callers = Lock(), 0
@@ -63,7 +67,8 @@ def _libraries() -> ThreadpoolController:
 def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) -> None:
     """Call ``work(start, stop)`` for each pair of neighbours in `cuts`, on all threads.
 
-    The first exception stops what has not begun and is raised here; so does an interrupt.
+    The first exception stops what has not begun and is raised here; so does an interrupt. Where there are several
+    threads, this one only waits: an interrupt in the midst of compiling would leave the compiler's lock shut for all.
     """
     jobs = deque((int(a), int(b)) for a, b in pairwise(cuts) if b > a)
     errors: list[BaseException] = []
@@ -78,22 +83,30 @@ def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) ->
     others: list[Thread] = []
     with _one_blas_thread():
         try:
-            for _ in range(min(thread_count(), len(jobs)) - 1):
+            for _ in range(n if (n := min(thread_count(), len(jobs))) > 1 else 0):
                 # errstate and the like are those of the caller
                 others.append(Thread(target=copy_context().run, args=(drain,), daemon=True))
                 others[-1].start()
         except BaseException as error:
             errors.append(error)
-        drain()
-        while any(thread.is_alive() for thread in others):
-            try:
-                for thread in others:
-                    if thread.is_alive():
-                        thread.join()
-            except KeyboardInterrupt as error:  # what has begun is waited for: it writes to arrays that are ours
-                errors.append(error)
+        if not others:
+            drain()
+        _wait(others, errors)
     if errors:
         raise errors[0]
+
+
+def _wait(others: list[Thread], errors: list[BaseException]) -> None:
+    """Until all have ended. After an interrupt what has begun is waited for, but not for ever."""
+    end = math.inf
+    while any(thread.is_alive() for thread in others) and time.monotonic() < end:
+        try:
+            for thread in others:
+                if thread.is_alive():
+                    thread.join(None if end == math.inf else 0.1)
+        except KeyboardInterrupt as error:
+            errors.append(error)
+            end = min(end, time.monotonic() + PATIENCE)
 
 
 @contextmanager
