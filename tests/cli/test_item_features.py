@@ -35,7 +35,7 @@ def test_wrong_features_are_one_sentence_and_exit_code_2(run, tmp_path):
         (["--item-features", kinds], "ALS has no parameter 'item_features'"),
         (
             ["--epsilon", "9", "--feedback", "implicit", "--item-features", kinds],
-            "for explicit feedback with shrinkage",
+            "for explicit feedback, and not for the paper's item step",
         ),
         (["--epsilon", "9", "--item-features", tmp_path / "none.csv"], "none.csv does not exist"),
         (["--epsilon", "9", "--item-features", other], "item_features knows none of the 40 items"),

@@ -162,7 +162,7 @@ def test_it_comes_back_from_disk(cinema, tmp_path):
 def test_what_it_is_not_for_is_refused(cinema):
     for wrong in (dict(feedback="implicit"), dict(shrinkage=False)):
         for prior in (dict(item_features=GENRES), dict(popularity=True)):
-            with pytest.raises(ConfigError, match="for explicit feedback with shrinkage"):
+            with pytest.raises(ConfigError, match="for explicit feedback, and not for the paper's"):
                 discreet.DPALS(2, **prior, **wrong).plan(10)
     with pytest.raises(DataError, match="knows none of the 800 items"):
         discreet.DPALS(item_features={"nowhere": [1.0]}).fit(cinema.train)

@@ -32,9 +32,11 @@ class Choice:
         str | None,
         _option(f"One of {', '.join(_SPELLINGS)}; als unless said otherwise, dpals with --epsilon.", metavar="NAME"),
     ] = None
-    factors: Annotated[int | None, _option("Length of the vectors; 32 for als unless given.", metavar="N")] = None
+    factors: Annotated[
+        int | None, _option("Length of the vectors; unless given, 32 for als, by the budget for dpals.", metavar="N")
+    ] = None
     iterations: Annotated[
-        int | None, _option("Sweeps over users and items; 15 for als unless given.", metavar="N")
+        int | None, _option("Sweeps over users and items; unless given, 15 for als and 8 for dpals.", metavar="N")
     ] = None
     regularization: Annotated[
         float | None, _option("How strongly vectors are held back; als finds out unless given.")

@@ -385,8 +385,8 @@ class PlannedALS(PrivateRecommender):
             self._check_gradient()
             return
         prior = self.item_features is not None or bool(self.popularity)
-        require(self._shrinks or not prior, "item_features and popularity are for explicit feedback with shrinkage or "
-                "gradient steps: leave them out")  # fmt: skip
+        require(self._shrinks or not prior, "item_features and popularity are for explicit feedback, and not for the "
+                "paper's item step: leave them out")  # fmt: skip
         pools = self._shrinks and self._intercept() > 0
         require(pools or not self.pooled_intercept, "pooled_intercept needs shrinkage and an intercept: leave it out")
         require(not self.pooled_items or (not self._explicit and self.recount and self.isometric),

@@ -78,8 +78,8 @@ def _hearing(entry: Entry, model: Any) -> float:
     k = spread(model)
     if k is None or len(entry.shape) == 0 or entry.shape[0] < 2 or entry.unsafe or entry.rate < 1:
         return math.nan
-    if len(entry.shape) == 2 and entry.shape[0] == entry.shape[1]:
-        return math.nan  # a matrix of the crowd, no row per item
+    if (len(entry.shape) == 2 and entry.shape[0] == entry.shape[1]) or entry.name == "size":
+        return math.nan  # about the crowd, no row per item
     l1 = entry.norm == "l1"
     one = entry.sensitivity / (k if l1 else math.sqrt(k))
     if model.privacy_.neighbouring == "replace-one":
