@@ -26,7 +26,7 @@ from discreet.models.popularity import Popularity
 
 METRIC = {"explicit": "rmse", "implicit": "recall@20"}
 STARS = (0.5, 5.0)
-VARIED = {"beta": "beta", "rank": "r", "nu": "nu", "mu": "mu"}  # settings that replace a number of Table 4
+VARIED = {"beta": "beta", "rank": "r", "nu": "nu", "mu": "mu", "lambda": "lambda"}  # replace a number of Table 4
 # Z of the users' weights, by ν and by the share of items: such that Σ c (c/Z)^ν = Σ c, for a user's c ratings of those
 # items. They are of the published shape of ML-10M (its twin's, 80 %), known before any training, hence public.
 NORMALIZERS = {
