@@ -35,7 +35,7 @@ def project_psd_numpy(A: np.ndarray) -> np.ndarray:
 
 
 def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Replace the matrices ``A[which]`` by their projections; returns the positions that are left to do.
+    """Replace the upper triangles of ``A[which]`` by those of the projections; returns what is left to do.
 
     Parameters
     ----------
@@ -86,7 +86,6 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
             for a in range(r):
                 for b in range(a, r):
                     M[a, b] = N[a * R + b] + (M[a, b] if sign < 0 else zero[0])
-            mirror(M)
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
@@ -110,6 +109,12 @@ def mirror(M: np.ndarray) -> None:
             for a in range(i, min(i + 16, r)):
                 for b in range(j, min(j + 16, a)):
                     M[a, b] = M[b, a]
+
+
+@njit(nogil=True, cache=True)
+def mirror_some(A: np.ndarray, which: np.ndarray, start: int, stop: int) -> None:
+    for i in range(start, stop):
+        mirror(A[which[i]])
 
 
 @njit(nogil=True, cache=True, error_model="numpy")

@@ -13,7 +13,7 @@ import numpy as np
 
 from discreet.kernels import simd
 from discreet.kernels.cholesky import solve_spd
-from discreet.kernels.eigen import add_negative_parts, project_psd_numpy
+from discreet.kernels.eigen import add_negative_parts, mirror_some, project_psd_numpy
 from discreet.kernels.threads import even_cuts, run
 
 PROBE = 64  # matrices that say whether Cholesky is worth trying on the others
@@ -29,15 +29,28 @@ def solve_psd_numpy(
 
 def project_psd(A: np.ndarray) -> None:
     """Replace each matrix of `A`, (n, r, r) and symmetric, by its projection."""
+    changed = _project_upper(A)
+    run(lambda start, stop: mirror_some(A, changed, start, stop), even_cuts(len(changed)))
+
+
+def _project_upper(A: np.ndarray) -> np.ndarray:
+    """The upper triangles of the projections, from upper triangles; and the positions where something may differ."""
     wrong = _indefinite(A)
     left = add_negative_parts(A, wrong) if simd.enabled() and A.shape[1] >= 3 else wrong
 
     def work(start: int, stop: int) -> None:
         for first in range(start, stop, 64):  # small groups: the decompositions of a group are held at once
             some = left[first : min(first + 64, stop)]
-            A[some] = project_psd_numpy(A[some])
+            A[some] = project_psd_numpy(_whole(A[some]))
 
     run(work, even_cuts(len(left)))
+    return wrong
+
+
+def _whole(A: np.ndarray) -> np.ndarray:
+    """Symmetric matrices from their upper triangles."""
+    upper = np.triu(A)
+    return upper + np.swapaxes(np.triu(A, 1), -1, -2)
 
 
 def _indefinite(A: np.ndarray) -> np.ndarray:
@@ -58,7 +71,7 @@ def solve_psd(
 
     Parameters
     ----------
-    A : (n, r, r) float32 or float64, symmetric
+    A : (n, r, r) float32 or float64, symmetric; only the upper triangles are read
     b : (n, r)
     ridge : (n,)
         Added to the diagonal *after* the projection, so that no eigenvalue ends below it.
@@ -71,11 +84,11 @@ def solve_psd(
     assert A.shape == (n, r, r)
     assert ridge.shape == (n,)
     if project:
-        project_psd(A)
+        _project_upper(A)
     x, definite = solve_spd(A, b, ridge, shared)
     wrong = np.flatnonzero(~definite)
     if len(wrong):  # only without projection, or where ridge and shared are both zero
-        whole = A[wrong] + ridge[wrong, None, None] * np.eye(r) + (0 if shared is None else shared)
+        whole = _whole(A[wrong]) + ridge[wrong, None, None] * np.eye(r) + (0 if shared is None else shared)
         x[wrong] = _pseudo_solve(whole.astype(A.dtype), b[wrong])
     return x
 

@@ -270,7 +270,7 @@ class DPALS(ReadableALS):
         room = None  # for the matrices of a block: new memory for each would cost more than filling it
         for rows, G in blocks:
             room = np.empty((len(G), self._rank, self._rank), np.float32) if room is None else room
-            V[rows] = solve_psd(unpack(G, self._rank, room), g[rows], ridge[rows], K, project=self.projection)
+            V[rows] = solve_psd(unpack(G, self._rank, room, False), g[rows], ridge[rows], K, project=self.projection)
         if self.orthonormalize:
             values, Q = np.linalg.eigh((V.T @ V).astype(np.float64))
             V = (V @ (Q / np.sqrt(np.maximum(values, 1e-12))) @ Q.T).astype(np.float32)

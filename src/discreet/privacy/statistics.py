@@ -152,11 +152,14 @@ def pack(A: NDArray[Any]) -> NDArray[Any]:
     return packed
 
 
-def unpack(packed: NDArray[Any], r: int, room: NDArray[Any] | None = None) -> NDArray[Any]:
-    """The matrices (n, r, r) again, both triangles; in a part of the `room` that is there for them, if it is given."""
+def unpack(packed: NDArray[Any], r: int, room: NDArray[Any] | None = None, both: bool = True) -> NDArray[Any]:
+    """The matrices (n, r, r) again, with both triangles or the upper ones alone (the others then hold anything).
+
+    They are in a part of the `room` that is there for them, if it is given.
+    """
     A = np.empty((len(packed), r, r), packed.dtype) if room is None else room[: len(packed)]
     assert A.shape == (len(packed), r, r)
-    run(lambda start, stop: _unpack(packed, A, start, stop), even_cuts(len(A)))
+    run(lambda start, stop: _unpack(packed, A, both, start, stop), even_cuts(len(A)))
     return A
 
 
@@ -172,7 +175,7 @@ def _pack(A: np.ndarray, packed: np.ndarray, start: int, stop: int) -> None:
 
 
 @njit(nogil=True, cache=True)
-def _unpack(packed: np.ndarray, A: np.ndarray, start: int, stop: int) -> None:
+def _unpack(packed: np.ndarray, A: np.ndarray, both: bool, start: int, stop: int) -> None:
     r = A.shape[1]
     for i in range(start, stop):
         at = 0
@@ -180,7 +183,8 @@ def _unpack(packed: np.ndarray, A: np.ndarray, start: int, stop: int) -> None:
             for b in range(a, r):
                 A[i, a, b] = packed[i, at]
                 at += 1
-        mirror(A[i])
+        if both:
+            mirror(A[i])
 
 
 # ------------------------------------------------------------------ residuals
