@@ -23,7 +23,7 @@ from discreet.kernels import simd
 from discreet.kernels.cholesky import aligned, padded
 from discreet.kernels.packed import add_gram
 from discreet.kernels.simd import lanes, transpose
-from discreet.kernels.simd_across import reflect_columns_1, reflect_columns_4, reflect_rows
+from discreet.kernels.simd_across import dot, mix, reflect_columns_1, reflect_columns_4, reflect_first, reflect_rows
 from discreet.kernels.threads import even_cuts, run
 from discreet.kernels.tridiagonal import TINY, vectors
 
@@ -124,23 +124,21 @@ def _tridiagonalize(T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarra
     p, q, none, own = work[: r * W], work[r * W : 2 * r * W], work[2 * r * W : 3 * r * W], work[3 * r * W :]
     q[:] = 0
     none[:] = 0
-    base, at_p, at_q = T.ctypes.data, p.ctypes.data, q.ctypes.data
-    s = np.empty(W, T.dtype)
+    base, at_p, at_q, at_own = T.ctypes.data, p.ctypes.data, q.ctypes.data, own.ctypes.data
     v = none  # what the last step left to take out is v qᵀ + q vᵀ
     for k in range(r - 1):
         row = T[k * r * W : (k + 1) * r * W]
+        at_v, at_n, next_ = v.ctypes.data, row.ctypes.data, (k + 1) * E
         for l in range(W):
-            vk, qk = v[k * W + l], q[k * W + l]
-            for j in range(k, r):
-                row[j * W + l] -= vk * q[j * W + l] + qk * v[j * W + l]
+            own[l], own[W + l] = v[k * W + l], q[k * W + l]
+            row[k * W + l] -= 2 * own[l] * own[W + l]
             d[k, l] = row[k * W + l]
+        reflect_first(T, at_n + next_, at_v + next_, at_q + next_, at_own, r - k - 1)
         if k == r - 2:
             break
         n = row
         for l in range(W):
-            total = none[0]
-            for j in range(k + 1, r):
-                total += n[j * W + l] * n[j * W + l]
+            total = own[2 * W + l]
             x = n[(k + 1) * W + l]
             alpha = -np.copysign(np.sqrt(total), x)
             vv = 2 * (total - x * alpha)
@@ -152,47 +150,21 @@ def _tridiagonalize(T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarra
                 beta[k * W + l] = 0
             e[k, l] = alpha
         p[(k + 1) * W :] = 0
-        at_v, at_n = v.ctypes.data, n.ctypes.data
         for i in range(k + 1, r - 1, 2):
-            here, below = i * W, (i + 1) * W
-            a, b = (i * r + i) * W, ((i + 1) * r + i + 1) * W
-            for l in range(W):
-                va, qa, na = v[here + l], q[here + l], n[here + l]
-                vb, qb, nb = v[below + l], q[below + l], n[below + l]
-                aa = T[a + l] - 2 * va * qa
-                ab = T[a + W + l] - va * qb - qa * vb
-                bb = T[b + l] - 2 * vb * qb
-                T[a + l] = aa
-                T[a + W + l] = ab
-                T[b + l] = bb
-                own[l], own[W + l], own[2 * W + l] = va, qa, na
-                own[3 * W + l], own[4 * W + l], own[5 * W + l] = vb, qb, nb
-                own[6 * W + l], own[7 * W + l] = aa * na + ab * nb, ab * na + bb * nb
-            j = (i + 2) * E
-            reflect_rows(
-                T, base + (a + 2 * W) * T.itemsize, base + (b + W) * T.itemsize, at_v + j, at_q + j, at_n + j, at_p + j,
-                own.ctypes.data, r - i - 2,
-            )  # fmt: skip
-            for l in range(W):
-                p[here + l] += own[6 * W + l]
-                p[below + l] += own[7 * W + l]
+            a, b, j = (i * r + i) * E, ((i + 1) * r + i + 1) * E, i * E
+            reflect_rows(T, base + a, base + b, at_v + j, at_q + j, at_n + j, at_p + j, r - i - 2)
         if (r - k - 1) % 2:
             i = r - 1
             a = (i * r + i) * W
             for l in range(W):
                 T[a + l] -= 2 * v[i * W + l] * q[i * W + l]
                 p[i * W + l] += T[a + l] * n[i * W + l]
+        dot(T, at_p + next_, at_n + next_, at_own, r - k - 1)
         for l in range(W):
             f = beta[k * W + l]
-            total = none[0]
-            for j in range(k + 1, r):
-                total += p[j * W + l] * n[j * W + l]
-            s[l] = f * f * total / 2
-        for j in range(k + 1, r):
-            for l in range(W):
-                q[j * W + l] = beta[k * W + l] * p[j * W + l] - s[l] * n[j * W + l]
-        for l in range(W):
+            own[l], own[W + l] = f, f * f * own[l] / 2
             q[k * W + l] = 0
+        mix(T, at_p + next_, at_n + next_, at_own, at_q + next_, r - k - 1)
         v = row
     for l in range(W):
         last = ((r - 1) * r + r - 1) * W + l

@@ -4,8 +4,8 @@
     steps of a Cholesky factorisation UᵀU; reciprocals are kept on the diagonal.
 ``forward_panel``, ``backward_panel``
     one step of the triangular solves with that factor.
-``reflect_rows``
-    two rows of a step that makes a symmetric matrix tridiagonal.
+``reflect_rows``, ``reflect_first``, ``dot``, ``mix``
+    two rows of a step that makes a symmetric matrix tridiagonal; its first row; and what else it needs of vectors.
 ``reflect_columns_4``, ``reflect_columns_1``
     a reflection of the rows of a matrix, and what the next one needs to know, in one pass.
 
@@ -121,36 +121,88 @@ def backward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
 
 
 @intrinsic
-def reflect_rows(
-    typingctx: Any, like: Any, a: Any, b: Any, v: Any, q: Any, n: Any, p: Any, own: Any, n_cols: Any
-) -> Any:
-    """For the columns j of two rows a and b: take out v qᵀ + q vᵀ, and add what they give to p = A n.
+def reflect_rows(typingctx: Any, like: Any, a: Any, b: Any, v: Any, q: Any, n: Any, p: Any, n_cols: Any) -> Any:
+    """Two rows of a symmetric matrix from the diagonal on: take out v qᵀ + q vᵀ, and add what they give to p = A n.
 
-    ``a_j -= v_a q_j + q_a v_j``, ``p_j += a_j n_a``, ``s_a += a_j n_j``, and the same for b. At `own` lie the vectors
-    v_a, q_a, n_a, v_b, q_b, n_b, s_a, s_b; the last two are updated.
+    The diagonal entries lie at a and b; v, q, n and p begin at the first of the two rows; n_cols are to the right.
     """
 
-    def emit(e: Emit, a: Any, b: Any, v: Any, q: Any, n: Any, p: Any, own: Any, n_cols: Any) -> None:
+    def emit(e: Emit, a: Any, b: Any, v: Any, q: Any, n: Any, p: Any, n_cols: Any) -> None:
         E = e.width
-        va, qa, na, vb, qb, nb = (e.load(own, E * k) for k in range(6))
-        va, qa, vb, qb = (e.b.fneg(x) for x in (va, qa, vb, qb))
+        (va, vb), (qa, qb), (na, nb) = ((e.load(x), e.load(x, E)) for x in (v, q, n))
+        minus = [e.b.fneg(x) for x in (va, qa, vb, qb)]
+
+        def less(at: Any, offset: int, k: int, vj: Any, qj: Any) -> Any:
+            x = e.fma(minus[k + 1], vj, e.fma(minus[k], qj, e.load(at, offset)))
+            e.store(x, at, offset)
+            return x
+
+        aa, ab, bb = less(a, 0, 0, va, qa), less(a, E, 0, vb, qb), less(b, 0, 2, vb, qb)
 
         def body(carried: list[Any]) -> list[Any]:
             *at, sa, sb = carried
             a, b, v, q, n, p = at
             vj, qj, nj = e.load(v), e.load(q), e.load(n)
-            x = e.fma(qa, vj, e.fma(va, qj, e.load(a)))
-            y = e.fma(qb, vj, e.fma(vb, qj, e.load(b)))
-            e.store(x, a)
-            e.store(y, b)
+            x, y = less(a, 0, 0, vj, qj), less(b, 0, 2, vj, qj)
             e.store(e.fma(y, nb, e.fma(x, na, e.load(p))), p)
             return [*[e.at(address, E) for address in at], e.fma(x, nj, sa), e.fma(y, nj, sb)]
 
-        sums = e.loop(n_cols, [a, b, v, q, n, p, e.load(own, 6 * E), e.load(own, 7 * E)], body)[6:]
-        e.store(sums[0], own, 6 * E)
-        e.store(sums[1], own, 7 * E)
+        sums = [e.fma(ab, nb, e.b.fmul(aa, na)), e.fma(bb, nb, e.b.fmul(ab, na))]
+        ahead = [e.at(a, 2 * E), e.at(b, E), *[e.at(x, 2 * E) for x in (v, q, n, p)]]
+        sums = e.loop(n_cols, [*ahead, *sums], body)[6:]
+        for k in range(2):
+            e.store(e.b.fadd(e.load(p, k * E), sums[k]), p, k * E)
 
-    return void(8, like, emit)
+    return void(7, like, emit)
+
+
+@intrinsic
+def reflect_first(typingctx: Any, like: Any, row: Any, v: Any, q: Any, own: Any, n: Any) -> Any:
+    """``row_j -= v_k q_j + q_k v_j``, and the sum of the squares; v_k, q_k and then the sum lie at `own`."""
+
+    def emit(e: Emit, row: Any, v: Any, q: Any, own: Any, n: Any) -> None:
+        vk, qk = e.b.fneg(e.load(own)), e.b.fneg(e.load(own, e.width))
+
+        def body(carried: list[Any]) -> list[Any]:
+            row, v, q, total = carried
+            x = e.fma(qk, e.load(v), e.fma(vk, e.load(q), e.load(row)))
+            e.store(x, row)
+            return [e.at(row, e.width), e.at(v, e.width), e.at(q, e.width), e.fma(x, x, total)]
+
+        e.store(e.loop(n, [row, v, q, e.constant(0.0)], body)[3], own, 2 * e.width)
+
+    return void(5, like, emit)
+
+
+@intrinsic
+def dot(typingctx: Any, like: Any, x: Any, y: Any, total: Any, n: Any) -> Any:
+    """``total = Σ x_j y_j``."""
+
+    def emit(e: Emit, x: Any, y: Any, total: Any, n: Any) -> None:
+        def body(carried: list[Any]) -> list[Any]:
+            x, y, s = carried
+            return [e.at(x, e.width), e.at(y, e.width), e.fma(e.load(x), e.load(y), s)]
+
+        e.store(e.loop(n, [x, y, e.constant(0.0)], body)[2], total)
+
+    return void(4, like, emit)
+
+
+@intrinsic
+def mix(typingctx: Any, like: Any, x: Any, y: Any, own: Any, z: Any, n: Any) -> Any:
+    """``z_j = a x_j − b y_j``, with a and b at `own`."""
+
+    def emit(e: Emit, x: Any, y: Any, own: Any, z: Any, n: Any) -> None:
+        a, b = e.load(own), e.b.fneg(e.load(own, e.width))
+
+        def body(carried: list[Any]) -> list[Any]:
+            x, y, z = carried
+            e.store(e.fma(b, e.load(y), e.b.fmul(a, e.load(x))), z)
+            return [e.at(pointer, e.width) for pointer in carried]
+
+        e.loop(n, [x, y, z], body)
+
+    return void(5, like, emit)
 
 
 def _reflect_columns(vectors: int) -> Any:

@@ -70,7 +70,7 @@ def vectors(
         for k in range(0, wide, B):
             _twisted(d, beside, squares, values[k : k + B], found, k, scale[k : k + B], work)
         if rounds > 0:
-            good = _orthogonal(found, scale, K, 1e-4 if like.itemsize == 4 else 1e-9)
+            good = _orthogonal(found, scale, K, 1e-6 if like.itemsize == 4 else 1e-9)
         if good:
             break
     for k in range(K):
