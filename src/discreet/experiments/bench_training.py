@@ -26,7 +26,7 @@ GIGABYTES = 6.0
 STEPS, EPSILON = 3, 20.0
 
 
-def benchmark(quick: bool = False, repeats: int = 2) -> dict[str, Any]:
+def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
     """Seconds of private training by share of items and grade of noise, of as many sweeps, and peak memory."""
     scale, rank = (0.05, 32) if quick else (1.0, 128)
     ratings = load_dataset("twin-ml20m", scale=scale)
