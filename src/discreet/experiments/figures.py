@@ -24,6 +24,7 @@ from discreet.experiments.entry import Entry, Record
 from discreet.experiments.layout import Group, group, reference
 
 INK, FAINT = "#22303c", "#d9dee3"
+MANY = 8  # more lines have their names beside the plot, and the second eight another mark
 COLOURS = ("#00798c", "#c8553d", "#edae49", "#5b5f97", "#7fb069", "#9aa5b1", "#b0578d", "#3d3d3d")
 WIDTH, HEIGHT = 5.6, 4.6
 
@@ -41,6 +42,9 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
         _panel(axis, entry, records, panel)
     for axis in axes[len(entry.plots) :]:
         axis.set_axis_off()
+    if any(len(axis.get_legend_handles_labels()[1]) > MANY for axis in axes):
+        width += 3.0 * across
+        figure.set_figwidth(width)
     title = textwrap.fill(entry.title, int(10 * width))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
     with written_aside(file) as aside:
@@ -61,8 +65,9 @@ def _panel(axis: Any, entry: Entry, records: list[Record], panel: Mapping[str, A
         if not points:
             continue
         places = [p.keys[x] for p in points]
-        axis.errorbar(places, [p.mean(y) for p in points], [p.spread(y) for p in points], color=colour, marker="o",
-                      markersize=4.5, linewidth=1.8, capsize=2.5, label=label, zorder=3)  # fmt: skip
+        axis.errorbar(places, [p.mean(y) for p in points], [p.spread(y) for p in points], color=colour,
+                      marker="os^D"[at // len(COLOURS) % 4], markersize=4.5, linewidth=1.8, capsize=2.5,
+                      label=label, zorder=3)  # fmt: skip
         name = panel.get("reference", entry.references[0] if entry.references else "")
         known = [(p.keys[x], reference(entry, p, name)) for p in points]
         known = [(place, value) for place, value in known if value is not None]
@@ -94,5 +99,6 @@ def _dress(axis: Any, panel: Mapping[str, Any], records: list[Record]) -> None:
     axis.grid(color=FAINT, linewidth=0.7, zorder=0)
     axis.tick_params(labelsize=8, colors=INK)
     axis.spines[["top", "right"]].set_visible(False)
-    if axis.get_legend_handles_labels()[1]:
-        axis.legend(fontsize=8, frameon=False, labelcolor=INK)
+    if names := axis.get_legend_handles_labels()[1]:
+        beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if len(names) > MANY else {}
+        axis.legend(fontsize=8, frameon=False, labelcolor=INK, **beside)
