@@ -10,7 +10,6 @@ from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
 from discreet.models.dplmc import spectral_start
-from discreet.models.residual_steps import project, settle
 from discreet.privacy import accounting
 from discreet.privacy.session import Session
 from discreet.privacy.unsafe import NoNoise
@@ -105,16 +104,6 @@ def test_erratum_11_a_balanced_start_is_balanced_and_comes_closer():
         model = open_wide(ratings, initialization="spectral", balanced=balanced, iterations=25, step_size=1.0)
         moved[balanced] = np.linalg.norm(completed(model.fit(ratings), ratings) - X) / np.linalg.norm(X)
     assert moved[True] < moved[False]
-
-
-def test_what_cannot_be_told_from_noise_stays_at_zero():
-    rng = np.random.default_rng(0)
-    S = np.full((4000, 2), 2.0)
-    x = rng.normal(size=(4000, 2)) * [1.0, 0.0]
-    found = settle(S * x + rng.normal(size=(4000, 2)), S, 1.0, 0.0, 1.0, 2.0)
-    assert np.abs(found[:, 1]).max() < 0.3
-    np.testing.assert_allclose(((found[:, 0] - x[:, 0]) ** 2).mean(), 1 / (1 + 4), rtol=0.1)  # the least there is
-    assert np.linalg.norm(project(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0), axis=1) == pytest.approx([1.0, 0.5])
 
 
 # ---------------------------------------------------------------------- the price

@@ -8,7 +8,7 @@ import pytest
 import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError
-from discreet.models.residual_steps import settle, usual_rank
+from discreet.models.residual_steps import project, settle, usual_rank
 from discreet.privacy.unsafe import NoNoise
 
 SAME = dict(epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded")
@@ -110,6 +110,7 @@ def test_an_estimate_goes_to_its_prior_mean_where_there_is_nothing_but_noise():
     found = settle(S * x + rng.normal(size=(4000, 2)), S, 1.0, 0.0, 1.0, 2.0)
     assert np.abs(found[:, 1]).max() < 0.3
     np.testing.assert_allclose(((found[:, 0] - x[:, 0]) ** 2).mean(), 1 / (1 + 4), rtol=0.1)  # the least there is
+    assert np.linalg.norm(project(np.array([[3.0, 4.0], [0.3, 0.4]]), 1.0), axis=1) == pytest.approx([1.0, 0.5])
 
 
 # ---------------------------------------------------------------------- the promise
