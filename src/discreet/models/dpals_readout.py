@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import solve_rows
-from discreet.models.dpals_plan import LARGE, PlannedALS
+from discreet.models.dpals_choices import LARGE
+from discreet.models.dpals_plan import PlannedALS
 from discreet.models.private import kept_counts
 
 
