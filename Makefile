@@ -49,6 +49,7 @@ demo: .venv/.core
 
 check: .venv/.dev
 	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 	@PYTHONPATH=src $(PY) -c "from importlinter.cli import lint_imports_command as c; c()"
 

@@ -82,7 +82,7 @@ def real() -> Rows:
     sweets = sweets.keep(sweets.values > 0)
     rows += table(
         "SweetRS",
-        "Zeros (\"never tried\") left out; 90/10 split at random over ratings, seeds 0, 1, 2, test RMSE.",
+        'Zeros ("never tried") left out; 90/10 split at random over ratings, seeds 0, 1, 2, test RMSE.',
         [random_ratings(sweets, (0.9, 0.1), seed=s) for s in range(3)],
         bias | {"`ALS()`, the defaults": discreet.ALS},
         "rmse",
@@ -112,21 +112,39 @@ def twins() -> Rows:
         "`ALS(64)`, the defaults otherwise": lambda: discreet.ALS(64),
     }
     known = dict(zip(makers, ("1.057", "0.943", "0.976", "0.863", "0.779"), strict=False))
-    rows = table("Twin of MovieLens 10M", "80/10/10 at random over ratings, seed 0, test RMSE; the reference is the "
-                 "value the twin was calibrated to.", [a], makers, "rmse", known)  # fmt: skip
+    rows = table(
+        "Twin of MovieLens 10M",
+        "80/10/10 at random over ratings, seed 0, test RMSE; the reference is the value the twin was calibrated to.",
+        [a],
+        makers,
+        "rmse",
+        known,
+    )
     b = strong_generalisation(discreet.load_dataset("twin-ml20m"), 10_000, 10_000, seed=0)
     counts = np.bincount(b.train.indices, minlength=b.train.n_items)
     top = b.train.item_ids[np.sort(np.argsort(-counts, kind="stable")[: b.train.n_items // 10])]
-    implicit = "`ALS(64, feedback=\"implicit\", regularization=40, unobserved_weight=0.2)`, top tenth of the items"
+    implicit = '`ALS(64, feedback="implicit", regularization=40, unobserved_weight=0.2)`, top tenth of the items'
     makers = {
         "most popular: `Popularity()`": discreet.Popularity,
-        implicit: lambda: discreet.ALS(64, feedback="implicit", regularization=40, unobserved_weight=0.2,
-                                       user_exponent=0, item_exponent=0, iterations=10),
-    }  # fmt: skip
-    rows += table("Twin of MovieLens 20M", "Strong generalisation: 10,000 test users never seen in training, 80/20 "
-                  "fold-in, recall@20.", [b], makers, "recall@20",
-                  dict(zip(makers, ("0.167", "0.361"), strict=True)),
-                  **{implicit: {"prepare": lambda r: r.filter(items=top)}})  # fmt: skip
+        implicit: lambda: discreet.ALS(
+            64,
+            feedback="implicit",
+            regularization=40,
+            unobserved_weight=0.2,
+            user_exponent=0,
+            item_exponent=0,
+            iterations=10,
+        ),
+    }
+    rows += table(
+        "Twin of MovieLens 20M",
+        "Strong generalisation: 10,000 test users never seen in training, 80/20 fold-in, recall@20.",
+        [b],
+        makers,
+        "recall@20",
+        dict(zip(makers, ("0.167", "0.361"), strict=True)),
+        **{implicit: {"prepare": lambda r: r.filter(items=top)}},
+    )
     return ["## Without privacy: simulated twins", "", *rows]
 
 

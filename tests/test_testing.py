@@ -19,13 +19,29 @@ from discreet.testing import ConformanceError, PrivateModelConformance, check_pr
 
 SMALL = {"epsilon": 4.0, "rating_range": (1.0, 5.0)}
 PAPER = SMALL | {"shrinkage": False, "max_items": 6}
-PLAIN = {"epsilon": 4.0, "max_items": 30, "item_fraction": 1.0, "rating_range": (1.0, 5.0), "rating_bound": 2.0,
-         "regularization": 5.0, "noise_ridge": 0.0, "user_normalizer": 100.0, "initial_scale": 0.3, "shrinkage": False,
-         "iterations": 2}  # fmt: skip
+PLAIN = {
+    "epsilon": 4.0,
+    "max_items": 30,
+    "item_fraction": 1.0,
+    "rating_range": (1.0, 5.0),
+    "rating_bound": 2.0,
+    "regularization": 5.0,
+    "noise_ridge": 0.0,
+    "user_normalizer": 100.0,
+    "initial_scale": 0.3,
+    "shrinkage": False,
+    "iterations": 2,
+}
 QUICK = [name for name in rule_names() if name != "re-priced"]
 
-GRADIENT = ("explicit", "explicit, no factors", "short norm", "replace-one", "intercept, constant",
-            "papers' conversion, range from data")  # fmt: skip
+GRADIENT = (
+    "explicit",
+    "explicit, no factors",
+    "short norm",
+    "replace-one",
+    "intercept, constant",
+    "papers' conversion, range from data",
+)
 OPTIONS = {
     "explicit": {},
     "explicit, no factors": {"factors": 0},
@@ -39,8 +55,13 @@ OPTIONS = {
     "constant, one count": {"centring": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform", "max_items": 6},
     "short norm": {"user_norm": 0.3, "growth": 1.0},
     "spectral": {"initialization": "spectral", "item_fraction": 1.0},
-    "resample, unobserved": {"resample": True, "unobserved_weight": 0.1, "orthonormalize": True, "projection": False,
-                             "max_items": 6},
+    "resample, unobserved": {
+        "resample": True,
+        "unobserved_weight": 0.1,
+        "orthonormalize": True,
+        "projection": False,
+        "max_items": 6,
+    },
     "replace-one": {"neighbouring": "replace-one"},
     "replace-one, solve": {"neighbouring": "replace-one", "item_step": "solve"},
     "not isometric": {"isometric": False, "shrinkage": False, "max_items": 6},
@@ -103,13 +124,21 @@ def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
     Z, b = np.clip(Y, -2, 2) if explicit else Y, np.zeros(ratings.n_items)
     for _ in range(model.iterations):
         every = weight * V.T @ V
-        U = np.array([np.linalg.solve(V[m].T @ V[m] + every + ridge * max(n, 1) / 100 * np.eye(r), V[m].T @ (y - b)[m])
-                      for m, y, n in zip(M, Y, c, strict=True)])  # fmt: skip
+        U = np.array(
+            [
+                np.linalg.solve(V[m].T @ V[m] + every + ridge * max(n, 1) / 100 * np.eye(r), V[m].T @ (y - b)[m])
+                for m, y, n in zip(M, Y, c, strict=True)
+            ]
+        )
         U *= np.minimum(1.0, np.sqrt(1 - i * i) / np.maximum(np.linalg.norm(U, axis=1), 1e-300))[:, None]
         X = np.column_stack([np.full(len(U), i), U]) if i else U
         every = weight * X.T @ X
-        W = np.array([np.linalg.solve(X[m].T @ X[m] + every + g * np.eye(X.shape[1]), X[m].T @ y[m])
-                      for m, y, g in zip(M.T, Z.T, item_ridge, strict=True)])  # fmt: skip
+        W = np.array(
+            [
+                np.linalg.solve(X[m].T @ X[m] + every + g * np.eye(X.shape[1]), X[m].T @ y[m])
+                for m, y, g in zip(M.T, Z.T, item_ridge, strict=True)
+            ]
+        )
         V, b = (W[:, 1:], i * W[:, 0]) if i else (W, b)
     return V
 

@@ -28,8 +28,24 @@ def test_they_train_and_say_what_they_released(run, ratings, tmp_path, model):
 
 
 def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
-    result = run("train", ratings, "--model", "dpsvd", "--epsilon", 5, "--rating-range", "1,5", "--out", tmp_path / "m",
-                 "--set", "density=0.3", "--set", "centring=items", "--set", "weighted=false")  # fmt: skip
+    result = run(
+        "train",
+        ratings,
+        "--model",
+        "dpsvd",
+        "--epsilon",
+        5,
+        "--rating-range",
+        "1,5",
+        "--out",
+        tmp_path / "m",
+        "--set",
+        "density=0.3",
+        "--set",
+        "centring=items",
+        "--set",
+        "weighted=false",
+    )
     assert result.code == 0, result.err
     model = discreet.load(tmp_path / "m")
     assert (model.density, model.centring, model.weighted) == (0.3, "items", False)

@@ -144,10 +144,32 @@ CASES: list[Case] = [
     ("repeated ratings refused", a_file("r.csv", GOOD + "1,1,4\n"), ""),  # gets --duplicates error below
     ("address on the network", bare("train", "https://example.org/r.csv", "--out", "m"), "download"),
     ("catalogue missing", good_file("--items", "nowhere.csv"), "nowhere.csv"),
-    ("catalogue too small", lambda t, s: ["train", s / "ratings.csv", "--out", t / "m", "--items",
-                                          made("few.csv", "item_id,title\n10,Ten\n11,Eleven\n")(t, s)], "catalogue"),
-    ("noise said twice", good_file("--model", "dpals", "--epsilon", 1, "--rating-range", "1,5", "--set",
-                                   'sigmas={"gram": 1, "sum": 1, "counts": 9, "recounts": 9}'), "leave one"),
+    (
+        "catalogue too small",
+        lambda t, s: [
+            "train",
+            s / "ratings.csv",
+            "--out",
+            t / "m",
+            "--items",
+            made("few.csv", "item_id,title\n10,Ten\n11,Eleven\n")(t, s),
+        ],
+        "catalogue",
+    ),
+    (
+        "noise said twice",
+        good_file(
+            "--model",
+            "dpals",
+            "--epsilon",
+            1,
+            "--rating-range",
+            "1,5",
+            "--set",
+            'sigmas={"gram": 1, "sum": 1, "counts": 9, "recounts": 9}',
+        ),
+        "leave one",
+    ),
     ("nothing left by filter", good_file("--min-user-ratings", 1000), "relax"),
     ("nothing left by threshold", good_file("--binarize", 9), "relax"),
     ("threshold not finite", good_file("--min-rating", "nan"), "finite"),
@@ -192,8 +214,11 @@ CASES: list[Case] = [
     ("unknown metric", good_file("--metrics", "rsme", command="evaluate"), "did you mean 'rmse'"),
     ("metric without cut-off", good_file("--metrics", "recall", command="evaluate"), "cut-off"),
     ("no metric", good_file("--metrics", ",", command="evaluate"), "--metrics"),
-    ("metric that fits no model", good_file("--model", "popularity", "--no-baselines", "--metrics", "rmse",
-                                            command="evaluate"), "compares predicted ratings"),
+    (
+        "metric that fits no model",
+        good_file("--model", "popularity", "--no-baselines", "--metrics", "rmse", command="evaluate"),
+        "compares predicted ratings",
+    ),
     ("unknown split", good_file("--split", "user", command="evaluate"), "did you mean users"),
     ("split beyond 100", good_file("--split", "90/20", command="evaluate"), "100"),
     ("split and folds", good_file("--split", "90/10", "--folds", 5, command="evaluate"), "--folds"),
@@ -205,10 +230,24 @@ CASES: list[Case] = [
     ("relevance not finite", good_file("--relevant", "inf", command="evaluate"), "finite"),
     ("saved model without data", saved("evaluate"), "--known"),
     ("saved model and split", saved("evaluate", "--split", "90/10"), "trained already"),
-    ("unknown items in the target", saved("evaluate", "--known", lambda t, s: s / "known.csv", "--target",
-                                          made("t.csv", HEAD + "500,9999,4\n501,12,3\n")), "--skip-unknown"),
-    ("other users in the target", saved("evaluate", "--known", lambda t, s: s / "known.csv", "--target",
-                                        made("t.csv", HEAD + "1,12,4\n2,13,3\n")), "no user"),
+    (
+        "unknown items in the target",
+        saved(
+            "evaluate",
+            "--known",
+            lambda t, s: s / "known.csv",
+            "--target",
+            made("t.csv", HEAD + "500,9999,4\n501,12,3\n"),
+        ),
+        "--skip-unknown",
+    ),
+    (
+        "other users in the target",
+        saved(
+            "evaluate", "--known", lambda t, s: s / "known.csv", "--target", made("t.csv", HEAD + "1,12,4\n2,13,3\n")
+        ),
+        "no user",
+    ),
     # --- recommend and similar
     ("no model", bare("recommend", "nowhere", "--history", "1"), "does not exist"),
     ("folder without model", lambda t, s: ["recommend", t, "--history", "1"], "model.json"),
@@ -249,11 +288,17 @@ CASES: list[Case] = [
     ("fold-in of all", good_file("--split", "users", "--fold-in", 1, command="evaluate"), "between 0 and 1"),
     ("duplicates of a data set", bare("train", "cinema", "--duplicates", "mean", "--out", "m"), "--duplicates is for"),
     ("unknown items without a catalogue", good_file("--unknown-items", "drop"), "--items FILE"),
-    ("separator of parquet", lambda t, s: ["train", a_parquet(t, s), "--separator", ";", "--out", t / "m"],
-     "--separator ';' is for text files"),
+    (
+        "separator of parquet",
+        lambda t, s: ["train", a_parquet(t, s), "--separator", ";", "--out", t / "m"],
+        "--separator ';' is for text files",
+    ),
     ("header of parquet", lambda t, s: ["train", a_parquet(t, s), "--header", "--out", t / "m"], "--header is for"),
-    ("ratings without ratings", good_file("--feedback", "implicit", "--metrics", "rmse", command="evaluate"),
-     "implicit feedback predicts none"),
+    (
+        "ratings without ratings",
+        good_file("--feedback", "implicit", "--metrics", "rmse", command="evaluate"),
+        "implicit feedback predicts none",
+    ),
     ("columns of a typed history", saved("recommend", "--history", "12", "--item", "x"), "--item is for"),
     ("user of one history", saved("recommend", "--history-file", "h.csv", "--user", "x"), "--user is for --users"),
     # --- what is wrong is said before anything is read
@@ -264,16 +309,22 @@ CASES: list[Case] = [
     ("budget before data", bare("evaluate", "nowhere.csv", "--epsilon", -1), "--epsilon -1"),
     # --- nothing to predict, pipes
     ("all the same", lambda t, s: ["evaluate", made("same.csv", SAME)(t, s)], "every rating of"),
-    ("all the same, with biases", lambda t, s: ["evaluate", made("same.csv", SAME)(t, s), "--model", "bias"],
-     "use --model als --feedback implicit"),
-    ("all the same, privately", lambda t, s: ["train", made("same.csv", SAME)(t, s), "--epsilon", 1, "--out", t / "m"],
-     "use --feedback implicit"),
+    (
+        "all the same, with biases",
+        lambda t, s: ["evaluate", made("same.csv", SAME)(t, s), "--model", "bias"],
+        "use --model als --feedback implicit",
+    ),
+    (
+        "all the same, privately",
+        lambda t, s: ["train", made("same.csv", SAME)(t, s), "--epsilon", 1, "--out", t / "m"],
+        "use --feedback implicit",
+    ),
     ("pipe", a_pipe, "is a pipe"),
     # --- the others
     ("unknown genre", bare("demo", "--likes", "Sci-Fy"), "Sci-Fi"),
     ("demo into a file", lambda t, s: ["demo", "--out", a_plain_file(t)], "is a file"),
     ("unknown benchmark", bare("bench", "--only", "speed"), "als"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("arguments", "said"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])

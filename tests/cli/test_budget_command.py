@@ -43,16 +43,38 @@ def test_a_plan_is_priced_without_data(run):
 def test_a_plan_is_shown_as_a_table(run, tmp_path):
     result = run(*PLAN, "--plot", tmp_path / "b.png", "--rating-range", "0.5:5")
     assert result.code == 0, result.err
-    for expected in ("gradient 8", "noise multiplier", "share of budget", "ε = 1 at δ = 1e-06", "independent",
-                     "Half the ε", "rating_range=(0.5, 5.0)", "1.91 times the noise"):  # fmt: skip
+    for expected in (
+        "gradient 8",
+        "noise multiplier",
+        "share of budget",
+        "ε = 1 at δ = 1e-06",
+        "independent",
+        "Half the ε",
+        "rating_range=(0.5, 5.0)",
+        "1.91 times the noise",
+    ):
         assert expected in result.out
     assert "taken to lie between" not in result.out
     assert (tmp_path / "b.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_is_charged_is_what_was_quoted(run, private):
-    quoted = json.loads(run("budget", "--factors", 3, "--epsilon", 5, "--items", 40, "--set", "growth=1.4",
-                            "--rating-range", "1,5", "--json").out)  # fmt: skip
+    quoted = json.loads(
+        run(
+            "budget",
+            "--factors",
+            3,
+            "--epsilon",
+            5,
+            "--items",
+            40,
+            "--set",
+            "growth=1.4",
+            "--rating-range",
+            "1,5",
+            "--json",
+        ).out
+    )
     charged = json.loads(run("budget", private / "model", "--json").out)
     by_name = [{row["name"]: row for row in found["releases"]} for found in (quoted, charged)]
     assert by_name[0].keys() == by_name[1].keys()
@@ -199,9 +221,21 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("train", "{shelf}/ratings.csv", "--out", "m", "--model", "bias", "--noise", "seeded"), "--noise is for"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 1, "--neighbouring", "both"), "add-remove"),
         # a large rank, because whether a small one is refused depends on the luck of the noise
-        (("train", "{shelf}/ratings.csv", "--out", "m", "--factors", 1000, "--set", "item_fraction=1",
-          "--epsilon", 0.01),
-         "is too little for so few people"),
+        (
+            (
+                "train",
+                "{shelf}/ratings.csv",
+                "--out",
+                "m",
+                "--factors",
+                1000,
+                "--set",
+                "item_fraction=1",
+                "--epsilon",
+                0.01,
+            ),
+            "is too little for so few people",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(run, shelf, arguments, said, tmp_path, monkeypatch):
@@ -219,9 +253,24 @@ def test_bad_input_is_one_sentence_and_exit_code_2(run, shelf, arguments, said, 
 
 
 def test_train_with_epsilon_is_private(run, private, tmp_path):
-    result = run("train", private / "ratings.csv", "--items", private / "films.csv", "--out", tmp_path / "m",
-                 "--epsilon", 5, "--delta", "1e-5", "--rating-range", "1-5", "--factors", 3, "--set",
-                 "growth=1.4")  # fmt: skip
+    result = run(
+        "train",
+        private / "ratings.csv",
+        "--items",
+        private / "films.csv",
+        "--out",
+        tmp_path / "m",
+        "--epsilon",
+        5,
+        "--delta",
+        "1e-5",
+        "--rating-range",
+        "1-5",
+        "--factors",
+        3,
+        "--set",
+        "growth=1.4",
+    )
     assert result.code == 0, result.err
     assert "ε = 5 and δ = 1e-05" in result.out
     assert "discreet budget" in result.out
@@ -235,8 +284,20 @@ def test_train_with_epsilon_is_private(run, private, tmp_path):
 
 
 def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
-    options = ("--epsilon", 9, "--factors", 3, "--noise", "seeded", "--random-state", 0, "--neighbouring",
-               "replace-one", "--set", "growth=1.4")  # fmt: skip
+    options = (
+        "--epsilon",
+        9,
+        "--factors",
+        3,
+        "--noise",
+        "seeded",
+        "--random-state",
+        0,
+        "--neighbouring",
+        "replace-one",
+        "--set",
+        "growth=1.4",
+    )
     result = run("train", private / "ratings.csv", "--out", tmp_path / "m", *options)
     assert result.code == 0, result.err
     assert "CAUTION" in result.out
@@ -253,7 +314,18 @@ def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
 
 
 def test_evaluate_with_epsilon_measures_a_private_model(run, private):
-    result = run("evaluate", private / "ratings.csv", "--epsilon", 20, "--factors", 2, "--rating-range", "1,5",
-                 "--metrics", "rmse", "--no-baselines")  # fmt: skip
+    result = run(
+        "evaluate",
+        private / "ratings.csv",
+        "--epsilon",
+        20,
+        "--factors",
+        2,
+        "--rating-range",
+        "1,5",
+        "--metrics",
+        "rmse",
+        "--no-baselines",
+    )
     assert result.code == 0, result.err
     assert "DPALS" in result.out

@@ -16,8 +16,7 @@ import discreet
 from discreet.cli.app import app
 from discreet.data.cinema import films
 
-COMMANDS = ["demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench",
-            "reproduce"]  # fmt: skip
+COMMANDS = ["demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench", "reproduce"]
 
 
 def test_help_lists_every_command_and_nothing_else(run):
@@ -47,8 +46,20 @@ def test_version(run):
 
 
 def test_train_saves_what_python_would(run, shelf, tmp_path):
-    result = run("train", shelf / "ratings.csv", "--items", shelf / "films.csv", "--out", tmp_path / "m",
-                 "--factors", 4, "--iterations", 3, "--set", "regularization=1")  # fmt: skip
+    result = run(
+        "train",
+        shelf / "ratings.csv",
+        "--items",
+        shelf / "films.csv",
+        "--out",
+        tmp_path / "m",
+        "--factors",
+        4,
+        "--iterations",
+        3,
+        "--set",
+        "regularization=1",
+    )
     assert result.code == 0, result.err
     assert result.err == ""
     for expected in ("60 users, 40 items, 720 ratings", "Saved to", "NOT private", "recommend", "similar"):
@@ -80,8 +91,25 @@ def test_train_reports_merged_ratings_and_filters_as_json(run, tmp_path):
 
 
 def test_train_on_a_data_set(run, tmp_path):
-    result = run("train", "cinema", "--scale", 0.01, "--binarize", 4, "--feedback", "implicit", "--factors", 3,
-                 "--iterations", 2, "--threads", 1, "--out", tmp_path / "m", "--json")  # fmt: skip
+    result = run(
+        "train",
+        "cinema",
+        "--scale",
+        0.01,
+        "--binarize",
+        4,
+        "--feedback",
+        "implicit",
+        "--factors",
+        3,
+        "--iterations",
+        2,
+        "--threads",
+        1,
+        "--out",
+        tmp_path / "m",
+        "--json",
+    )
     assert result.code == 0, result.err
     assert json.loads(result.out)["model"]["parameters"]["feedback"] == "implicit"
     assert discreet.load(tmp_path / "m").titles_ is not None
@@ -89,8 +117,20 @@ def test_train_on_a_data_set(run, tmp_path):
 
 def test_columns_by_name_and_position(run, tmp_path):
     (tmp_path / "r.tsv").write_text("".join(f"{i}\t{u}\t{1 + (u + i) % 5}\n" for u in range(9) for i in range(5)))
-    result = run("train", tmp_path / "r.tsv", "--user", 1, "--item", 0, "--no-header", "--model", "popularity", "--out",
-                 tmp_path / "m", "--json")  # fmt: skip
+    result = run(
+        "train",
+        tmp_path / "r.tsv",
+        "--user",
+        1,
+        "--item",
+        0,
+        "--no-header",
+        "--model",
+        "popularity",
+        "--out",
+        tmp_path / "m",
+        "--json",
+    )
     assert json.loads(result.out)["users"] == 9
 
 
@@ -253,8 +293,17 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
     result = run("demo", "--quick", "--out", "my demo")
     assert result.code == 0, result.err
     assert result.err == ""
-    for expected in ("DPALS, private, ε = 4", "ALS, not", "Bias", "Popularity", "recall@20", "10 ", "Sci-Fi",
-                     "joint differential privacy for each user with ε = 4", "Try next:"):
+    for expected in (
+        "DPALS, private, ε = 4",
+        "ALS, not",
+        "Bias",
+        "Popularity",
+        "recall@20",
+        "10 ",
+        "Sci-Fi",
+        "joint differential privacy for each user with ε = 4",
+        "Try next:",
+    ):
         assert expected in result.out
     assert (tmp_path / "my demo" / "quality.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(p.name for p in (tmp_path / "my demo").iterdir()) == ["model", "quality.png"]

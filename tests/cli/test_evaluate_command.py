@@ -11,8 +11,20 @@ import discreet
 
 
 def test_evaluate_by_split_and_seeds_shows_baselines(run, shelf):
-    args = ["evaluate", shelf / "ratings.csv", "--split", "80/10/10", "--seeds", 2, "--metrics", "rmse,recall@5",
-            "--factors", 2, "--set", "regularization=2"]  # fmt: skip
+    args = [
+        "evaluate",
+        shelf / "ratings.csv",
+        "--split",
+        "80/10/10",
+        "--seeds",
+        2,
+        "--metrics",
+        "rmse,recall@5",
+        "--factors",
+        2,
+        "--set",
+        "regularization=2",
+    ]
     found = json.loads(run(*args, "--slices", "--json").out)
     assert [m["name"] for m in found["models"]] == ["ALS", "Bias", "Popularity"]
     assert found["seeds"] == [0, 1]
@@ -37,8 +49,23 @@ def test_evaluate_says_what_python_says(run, shelf):
     model = discreet.ALS(2, regularization=2.0, random_state=3).fit(split.train)
     metrics = ["rmse", "ndcg@10"]
     python = discreet.evaluate(model, split, metrics)
-    found = json.loads(run("evaluate", shelf / "ratings.csv", "--split", "90/10", "--seed", 3, "--factors", 2,
-                           "--regularization", 2, "--metrics", ",".join(metrics), "--json").out)  # fmt: skip
+    found = json.loads(
+        run(
+            "evaluate",
+            shelf / "ratings.csv",
+            "--split",
+            "90/10",
+            "--seed",
+            3,
+            "--factors",
+            2,
+            "--regularization",
+            2,
+            "--metrics",
+            ",".join(metrics),
+            "--json",
+        ).out
+    )
     assert {m: found["models"][0]["scores"][m]["mean"] for m in metrics} == pytest.approx(dict(python.values))
     assert {m: found["models"][0]["scores"][m]["stderr"] for m in metrics} == pytest.approx(dict(python.stderr))
     assert found["relevant"] == python.conditions["relevant"]
@@ -71,12 +98,24 @@ def test_every_way_to_hold_out(run, shelf, options):
 def test_models_side_by_side_count_the_same_items_as_relevant(run, shelf):
     """Left to themselves, models of implicit feedback would be judged on all items and the others on favourites."""
     explicit = json.loads(run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--json").out)
-    implicit = json.loads(run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--feedback", "implicit",
-                              "--json").out)  # fmt: skip
+    implicit = json.loads(
+        run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--feedback", "implicit", "--json").out
+    )
     assert explicit["relevant"] == 4.0
     assert implicit["relevant"] is None
-    favourites = json.loads(run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--feedback", "implicit",
-                                "--relevant", 4, "--json").out)  # fmt: skip
+    favourites = json.loads(
+        run(
+            "evaluate",
+            shelf / "ratings.csv",
+            "--metrics",
+            "recall@5",
+            "--feedback",
+            "implicit",
+            "--relevant",
+            4,
+            "--json",
+        ).out
+    )
     assert favourites["models"][1:] != implicit["models"][1:]
     for mine, other in zip(favourites["models"][1:], explicit["models"][1:], strict=True):
         assert mine["scores"] == other["scores"]

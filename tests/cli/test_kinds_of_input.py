@@ -19,7 +19,7 @@ FILES = {
     "comma.csv": "movieId,rating\n12,5\n13,1.5\n14,\n",
     "semicolon.csv": "movieId;rating\n12;5\n13;1.5\n14;null\n",
     "colons.dat": "12::5\n13::1.5\n14::NA\n",
-    "titles.csv": "title,rating\nFilm 2, the 0 one,5\nFilm 3, the 1 one (1953),1.5\n\"Film 4, the 0 one\",\n",
+    "titles.csv": 'title,rating\nFilm 2, the 0 one,5\nFilm 3, the 1 one (1953),1.5\n"Film 4, the 0 one",\n',
     "bare.txt": "Film 2, the 0 one,5\nFilm 3, the 1 one,1.5\nFilm 4, the 0 one (1954)\n",
     "pipes.txt": "rating|movieId\n5|12\n1.5|13\n|14\n",
 }
@@ -127,8 +127,13 @@ def test_unknown_kernels_are_refused(run, monkeypatch):
 def test_a_closed_stdout_is_no_disaster(shelf, how):
     command = f"'{sys.executable}' -m discreet " + how.format(f"'{shelf / 'model'}'")
     for ending in ("| true", ">&-"):
-        done = subprocess.run(["sh", "-c", f"{command} {ending}"], capture_output=True, text=True,
-                              env={**os.environ, "DISCREET_DEBUG": ""}, timeout=60)  # fmt: skip
+        done = subprocess.run(
+            ["sh", "-c", f"{command} {ending}"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "DISCREET_DEBUG": ""},
+            timeout=60,
+        )
         assert "Traceback" not in done.stderr
         assert "Exception ignored" not in done.stderr
         assert "unexpected" not in done.stderr

@@ -64,9 +64,12 @@ def in_terminal(*args: object) -> tuple[int, str, str]:
 
     ours, theirs = pty.openpty()
     with subprocess.Popen(
-        [*DISCREET, *map(str, args)], stdout=subprocess.PIPE, stderr=theirs, text=True,
+        [*DISCREET, *map(str, args)],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        text=True,
         env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
-    ) as process:  # fmt: skip
+    ) as process:
         os.close(theirs)
         shown, end = b"", time.monotonic() + WAIT
         while time.monotonic() < end:
@@ -102,8 +105,11 @@ def test_control_c_leaves_with_130_and_no_mess(big, tmp_path, shelf, place):
     before = sorted(p.name for p in tmp_path.rglob("*"))
     with subprocess.Popen(
         [*DISCREET, "train", str(big), "--out", str(out), "--iterations", "1000000"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    ) as process:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("Read ")
         time.sleep(0.5)
@@ -121,8 +127,9 @@ def test_control_c_leaves_with_130_and_no_mess(big, tmp_path, shelf, place):
 def test_a_reader_that_leaves_early_is_no_trouble(shelf):
     with subprocess.Popen(
         [*DISCREET, "recommend", str(shelf / "model"), "--users", str(shelf / "ratings.csv"), "-n", "20"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

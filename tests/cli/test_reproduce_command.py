@@ -58,8 +58,9 @@ def test_cells_of_other_code_are_told_and_run_again_when_asked(run, tmp_path):
             del document["conditions"]["code"]
         cell.write_text(json.dumps(document))
     told = run(*words)
-    assert told.err == ("discreet: dpals-table4: 2 cells were computed by other code and 1 by unknown code: "
-                        "--fresh runs them again\n")  # fmt: skip
+    assert told.err == (
+        "discreet: dpals-table4: 2 cells were computed by other code and 1 by unknown code: --fresh runs them again\n"
+    )
     readme = (tmp_path / "quick" / "dpals-table4" / "README.md").read_text()
     assert "`0123456789` (2 cells), not recorded (1 cells)" in readme
     assert "Nothing in it is random." in readme
@@ -85,8 +86,15 @@ def test_of_several_entries_the_others_are_run_all_the_same(run, tmp_path, monke
 
 
 def test_bad_requests_are_answered_in_a_sentence(run, tmp_path):
-    for words in (["dpals-fig4"], ["dpals-figure4", "--jobs", "0"], ["list", "--data", "x"], ["docs", "--to", "no.md"],
-                  ["show"], ["list", "dpals-figure4"], ["show", "nothing"]):  # fmt: skip
+    for words in (
+        ["dpals-fig4"],
+        ["dpals-figure4", "--jobs", "0"],
+        ["list", "--data", "x"],
+        ["docs", "--to", "no.md"],
+        ["show"],
+        ["list", "dpals-figure4"],
+        ["show", "nothing"],
+    ):
         result = run("reproduce", *words, "--out", tmp_path)
         assert result.code == 2
         assert result.err.count("\n") == 1

@@ -27,8 +27,11 @@ def written(folder, text, name="items.csv", encoding="utf-8"):
         ('movieId,title,genres\n2,"Up, and away",x\n1,Down,y\n', [2, 1], ["Up, and away", "Down"]),
         ("item_id\tname\nb\tBee\na\tAy\n", ["b", "a"], ["Bee", "Ay"]),
         ("id;genre;Title\n7;x;Seven\n", [7], ["Seven"]),
-        ("1::Toy: a Story (1995)::Animation|Comedy\n2::Jumanji (1995)::Adventure\n", [1, 2],
-         ["Toy: a Story (1995)", "Jumanji (1995)"]),
+        (
+            "1::Toy: a Story (1995)::Animation|Comedy\n2::Jumanji (1995)::Adventure\n",
+            [1, 2],
+            ["Toy: a Story (1995)", "Jumanji (1995)"],
+        ),
         ("1|Toy Story|01-Jan-1995||0|1\n2|Get, Shorty|01-Jan-1995||1|0\n", [1, 2], ["Toy Story", "Get, Shorty"]),
         ("item_id\n5\n3\n", [5, 3], None),
         ("5\n3\n", [5, 3], None),
@@ -38,7 +41,7 @@ def written(folder, text, name="items.csv", encoding="utf-8"):
         ("\ufeffitem_id,title\r\n007,Bond\r\n\r\n", ["007"], ["Bond"]),
         ("item_id,title\n1.0,One\n2.0,Two\n", [1, 2], ["One", "Two"]),
     ],
-)  # fmt: skip
+)
 def test_text_files(tmp_path, text, ids, titles):
     catalogue = Catalogue.of(written(tmp_path, text))
     assert catalogue.ids.tolist() == ids

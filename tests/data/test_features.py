@@ -22,9 +22,14 @@ def test_numbers_words_and_years_of_a_csv(tmp_path):
     )
     found = read_features(file)
     assert found.names == ("year", "length", "genres: Comedy", "genres: War")
-    np.testing.assert_array_equal(item_features(file, IDS), [
-        [1990, np.nan, 0, 1], [np.nan] * 4, [2009, 96, 1, 1],
-    ])  # fmt: skip
+    np.testing.assert_array_equal(
+        item_features(file, IDS),
+        [
+            [1990, np.nan, 0, 1],
+            [np.nan] * 4,
+            [2009, 96, 1, 1],
+        ],
+    )
 
 
 def test_movielens_layouts_without_names(tmp_path):
@@ -87,8 +92,10 @@ def test_columns_of_lists_are_features_and_usual_words_are_not_known(tmp_path, c
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table({"item_id": [1, 2, 3], "embedding": [[0.5, 1.0], None, [2.0, 3.0]], "year": [1, 2, 3]}),
-                   tmp_path / "e.parquet")  # fmt: skip
+    pq.write_table(
+        pa.table({"item_id": [1, 2, 3], "embedding": [[0.5, 1.0], None, [2.0, 3.0]], "year": [1, 2, 3]}),
+        tmp_path / "e.parquet",
+    )
     found = read_features(tmp_path / "e.parquet")
     assert found.names == ("embedding 0", "embedding 1", "year")
     np.testing.assert_array_equal(found.X[:, :2], [[0.5, 1.0], [np.nan, np.nan], [2.0, 3.0]])

@@ -77,8 +77,7 @@ def test_stars_have_the_published_shares(small_10m):
     shares = np.bincount(np.rint(small_10m.values * 2).astype(int), minlength=11)[1:] / small_10m.n_ratings
     assert shares == pytest.approx(twins.ALL_SHARES, abs=2e-3)
     whole = [
-        np.all(small_10m.values[a:b] % 1 == 0)
-        for a, b in zip(small_10m.indptr[:-1], small_10m.indptr[1:], strict=True)
+        np.all(small_10m.values[a:b] % 1 == 0) for a, b in zip(small_10m.indptr[:-1], small_10m.indptr[1:], strict=True)
     ]
     assert np.mean(whole) == pytest.approx(0.58, abs=0.03)  # the others give half stars
 

@@ -326,9 +326,14 @@ def test_prints_a_table_and_becomes_json(case):
     assert [s["quintile"] for s in data["slices"]] == [1, 2, 3, 4, 5]
     assert sum(s["train_share"] for s in data["slices"]) == pytest.approx(1)
     assert data["conditions"] == {
-        "model": "Table", "feedback": "explicit", "split": "made-up", "seed": 3, "part": "test",
-        "relevant": 4.0, "slices": "ratings",
-    }  # fmt: skip
+        "model": "Table",
+        "feedback": "explicit",
+        "split": "made-up",
+        "seed": 3,
+        "part": "test",
+        "relevant": 4.0,
+        "slices": "ratings",
+    }
     assert "per_user" not in data
     assert "user_ids" not in data
     full = json.loads(json.dumps(found.to_dict(per_user=True), allow_nan=False))

@@ -18,9 +18,19 @@ def test_an_item_step_of_either_grade_and_its_parts():
 
 def test_the_result_says_how_it_compares_with_the_goals():
     seconds = {grade: {"whole": 2.0, "sums": 1.0, "noise": 0.5} for grade in ("seeded", "secure")}
-    text = "\n".join(bench_private.show({
-        "items": 20000, "users": 7, "rank": 64, "seconds": seconds, "ratio": 1.25, "release_ratio": 1.75,
-        "peak_gigabytes": 1.5, "before_gigabytes": 1.0,
-    }))  # fmt: skip
+    text = "\n".join(
+        bench_private.show(
+            {
+                "items": 20000,
+                "users": 7,
+                "rank": 64,
+                "seconds": seconds,
+                "ratio": 1.25,
+                "release_ratio": 1.75,
+                "peak_gigabytes": 1.5,
+                "before_gigabytes": 1.0,
+            }
+        )
+    )
     for expected in ("1.25 times", "at most 2", "1.75 times", "1.50 GB", "below 3", "| secure | 2.00 | 1.00 | 0.50 |"):
         assert expected in text

@@ -28,14 +28,22 @@ def test_the_two_readings_differ_by_the_bound_on_ratings(reading, times):
     model = _dpals(settings, "explicit")
     noise = {row["name"]: row["deviation"] for row in model.price_list(10_677)}
     root = math.sqrt(50)
-    expected = {"counts": 100, "recounts": 100, "gram": 125.9, "sum": 63.0 * times, "centre sum": root * 5 * 100,
-                "centre count": root * 100}  # fmt: skip
+    expected = {
+        "counts": 100,
+        "recounts": 100,
+        "gram": 125.9,
+        "sum": 63.0 * times,
+        "centre sum": root * 5 * 100,
+        "centre count": root * 100,
+    }
     assert noise == pytest.approx(expected)
 
 
 def test_what_was_published_costs_several_times_its_label():
-    honest, published = (_dpals(_table_5(reading), "explicit").plan(10_677).epsilon()
-                         for reading in ("as Algorithm 1 says", "as published"))  # fmt: skip
+    honest, published = (
+        _dpals(_table_5(reading), "explicit").plan(10_677).epsilon()
+        for reading in ("as Algorithm 1 says", "as published")
+    )
     assert honest < 1.0 < 3.0 < published
 
 
@@ -66,8 +74,9 @@ def test_sampling_takes_k_of_each_user_and_adaptive_the_rarest():
         settings = dict(data="cinema", scale=0.02, sampling=name, k=10, seed=0)
         chosen = _sample(ratings, settings)
         taken = np.add.reduceat(chosen, ratings.indptr[:-1])
-        assert np.array_equal(taken, np.diff(ratings.indptr) if name == "none" else
-                              np.minimum(np.diff(ratings.indptr), 10))  # fmt: skip
+        assert np.array_equal(
+            taken, np.diff(ratings.indptr) if name == "none" else np.minimum(np.diff(ratings.indptr), 10)
+        )
         shares[name] = {r["items"]: r["ratings"] for r in popularity(settings, sources)}[0.2]
         if name == "adaptive":
             first = slice(ratings.indptr[0], ratings.indptr[1])

@@ -25,8 +25,10 @@ def test_planted_matrices_are_as_in_the_paper():
 def test_models_are_priced_as_the_cell_says(accounting, start):
     X, known, ratings = planted(500, 3, 0.0, 1)
     found = {}
-    for name, chosen in (("DPLMC", {"iterations": 10, "step_size": 1.0, "user_norm": 2.0, "item_norm": 2.0}),
-                         ("DPALS", {"iterations": 2, "max_items": 30, "regularization": 10.0})):  # fmt: skip
+    for name, chosen in (
+        ("DPLMC", {"iterations": 10, "step_size": 1.0, "user_norm": 2.0, "item_norm": 2.0}),
+        ("DPALS", {"iterations": 2, "max_items": 30, "regularization": 10.0}),
+    ):
         model = make(name, 20.0, start, 0.0, 3, accounting, 500, chosen, 0).fit(ratings)
         found[name] = model.privacy_.epsilon
         assert math.isfinite(error(model, X, known, ratings))

@@ -115,8 +115,12 @@ def test_every_file_fits_together(name):
 def test_tables_show_means_spread_and_published_values(entry):
     records = _records(entry)
     crossed = layout.table(entry, records, entry.tables[0])
-    assert crossed == [["model", "epsilon = 1", "epsilon = 2"], ["a", "0.61 ± 0.01", "0.61 ± 0.01"],
-                       ["a: paper", "0.50", ""], ["b", "0.61 ± 0.01", "0.61 ± 0.01"]]  # fmt: skip
+    assert crossed == [
+        ["model", "epsilon = 1", "epsilon = 2"],
+        ["a", "0.61 ± 0.01", "0.61 ± 0.01"],
+        ["a: paper", "0.50", ""],
+        ["b", "0.61 ± 0.01", "0.61 ± 0.01"],
+    ]
     plain = layout.table(entry, records, entry.tables[1])
     assert plain[0] == ["model", "epsilon", "rmse", "true", "paper"]
     assert plain[1] == ["a", "1", "0.61 ± 0.01", "3.00", "0.50"]

@@ -51,12 +51,20 @@ def special(r):
     blocks[: r // 2, : r // 2] = 1 - np.eye(r // 2)
     blocks[r // 2 :, r // 2 :] = -1
     return {
-        "nothing": np.zeros((r, r)), "minus one": -np.eye(r), "one": np.eye(r), "diagonal": np.diag(rng.normal(size=r)),
-        "twins": (Q * twins) @ Q.T, "clusters": (Q * close_by) @ Q.T, "blocks": blocks,
-        "rank one": np.outer(Q[0], Q[0]), "negative": -np.outer(Q[0], Q[0]),
-        "large": 1e15 * (Q * twins) @ Q.T, "small": 1e-12 * (Q * close_by) @ Q.T,
-        "chain": np.eye(r, k=1) + np.eye(r, k=-1), "graded": (Q * (-10.0) ** -np.arange(r)) @ Q.T,
-    }  # fmt: skip
+        "nothing": np.zeros((r, r)),
+        "minus one": -np.eye(r),
+        "one": np.eye(r),
+        "diagonal": np.diag(rng.normal(size=r)),
+        "twins": (Q * twins) @ Q.T,
+        "clusters": (Q * close_by) @ Q.T,
+        "blocks": blocks,
+        "rank one": np.outer(Q[0], Q[0]),
+        "negative": -np.outer(Q[0], Q[0]),
+        "large": 1e15 * (Q * twins) @ Q.T,
+        "small": 1e-12 * (Q * close_by) @ Q.T,
+        "chain": np.eye(r, k=1) + np.eye(r, k=-1),
+        "graded": (Q * (-10.0) ** -np.arange(r)) @ Q.T,
+    }
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-8)])

@@ -10,9 +10,13 @@ from discreet.kernels.topk import ITEMS, top_k, top_k_numpy
 
 @settings(max_examples=60, deadline=None)
 @given(
-    n=st.integers(0, 20), m=st.integers(1, 150), k=st.integers(1, 30), seed=st.integers(0, 999), ties=st.booleans(),
+    n=st.integers(0, 20),
+    m=st.integers(1, 150),
+    k=st.integers(1, 30),
+    seed=st.integers(0, 999),
+    ties=st.booleans(),
     exclude=st.booleans(),
-)  # fmt: skip
+)
 def test_equals_a_full_sort(n, m, k, seed, ties, exclude):
     rng = np.random.default_rng(seed)
 

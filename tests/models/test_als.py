@@ -73,9 +73,11 @@ class Plain:
         fit = self.M - self.mean - a[:, None] - b - U @ V.T
         size = [(x**2).sum(1) + c**2 / self.s2 for x, c in ((U, a), (V, b))]
         return (
-            (fit[self.observed] ** 2).sum() + self.lam0 * ((U @ V.T) ** 2).sum()
-            + self.user_ridge @ size[0] + self.item_ridge @ size[1]
-        )  # fmt: skip
+            (fit[self.observed] ** 2).sum()
+            + self.lam0 * ((U @ V.T) ** 2).sum()
+            + self.user_ridge @ size[0]
+            + self.item_ridge @ size[1]
+        )
 
     def step(self, M, observed, Y, offset, ridge):
         """Rows of the left factor: the normal equations, row by row."""
@@ -170,9 +172,15 @@ def test_planted_matrix_is_recovered(rank):
     shown = rng.random((n, m)) < 0.5
     ratings = Ratings.from_csr(sparse.csr_array(np.where(shown, truth, 0)))
     als = ALS(
-        rank + 1, intercepts=False, regularization=1e-7, user_exponent=0, item_exponent=0, iterations=300,
-        initial_scale=1.0, dtype="float64",
-    ).fit(ratings)  # fmt: skip
+        rank + 1,
+        intercepts=False,
+        regularization=1e-7,
+        user_exponent=0,
+        item_exponent=0,
+        iterations=300,
+        initial_scale=1.0,
+        dtype="float64",
+    ).fit(ratings)
     # one factor more than planted, because subtracting the mean of what is shown leaves a constant over
     U, offset = als.fold(ratings.indptr, ratings.indices, ratings.values)
     np.testing.assert_allclose(offset[:, None] + U @ als.item_factors_.T, truth, atol=1e-3)
@@ -194,9 +202,16 @@ def test_implicit_feedback_equals_the_implicit_package():
     lam, lam0, r, scale = 1.3, 0.25, 5, 0.4
     stretch = np.sqrt(1 + lam0)
     ours = ALS(
-        r, feedback="implicit", regularization=lam, unobserved_weight=lam0, user_exponent=0, item_exponent=0,
-        iterations=4, initial_scale=scale, dtype="float64",
-    ).fit(ratings)  # fmt: skip
+        r,
+        feedback="implicit",
+        regularization=lam,
+        unobserved_weight=lam0,
+        user_exponent=0,
+        item_exponent=0,
+        iterations=4,
+        initial_scale=scale,
+        dtype="float64",
+    ).fit(ratings)
 
     with threadpool_limits(1, "blas"):  # it warns otherwise
         theirs = AlternatingLeastSquares(
@@ -294,8 +309,10 @@ def test_an_interrupted_refit_leaves_no_mixture():
 
 def test_seeds():
     ratings = some_ratings()
-    fits = {seed: [ALS(3, random_state=seed, iterations=1).fit(ratings).item_factors_ for _ in range(2)]
-            for seed in (0, 1, None)}  # fmt: skip
+    fits = {
+        seed: [ALS(3, random_state=seed, iterations=1).fit(ratings).item_factors_ for _ in range(2)]
+        for seed in (0, 1, None)
+    }
     assert np.array_equal(*fits[0])
     assert np.array_equal(*fits[1])
     assert not np.array_equal(*fits[None])

@@ -168,8 +168,11 @@ def test_a_list_means_liked(als):
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "3", None, True])
 def test_wrong_numbers_of_items(als, n):
-    for call in (lambda: als.recommend([], n=n), lambda: als.recommend_many(some_ratings(), n=n),
-                 lambda: als.similar_items(ITEMS[0], n=n)):  # fmt: skip
+    for call in (
+        lambda: als.recommend([], n=n),
+        lambda: als.recommend_many(some_ratings(), n=n),
+        lambda: als.similar_items(ITEMS[0], n=n),
+    ):
         with pytest.raises(ConfigError, match=r"n is .*, but must be a whole number of at least 1"):
             call()
 
@@ -330,10 +333,18 @@ def test_nothing_works_before_fit(make, tmp_path):
 
 @pytest.mark.parametrize(
     "make",
-    [int, lambda j: -5 - j, str, lambda j: (j, str(j)), lambda j: uuid.UUID(int=j), lambda j: j / 3,
-     lambda j: 2**70 + j, lambda j: j if j % 2 else str(j)],
+    [
+        int,
+        lambda j: -5 - j,
+        str,
+        lambda j: (j, str(j)),
+        lambda j: uuid.UUID(int=j),
+        lambda j: j / 3,
+        lambda j: 2**70 + j,
+        lambda j: j if j % 2 else str(j),
+    ],
     ids=["int", "negative", "str", "tuple", "UUID", "float", "long", "mixed"],
-)  # fmt: skip
+)
 def test_item_ids_of_any_kind(make):
     plain = some_ratings()
     ids = [make(j) for j in range(len(ITEMS))]

@@ -28,8 +28,17 @@ def ratings():
 
 def wolfe(T, k, **options):
     """Bounds so wide that nothing is cut."""
-    given = dict(nuclear_norm=k, row_norm=1e6, residual_norm=1e6, centring=3.0, item_fraction=1.0, folding="steps",
-                 rating_range=(-1e6, 1e6), steps="decreasing", noise=NoNoise())  # fmt: skip
+    given = dict(
+        nuclear_norm=k,
+        row_norm=1e6,
+        residual_norm=1e6,
+        centring=3.0,
+        item_fraction=1.0,
+        folding="steps",
+        rating_range=(-1e6, 1e6),
+        steps="decreasing",
+        noise=NoNoise(),
+    )
     return discreet.DPFrankWolfe(T, **(given | options))
 
 
@@ -299,9 +308,14 @@ class TestSVDByProjection(PrivateModelConformance):
 
     def make(self):
         return discreet.DPSVD(
-            2, epsilon=20.0, rating_range=(1, 5), centring="items", density=0.4, weighted=False,
+            2,
+            epsilon=20.0,
+            rating_range=(1, 5),
+            centring="items",
+            density=0.4,
+            weighted=False,
             neighbouring="replace-one",
-        )  # fmt: skip
+        )
 
 
 class TestSGLD(PrivateModelConformance):
@@ -315,6 +329,4 @@ class TestSGD(PrivateModelConformance):
     twin = twins.gradients
 
     def make(self):
-        return discreet.DPSGD(
-            2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5, batch_rate=0.3
-        )
+        return discreet.DPSGD(2, epsilon=20.0, rating_range=(1, 5), iterations=2, item_fraction=0.5, batch_rate=0.3)

@@ -26,9 +26,19 @@ def ratings():
 def open_wide(**changes):
     """Bounds so wide that nothing is cut, and none of what the paper does not have."""
     given = dict(
-        user_norm=1e3, max_items=30, item_fraction=1.0, rating_bound=1e3, rating_range=(1, 5), intercept=0.0,
-        noise_ridge=0.0, user_exponent=0.0, item_exponent=0.0, recount=False, noise=NoNoise(), iterations=3,
-    )  # fmt: skip
+        user_norm=1e3,
+        max_items=30,
+        item_fraction=1.0,
+        rating_bound=1e3,
+        rating_range=(1, 5),
+        intercept=0.0,
+        noise_ridge=0.0,
+        user_exponent=0.0,
+        item_exponent=0.0,
+        recount=False,
+        noise=NoNoise(),
+        iterations=3,
+    )
     return discreet.DPALS(4, **(given | changes))
 
 
@@ -76,8 +86,15 @@ def test_a_fit_releases_its_plan_and_nothing_else(ratings):
         4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring="global", shrinkage=False
     ).fit(ratings)
     assert [e.name for e in model.privacy_.ledger.entries] == [
-        "counts", "centre sum", "centre count", "recounts", "sum", "gram", "sum", "gram",
-    ]  # fmt: skip
+        "counts",
+        "centre sum",
+        "centre count",
+        "recounts",
+        "sum",
+        "gram",
+        "sum",
+        "gram",
+    ]
     assert model.privacy_.epsilon == pytest.approx(50.0, rel=1e-6)
     assert model.privacy_.noise == "secure"
     assert model.item_factors_.shape == (30, 4)
@@ -119,9 +136,15 @@ def test_options_of_the_paper(ratings):
     model = discreet.DPALS(3, epsilon=50.0, rating_range=(1, 5), orthonormalize=True, intercept=0.0).fit(ratings)
     V = model.item_factors_
     np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-4)
-    for option in (dict(initialization="spectral"), dict(resample=True), dict(sampling="uniform"),
-                   dict(projection=False), dict(neighbouring="replace-one"), dict(recount=False),
-                   dict(isometric=False)):  # fmt: skip
+    for option in (
+        dict(initialization="spectral"),
+        dict(resample=True),
+        dict(sampling="uniform"),
+        dict(projection=False),
+        dict(neighbouring="replace-one"),
+        dict(recount=False),
+        dict(isometric=False),
+    ):
         model = discreet.DPALS(3, epsilon=50.0, rating_range=(1, 5), **option).fit(ratings)
         assert np.isfinite(model.item_factors_).all()
         assert model.privacy_.epsilon == pytest.approx(50.0, rel=1e-6)

@@ -61,8 +61,19 @@ def planted(seed, explained, n=800, r=3, K=5, noise=40.0):
     V = np.sqrt(explained / K) * X @ rng.normal(size=(K, r)) + np.sqrt(1 - explained) * rng.normal(size=(n, r))
     upper = np.triu_indices(r)
     g = counts[:, None] * V + noise * rng.normal(size=(n, r))
-    return X, V, dict(G=counts[:, None] * np.eye(r)[upper], g=g, counts=counts, gram_noise=1e-3, sum_noise=noise,
-                      rating_bound=1.0, weight=1e-6)  # fmt: skip
+    return (
+        X,
+        V,
+        dict(
+            G=counts[:, None] * np.eye(r)[upper],
+            g=g,
+            counts=counts,
+            gram_noise=1e-3,
+            sum_noise=noise,
+            rating_bound=1.0,
+            weight=1e-6,
+        ),
+    )
 
 
 def test_features_that_explain_factors_help_and_others_do_no_harm():
@@ -169,18 +180,44 @@ def test_what_it_is_not_for_is_refused(cinema):
 
 
 def test_the_kit_is_content():
-    check_private_model(discreet.DPALS(2, epsilon=5.0, iterations=2, rating_range=(1, 5), item_features={
-        item: [item % 3, item / 7] for item in range(101, 161, 2)}), people=4)  # fmt: skip
+    check_private_model(
+        discreet.DPALS(
+            2,
+            epsilon=5.0,
+            iterations=2,
+            rating_range=(1, 5),
+            item_features={item: [item % 3, item / 7] for item in range(101, 161, 2)},
+        ),
+        people=4,
+    )
 
 
 # ------------------------------------------------------------ no factors
 
 
-@pytest.mark.parametrize(("step", "released"), [
-    ("solve", ["counts", "recounts", "sum 1", "gram 1"]),
-    ("gradient", ["size", "counts", "recounts", "bias", "bias", "bias", "balance", "gradient 1", "balance",
-                  "gradient 2", "balance", "gradient 3"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("step", "released"),
+    [
+        ("solve", ["counts", "recounts", "sum 1", "gram 1"]),
+        (
+            "gradient",
+            [
+                "size",
+                "counts",
+                "recounts",
+                "bias",
+                "bias",
+                "bias",
+                "balance",
+                "gradient 1",
+                "balance",
+                "gradient 2",
+                "balance",
+                "gradient 3",
+            ],
+        ),
+    ],
+)
 def test_no_factors_is_an_item_bias(cinema, step, released):
     same = SAME | dict(item_step=step)
     model = discreet.DPALS(0, **same).fit(cinema.train)

@@ -85,11 +85,18 @@ def test_rank_and_steps_follow_the_budget():
     assert {release.name for release in given.releases} == {"counts", "recounts", "gram 1", "gram 2", "sum 1", "sum 2"}
 
 
-@pytest.mark.parametrize("wrong", [
-    dict(shrinkage=True, feedback="implicit"), dict(shrinkage=True, recount=False), dict(growth=0.0),
-    dict(shrinkage=True, orthonormalize=True), dict(adaptivity=-1.0), dict(sampling="adaptive", resample=True),
-    dict(shrinkage=True, sigmas={"counts": 1.0, "recounts": 1.0, "gram": 1.0, "sum": 1.0}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        dict(shrinkage=True, feedback="implicit"),
+        dict(shrinkage=True, recount=False),
+        dict(growth=0.0),
+        dict(shrinkage=True, orthonormalize=True),
+        dict(adaptivity=-1.0),
+        dict(sampling="adaptive", resample=True),
+        dict(shrinkage=True, sigmas={"counts": 1.0, "recounts": 1.0, "gram": 1.0, "sum": 1.0}),
+    ],
+)
 def test_what_does_not_go_together_is_refused(wrong):
     with pytest.raises(ConfigError):
         discreet.DPALS(2, **wrong).plan(10)

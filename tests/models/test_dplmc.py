@@ -32,10 +32,18 @@ def planted(m=400, n=40, r=3, share=0.6, seed=0):
 def open_wide(ratings, **changes):
     """Projections so wide that nothing is cut, and no noise."""
     given = dict(
-        variant="paper", user_norm=50.0, item_norm=50.0, residual_norm=1e3, centring=0.0, rating_range=(-4.0, 4.0),
-        ratings_per_item=ratings.n_ratings / ratings.n_items, ratings_per_user=ratings.n_ratings / ratings.n_users,
-        step_size=2.0, iterations=40, noise=NoNoise(),
-    )  # fmt: skip
+        variant="paper",
+        user_norm=50.0,
+        item_norm=50.0,
+        residual_norm=1e3,
+        centring=0.0,
+        rating_range=(-4.0, 4.0),
+        ratings_per_item=ratings.n_ratings / ratings.n_items,
+        ratings_per_user=ratings.n_ratings / ratings.n_users,
+        step_size=2.0,
+        iterations=40,
+        noise=NoNoise(),
+    )
     return discreet.DPLMC(3, **(given | changes))
 
 
@@ -84,8 +92,9 @@ def test_it_equals_a_transcription_of_the_paper_step_by_step(alpha):
     V = 0.3 * np.random.default_rng(0).standard_normal((20, 3))
     expected = transcription(Y, known, V, eta / (p * 20) * V, 12, eta, p, alpha, alpha[2])
     for T in (1, 2, 5, 12):
-        model = open_wide(ratings, iterations=T, step_size=eta, user_norm=alpha[0], item_norm=alpha[1],
-                          residual_norm=alpha[2]).fit(ratings)  # fmt: skip
+        model = open_wide(
+            ratings, iterations=T, step_size=eta, user_norm=alpha[0], item_norm=alpha[1], residual_norm=alpha[2]
+        ).fit(ratings)
         np.testing.assert_allclose(model.item_factors_, expected[T - 1], atol=2e-5)
 
 
@@ -119,10 +128,21 @@ def test_erratum_09_sensitivities_are_tight(relation, expected):
 def test_erratum_09_the_printed_noise_is_as_printed_and_its_price_is_the_true_one():
     T, eps, delta, omega = 20, 5.0, 1e-5, 0.3
     model = discreet.DPLMC(
-        3, variant="paper", constants="printed", epsilon=eps, delta=delta, iterations=T, balance_share=omega,
-        user_norm=2.0, item_norm=3.0, neighbouring="replace-one", ratings_per_item=50.0, ratings_per_user=10.0,
-        initialization="spectral", initial_epsilon=1.0,
-    )  # fmt: skip
+        3,
+        variant="paper",
+        constants="printed",
+        epsilon=eps,
+        delta=delta,
+        iterations=T,
+        balance_share=omega,
+        user_norm=2.0,
+        item_norm=3.0,
+        neighbouring="replace-one",
+        ratings_per_item=50.0,
+        ratings_per_user=10.0,
+        initialization="spectral",
+        initial_epsilon=1.0,
+    )
     rest, L = eps - 1.0, math.log(1 / delta)
     rows = {row["name"]: row["deviation"] for row in model.price_list(30)}
     assert rows["balance"] == pytest.approx(4 * math.sqrt(8 * T * (L + rest)) / (math.sqrt(omega) * rest))
@@ -169,11 +189,25 @@ OPTIONS = {
     "implicit": {"feedback": "implicit"},
     "no biases, range from data": {"bias_iterations": 0, "rating_range": None},
     "paper": {"variant": "paper", "item_norm": 2.0},
-    "paper, spectral": {"variant": "paper", "initialization": "spectral", "centring": 3.0, "accountant": "rdp",
-                        "neighbouring": "replace-one", "ratings_per_item": 20.0, "ratings_per_user": 5.0},
-    "paper, printed": {"variant": "paper", "constants": "printed", "initialization": "spectral", "initial_epsilon": 1.0,
-                       "neighbouring": "replace-one", "ratings_per_item": 20.0, "ratings_per_user": 5.0},
-}  # fmt: skip
+    "paper, spectral": {
+        "variant": "paper",
+        "initialization": "spectral",
+        "centring": 3.0,
+        "accountant": "rdp",
+        "neighbouring": "replace-one",
+        "ratings_per_item": 20.0,
+        "ratings_per_user": 5.0,
+    },
+    "paper, printed": {
+        "variant": "paper",
+        "constants": "printed",
+        "initialization": "spectral",
+        "initial_epsilon": 1.0,
+        "neighbouring": "replace-one",
+        "ratings_per_item": 20.0,
+        "ratings_per_user": 5.0,
+    },
+}
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -195,8 +229,17 @@ def test_a_fit_releases_its_plan_and_nothing_else():
     ratings = discreet.load_dataset("cinema", scale=0.02)
     model = discreet.DPLMC(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2).fit(ratings)
     assert [e.name for e in model.privacy_.ledger.entries] == [
-        "size", "counts", "recounts", "bias", "bias", "bias", "balance", "gradient 1", "balance", "gradient 2",
-    ]  # fmt: skip
+        "size",
+        "counts",
+        "recounts",
+        "bias",
+        "bias",
+        "bias",
+        "balance",
+        "gradient 1",
+        "balance",
+        "gradient 2",
+    ]
     assert model.privacy_.epsilon == pytest.approx(5.0, rel=1e-6)
     assert model.privacy_.noise == "secure"
 
@@ -275,21 +318,41 @@ def test_models_saved_without_counts_and_trace_still_load(tmp_path, monkeypatch)
         (dict(rarity=300), "rarity is 300, but must lie between 0 and 2"),
         (dict(SPECTRAL, initial_epsilon=0.999), "initial_epsilon is 0.999, which leaves nothing of epsilon = 1"),
         (dict(centring=math.nan), "centring is nan, but must be 'user' or a number"),
-        (dict(variant="paper", constants="printed", ratings_per_item=9.0, ratings_per_user=9.0, shares={"balance": 1}),
-         "shares go without constants='printed'"),
+        (
+            dict(
+                variant="paper", constants="printed", ratings_per_item=9.0, ratings_per_user=9.0, shares={"balance": 1}
+            ),
+            "shares go without constants='printed'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_wrong_parameters_are_named(wrong, message):
     with pytest.raises(ConfigError, match=message):
         discreet.DPLMC(**wrong).plan(10)
 
 
 IGNORED = {
-    "scaled": dict(balance_share=0.3, ratings_per_item=9.0, ratings_per_user=9.0, initial_epsilon=0.3, balanced=False,
-                   spectral_scale=2.0),
-    "paper": dict(rarity=0.5, momentum=0.5, shrinkage=1.0, stretch=False, regularization=2.0, unobserved_weight=0.1,
-                  bias_iterations=1, growth=2.0, intercept=0.3, popularity=False),
-}  # fmt: skip
+    "scaled": dict(
+        balance_share=0.3,
+        ratings_per_item=9.0,
+        ratings_per_user=9.0,
+        initial_epsilon=0.3,
+        balanced=False,
+        spectral_scale=2.0,
+    ),
+    "paper": dict(
+        rarity=0.5,
+        momentum=0.5,
+        shrinkage=1.0,
+        stretch=False,
+        regularization=2.0,
+        unobserved_weight=0.1,
+        bias_iterations=1,
+        growth=2.0,
+        intercept=0.3,
+        popularity=False,
+    ),
+}
 
 
 @pytest.mark.parametrize(("variant", "name"), [(v, name) for v, given in IGNORED.items() for name in given])

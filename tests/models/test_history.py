@@ -79,16 +79,27 @@ def test_a_history_without_ratings_is_liked(history):
 
 @pytest.mark.parametrize(
     "history",
-    [[], {}, (), set(), np.array([]), pd.DataFrame({"item_id": [], "rating": []}), pl.DataFrame({"item_id": []}),
-     pa.table({"item_id": pa.array([], pa.int64())}), sparse.csr_array((1, 4)), sparse.csr_matrix((1, 4))],
+    [
+        [],
+        {},
+        (),
+        set(),
+        np.array([]),
+        pd.DataFrame({"item_id": [], "rating": []}),
+        pl.DataFrame({"item_id": []}),
+        pa.table({"item_id": pa.array([], pa.int64())}),
+        sparse.csr_array((1, 4)),
+        sparse.csr_matrix((1, 4)),
+    ],
     ids=lambda h: f"{type(h).__module__.split('.')[0]}.{type(h).__name__}",
-)  # fmt: skip
+)
 def test_an_empty_history(history):
     assert content(as_rows(history, ITEMS, liked=5.0)) == {}
 
 
-@pytest.mark.parametrize("make", [str, lambda i: (i, "x"), lambda i: uuid.UUID(int=i), lambda i: i / 16,
-                                  lambda i: datetime.date(2000, 1, i)])  # fmt: skip
+@pytest.mark.parametrize(
+    "make", [str, lambda i: (i, "x"), lambda i: uuid.UUID(int=i), lambda i: i / 16, lambda i: datetime.date(2000, 1, i)]
+)
 def test_ids_of_any_kind(make):
     ids = {make(20): 4.0, make(30): 1.0}
     assert content(as_rows(ids, ITEMS, liked=5.0)) == ids

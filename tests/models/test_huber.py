@@ -95,8 +95,9 @@ def twin(model: HuberALS, ratings: Ratings) -> np.ndarray:
     count = M.sum(axis=1)
     Y = M * (X - ((X.sum(axis=1) + 9.0) / (count + 3))[:, None])
     i, r, alpha = 0.5, model.factors, model.transition
-    V = np.hstack([np.zeros((len(X.T), 1)),
-                   0.3 * np.random.default_rng(model.random_state).standard_normal((len(X.T), r))])  # fmt: skip
+    V = np.hstack(
+        [np.zeros((len(X.T), 1)), 0.3 * np.random.default_rng(model.random_state).standard_normal((len(X.T), r))]
+    )
     noise = model._deviations(model.plan(ratings.n_items), ratings.n_items)
     for _ in range(2):
         F, b = V[:, 1:], i * V[:, 0]
@@ -117,8 +118,19 @@ def twin(model: HuberALS, ratings: Ratings) -> np.ndarray:
 @pytest.mark.parametrize("solver", ["als", "irls"])
 def test_without_noise_it_is_its_plain_algorithm(solver):
     """Far ratings are cut in the contribution, and users' own vectors see them as they are: as in the twin."""
-    model = HuberALS(3, solver=solver, mechanism="gaussian", transition=0.7, inner_iterations=2, epsilon=300.0,
-                     iterations=2, intercept=0.5, max_items=30, rating_bound=2.0, rating_range=(1.0, 5.0))  # fmt: skip
+    model = HuberALS(
+        3,
+        solver=solver,
+        mechanism="gaussian",
+        transition=0.7,
+        inner_iterations=2,
+        epsilon=300.0,
+        iterations=2,
+        intercept=0.5,
+        max_items=30,
+        rating_bound=2.0,
+        rating_range=(1.0, 5.0),
+    )
     report = check_private_model(model, twin=twin, people=3, draws=100, rules=["zero noise"])
     assert report.checks[0].passed
 
@@ -138,8 +150,17 @@ def test_irls_with_a_huge_alpha_is_als(ratings, noisy):
 
 def test_one_irls_iteration_is_one_weighted_solve(ratings):
     """As printed and without noise, from Algorithm 3's own start."""
-    model = HuberALS(2, solver="irls", as_printed=True, iterations=1, inner_iterations=1, transition=0.5, variance=0.0,
-                     rating_range=(1, 5), noise="seeded").fit(ratings)  # fmt: skip
+    model = HuberALS(
+        2,
+        solver="irls",
+        as_printed=True,
+        iterations=1,
+        inner_iterations=1,
+        transition=0.5,
+        variance=0.0,
+        rating_range=(1, 5),
+        noise="seeded",
+    ).fit(ratings)
     X, M = dense(ratings)
     V = model.previous_factors_
     U = np.linalg.solve(np.einsum("ij,ja,jb->iab", M, V, V) + 0.5 * np.eye(2), (X @ V)[..., None])[..., 0]
@@ -152,8 +173,18 @@ def test_one_irls_iteration_is_one_weighted_solve(ratings):
 
 @pytest.mark.parametrize(("inner", "solver"), [(0, "als"), (3, "irls")])
 def test_the_short_form_of_the_tables_is_the_printed_model(ratings, inner, solver):
-    model = HuberALS(2, solver=solver, as_printed=True, iterations=4, inner_iterations=3, alpha=0.8, variance=0.0,
-                     rating_range=(1, 5), noise="seeded", random_state=5).fit(ratings)  # fmt: skip
+    model = HuberALS(
+        2,
+        solver=solver,
+        as_printed=True,
+        iterations=4,
+        inner_iterations=3,
+        alpha=0.8,
+        variance=0.0,
+        rating_range=(1, 5),
+        noise="seeded",
+        random_state=5,
+    ).fit(ratings)
     start = np.random.default_rng(5).standard_normal((30, 2))
     _, V = printed(ratings, 2, None, np.random.default_rng(5), steps=4, inner=inner, alpha=0.8, V=start)
     np.testing.assert_allclose(model.item_factors_, V, rtol=1e-3, atol=1e-4)

@@ -64,8 +64,10 @@ def test_wrong_ratings_do_it_little_harm(ratings):
     noisy = discreet.Ratings.from_indices(ratings.indptr, ratings.indices, broken, ratings.user_ids, ratings.item_ids)
     same = dict(iterations=10, regularization=1.0, random_state=0)
     off = {}
-    for name, model in {"als": discreet.ALS(2, **same), "irls": discreet.IRLS(2, transition=0.5, inner_iterations=5,
-                                                                                 **same)}.items():  # fmt: skip
+    for name, model in {
+        "als": discreet.ALS(2, **same),
+        "irls": discreet.IRLS(2, transition=0.5, inner_iterations=5, **same),
+    }.items():
         off[name] = np.sqrt(np.mean((model.fit(noisy).predict(noisy, ratings) - ratings.values)[~at] ** 2))
     assert off["irls"] < 0.35 * off["als"]
 

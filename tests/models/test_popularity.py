@@ -26,8 +26,12 @@ def test_everybody_gets_the_same_but_for_what_they_know(popular):
     assert list(popular.recommend({"tea": 1.0}, n=2)[0]) == ["jam", "fig"]
     assert list(popular.recommend({"tea": 1.0}, n=2, exclude_seen=False)[0]) == ["tea", "jam"]
     ids, scores = popular.recommend_many(Ratings.from_arrays(USERS, ITEMS), n=4)
-    assert ids.tolist() == [["fig", -1, -1, -1], ["fig", "rye", -1, -1], ["jam", "fig", "rye", -1],
-                            ["tea", "jam", "rye", -1]]  # fmt: skip
+    assert ids.tolist() == [
+        ["fig", -1, -1, -1],
+        ["fig", "rye", -1, -1],
+        ["jam", "fig", "rye", -1],
+        ["tea", "jam", "rye", -1],
+    ]
     assert np.array_equal(np.isneginf(scores), ids == -1)
 
 

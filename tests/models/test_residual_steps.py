@@ -142,10 +142,16 @@ def test_rank_follows_the_budget():
 
 def test_it_learns_more_than_biases_and_than_the_other_item_step(cinema):
     same = SAME | dict(epsilon=20.0)
-    models = dict(ours=discreet.DPALS(**same), solve=discreet.DPALS(item_step="solve", **same),
-                  bias=discreet.DPALS(0, **same), mean=discreet.Bias(3.0, items=False))  # fmt: skip
-    found = {name: discreet.evaluate(model.fit(cinema.train), cinema, ["rmse"]).values["rmse"]
-             for name, model in models.items()}  # fmt: skip
+    models = dict(
+        ours=discreet.DPALS(**same),
+        solve=discreet.DPALS(item_step="solve", **same),
+        bias=discreet.DPALS(0, **same),
+        mean=discreet.Bias(3.0, items=False),
+    )
+    found = {
+        name: discreet.evaluate(model.fit(cinema.train), cinema, ["rmse"]).values["rmse"]
+        for name, model in models.items()
+    }
     assert found["ours"] < found["solve"] < found["mean"]
     assert found["ours"] < found["bias"] < found["mean"]
 
@@ -168,11 +174,20 @@ def test_it_comes_back_from_disk(cinema, tmp_path):
         assert np.array_equal(model.counts_, again.counts_)
 
 
-@pytest.mark.parametrize(("given", "gradient"), [
-    ({}, True), (dict(intercept=0.4), True), (dict(shares={"bias": 0.2}), True), (dict(feedback="implicit"), False),
-    (dict(shrinkage=True), False), (dict(max_items=20, sampling="rarest"), False), (dict(shares={"sum": 0.5}), False),
-    (dict(centring="global"), False), (dict(item_step="solve"), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "gradient"),
+    [
+        ({}, True),
+        (dict(intercept=0.4), True),
+        (dict(shares={"bias": 0.2}), True),
+        (dict(feedback="implicit"), False),
+        (dict(shrinkage=True), False),
+        (dict(max_items=20, sampling="rarest"), False),
+        (dict(shares={"sum": 0.5}), False),
+        (dict(centring="global"), False),
+        (dict(item_step="solve"), False),
+    ],
+)
 def test_what_only_the_other_item_step_has_asks_for_it(given, gradient):
     names = {release.name for release in discreet.DPALS(2, **given).plan(20).releases}
     assert ("balance" in names) == gradient

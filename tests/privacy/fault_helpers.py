@@ -32,101 +32,174 @@ WALKED = "test_descent.py::test_the_sensitivities_are_reached"
 
 FAULTS = {
     "vectors are not clipped": Fault(
-        "bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBOURS, WORST)),
+        "bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBOURS, WORST)
+    ),
     "vectors are clipped by max instead of min": Fault(
-        "bounds:clip_rows", "np.minimum(1.0, bounds.norm", "np.maximum(1.0, bounds.norm",
-        (NEIGHBOURS, "test_errata.py::test_erratum_02_clipping_takes_the_minimum")),
+        "bounds:clip_rows",
+        "np.minimum(1.0, bounds.norm",
+        "np.maximum(1.0, bounds.norm",
+        (NEIGHBOURS, "test_errata.py::test_erratum_02_clipping_takes_the_minimum"),
+    ),
     "an intercept is not taken from the norm": Fault(
-        "bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBOURS,)),
+        "bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBOURS,)
+    ),
     "√k is forgotten for Gram matrices": Fault(
-        "sealed:Users.item_grams", "l2 = bounds.squared_weight(self.n_items) ** 0.5 * ", "l2 = ", (NEIGHBOURS, WORST)),
+        "sealed:Users.item_grams", "l2 = bounds.squared_weight(self.n_items) ** 0.5 * ", "l2 = ", (NEIGHBOURS, WORST)
+    ),
     "√k is forgotten for right-hand sides": Fault(
-        "sealed:Users.item_sums", "bounds.squared_weight(m) ** 0.5 * bounds.value", "bounds.value",
-        (NEIGHBOURS, WORST)),
+        "sealed:Users.item_sums", "bounds.squared_weight(m) ** 0.5 * bounds.value", "bounds.value", (NEIGHBOURS, WORST)
+    ),
     "the sum of ratings is priced by √k instead of k": Fault(
-        "sealed:Users.rating_sum", "self.bounds.weight_sum(self.n_items)",
-        "self.bounds.squared_weight(self.n_items) ** 0.5", (NEIGHBOURS, WORST)),
+        "sealed:Users.rating_sum",
+        "self.bounds.weight_sum(self.n_items)",
+        "self.bounds.squared_weight(self.n_items) ** 0.5",
+        (NEIGHBOURS, WORST),
+    ),
     "repeated pairs are not refused": Fault(
-        "bounds:check_rows", "(step <= 0).any() or ", "",
-        ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",)),
+        "bounds:check_rows",
+        "(step <= 0).any() or ",
+        "",
+        ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
+    ),
     "repeated users are not refused": Fault(
-        "bounds:check_rows", " or distinct != ratings.n_users", "",
-        ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",)),
+        "bounds:check_rows",
+        " or distinct != ratings.n_users",
+        "",
+        ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
+    ),
     "the weight budget is not normalised": Fault(
-        "sealed:Users.weigh", "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)", "q",
-        (NEIGHBOURS, WEIGHTS)),
+        "sealed:Users.weigh",
+        "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)",
+        "q",
+        (NEIGHBOURS, WEIGHTS),
+    ),
     "a weight budget ignores the number of items": Fault(
-        "sealed:Users.weigh", " or self.bounds.items is not None", "",
-        ("test_sealed.py::test_weigh_and_a_number_of_items_exclude_each_other",)),
+        "sealed:Users.weigh",
+        " or self.bounds.items is not None",
+        "",
+        ("test_sealed.py::test_weigh_and_a_number_of_items_exclude_each_other",),
+    ),
     "one item more than k is contributed": Fault(
-        "sealed:Users.choose", "rows.key, first, k, draw", "rows.key, first, k + 1, draw", (NEIGHBOURS,)),
+        "sealed:Users.choose", "rows.key, first, k, draw", "rows.key, first, k + 1, draw", (NEIGHBOURS,)
+    ),
     "ratings are not cut": Fault(
-        "sealed:Users._contribute", "np.clip(value, -self.bounds.value, self.bounds.value, out=value)", "pass",
-        (NEIGHBOURS, WORST)),
+        "sealed:Users._contribute",
+        "np.clip(value, -self.bounds.value, self.bounds.value, out=value)",
+        "pass",
+        (NEIGHBOURS, WORST),
+    ),
     "residuals are not cut": Fault("sealed:Users.gradient", "U, V, G)", "U, V, 1e300)", (NEIGHBOURS, WORST)),
-    "residuals on a descent are not cut": Fault(
-        "descent:Descent.look", "G * SHAVE, b", "1e300, b", (WALK, WALKED)),
+    "residuals on a descent are not cut": Fault("descent:Descent.look", "G * SHAVE, b", "1e300, b", (WALK, WALKED)),
     "a gradient is priced without the vectors' length": Fault(
-        "sealed:Users._entry_sums", "l2, l1 = largest * bounds.vector_l2", "l2, l1 = largest / 9", (WALK,)),
+        "sealed:Users._entry_sums", "l2, l1 = largest * bounds.vector_l2", "l2, l1 = largest / 9", (WALK,)
+    ),
     "covariance rows are not cut": Fault(
-        "sealed:Users.covariance", "np.minimum(1.0, L / np.maximum(length, 1e-300))", "np.ones(n)",
-        (NEIGHBOURS, WORST)),
+        "sealed:Users.covariance", "np.minimum(1.0, L / np.maximum(length, 1e-300))", "np.ones(n)", (NEIGHBOURS, WORST)
+    ),
     "what is no number enters the sums": Fault(
-        "sealed:seal", "np.nan_to_num(ratings.values, nan=0.0, posinf=0.0, neginf=0.0)", "ratings.values.copy()",
-        (NEIGHBOURS, "test_sealed.py::test_extreme_ratings_warn_about_nothing")),
+        "sealed:seal",
+        "np.nan_to_num(ratings.values, nan=0.0, posinf=0.0, neginf=0.0)",
+        "ratings.values.copy()",
+        (NEIGHBOURS, "test_sealed.py::test_extreme_ratings_warn_about_nothing"),
+    ),
     "replacing a user is priced as removing one": Fault(
-        "statistics:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBOURS, WORST)),
+        "statistics:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBOURS, WORST)
+    ),
     "off-diagonal noise is halved again": Fault(
-        "statistics:isometry", "math.sqrt(2.0)", "2.0",
-        (NEIGHBOURS, WORST, "test_errata.py::test_erratum_05_the_packing_is_isometric")),
-    "contributions are rounded to the nearest": Fault(
-        "sealed:Users.item_counts", "np.trunc(", "np.rint(", (GRID,)),
+        "statistics:isometry",
+        "math.sqrt(2.0)",
+        "2.0",
+        (NEIGHBOURS, WORST, "test_errata.py::test_erratum_05_the_packing_is_isometric"),
+    ),
+    "contributions are rounded to the nearest": Fault("sealed:Users.item_counts", "np.trunc(", "np.rint(", (GRID,)),
     "contributions are rounded away from zero": Fault(
-        "sealed:Users.covariance", "np.trunc(y / grid**0.5)", "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)",
-        (GRID,)),
+        "sealed:Users.covariance", "np.trunc(y / grid**0.5)", "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)", (GRID,)
+    ),
     "sums are rounded instead of contributions": Fault(
-        "sealed:Users.item_sums", "return exact_sums(part, rows.user, c / grid, on_cache_lines(U, np.float64))",
-        "return np.rint(sum_rows(part, rows.user, c / grid, U.astype(np.float64)))", (GRID,)),
+        "sealed:Users.item_sums",
+        "return exact_sums(part, rows.user, c / grid, on_cache_lines(U, np.float64))",
+        "return np.rint(sum_rows(part, rows.user, c / grid, U.astype(np.float64)))",
+        (GRID,),
+    ),
     "users are centred by everybody's mean": Fault(
-        "sealed:seal", "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
-        "mean += np.float32(summed.sum() / max(counts.sum(), 1))", (NEIGHBOURS, BITS)),
+        "sealed:seal",
+        "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
+        "mean += np.float32(summed.sum() / max(counts.sum(), 1))",
+        (NEIGHBOURS, BITS),
+    ),
     "choices depend on the row of a user": Fault(
-        "sealed:seal", "user_keys(ratings.user_ids, seed)", "user_keys(np.arange(ratings.n_users), seed)",
-        (NEIGHBOURS, BITS)),
+        "sealed:seal",
+        "user_keys(ratings.user_ids, seed)",
+        "user_keys(np.arange(ratings.n_users), seed)",
+        (NEIGHBOURS, BITS),
+    ),
     "choices depend on how a column of ids was read": Fault(
-        "choices:_number", "form = _form(user_id)", "form = repr(user_id)",
-        ("test_neighbours.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",)),
+        "choices:_number",
+        "form = _form(user_id)",
+        "form = repr(user_id)",
+        ("test_neighbours.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",),
+    ),
     "a user's ridge depends on everybody's counts": Fault(
-        "sealed:Users.solve", "counts**exponent", "(counts / counts.mean()) ** exponent",
-        ("test_errata.py::test_erratum_04_a_users_vector_depends_on_nobody_else",)),
+        "sealed:Users.solve",
+        "counts**exponent",
+        "(counts / counts.mean()) ** exponent",
+        ("test_errata.py::test_erratum_04_a_users_vector_depends_on_nobody_else",),
+    ),
     "the noise forgets the sensitivity": Fault(
-        "session:Session._noisy", "entry.noise_multiplier * entry.sensitivity", "entry.noise_multiplier",
-        ("test_session.py::test_a_release_is_the_statistic_plus_noise_of_the_planned_size",)),
+        "session:Session._noisy",
+        "entry.noise_multiplier * entry.sensitivity",
+        "entry.noise_multiplier",
+        ("test_session.py::test_a_release_is_the_statistic_plus_noise_of_the_planned_size",),
+    ),
     "Laplace noise is priced in the Euclidean norm": Fault(
-        "session:Session._charge", "sensitivity = _checked_sensitivity(name, statistic, neighbouring, noise.norm)",
+        "session:Session._charge",
+        "sensitivity = _checked_sensitivity(name, statistic, neighbouring, noise.norm)",
         'sensitivity = _checked_sensitivity(name, statistic, neighbouring, "l2")',
-        ("test_session.py::test_laplace_and_huber_use_the_l1_sensitivity",)),
+        ("test_session.py::test_laplace_and_huber_use_the_l1_sensitivity",),
+    ),
     "only the first release is charged": Fault(
-        "ledger:Ledger.record", "self._append(entry)", "self.entries or self._append(entry)",
-        ("test_session.py::test_unplanned_repeated_and_reshaped_releases_are_refused_unopened",
-         "test_session.py::test_finish_wants_the_whole_plan")),
+        "ledger:Ledger.record",
+        "self._append(entry)",
+        "self.entries or self._append(entry)",
+        (
+            "test_session.py::test_unplanned_repeated_and_reshaped_releases_are_refused_unopened",
+            "test_session.py::test_finish_wants_the_whole_plan",
+        ),
+    ),
     "a release may be made once more than planned": Fault(
-        "session:Session._admit", "self._left[name] <= 0", "self._left[name] < 0",
-        ("test_session.py::test_unplanned_repeated_and_reshaped_releases_are_refused_unopened",)),
+        "session:Session._admit",
+        "self._left[name] <= 0",
+        "self._left[name] < 0",
+        ("test_session.py::test_unplanned_repeated_and_reshaped_releases_are_refused_unopened",),
+    ),
     "the data are opened before the ledger is written": Fault(
-        "session:Session.release", "entry = self._charge", "statistic.compute(KEY)\n    entry = self._charge",
-        ("test_session.py::test_the_ledger_is_written_before_the_data_are_opened",)),
+        "session:Session.release",
+        "entry = self._charge",
+        "statistic.compute(KEY)\n    entry = self._charge",
+        ("test_session.py::test_the_ledger_is_written_before_the_data_are_opened",),
+    ),
     "seeded noise is called secure": Fault(
-        "session:_grade", 'SeededNoise: "seeded"', 'SeededNoise: "secure"',
-        ("test_session.py::test_noise_is_graded_by_its_type_not_by_its_word",)),
+        "session:_grade",
+        'SeededNoise: "seeded"',
+        'SeededNoise: "secure"',
+        ("test_session.py::test_noise_is_graded_by_its_type_not_by_its_word",),
+    ),
     "secure noise comes from a seed": Fault(
-        "noise:_fresh_words", 'int.from_bytes(os.urandom(16), "little")', "7",
-        ("test_noise.py::test_blocks_threads_and_objects_are_independent",)),
+        "noise:_fresh_words",
+        'int.from_bytes(os.urandom(16), "little")',
+        "7",
+        ("test_noise.py::test_blocks_threads_and_objects_are_independent",),
+    ),
     "what is revealed leaves epsilon finite": Fault(
-        "ledger:Ledger.private", " and not any(entry.unsafe for entry in self.entries)", "",
-        ("test_session.py::test_reveal_is_recorded_first_and_makes_epsilon_infinite",
-         "test_errata.py::test_erratum_12_the_printed_huber_release_has_no_finite_epsilon")),
-}  # fmt: skip
+        "ledger:Ledger.private",
+        " and not any(entry.unsafe for entry in self.entries)",
+        "",
+        (
+            "test_session.py::test_reveal_is_recorded_first_and_makes_epsilon_infinite",
+            "test_errata.py::test_erratum_12_the_printed_huber_release_has_no_finite_epsilon",
+        ),
+    ),
+}
 
 
 @contextlib.contextmanager

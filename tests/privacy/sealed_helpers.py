@@ -35,9 +35,13 @@ def make(rows, n_items, ids=None):
     user_ids = np.arange(len(rows)) if ids is None else np.fromiter(ids, object, len(ids))
     with np.errstate(over="ignore"):
         return Ratings.from_indices(
-            np.concatenate([[0], np.cumsum(counts)]), np.array(items, np.int32), np.array(values, np.float32),
-            user_ids, np.arange(n_items), catalogue=True,
-        )  # fmt: skip
+            np.concatenate([[0], np.cumsum(counts)]),
+            np.array(items, np.int32),
+            np.array(values, np.float32),
+            user_ids,
+            np.arange(n_items),
+            catalogue=True,
+        )
 
 
 def prepared(rows, n_items, bounds, V, steps, *, ids=None, ridge=1e-3, bias=None, seed=0, **solving):

@@ -49,8 +49,13 @@ def one_entry(name, rating):
 @pytest.mark.parametrize("name", STATISTICS)
 def test_gaussian_releases_cost_what_they_claim(name, relation, grade):
     other = None if relation == "add-remove" else OPPOSITE.get(name, ELSEWHERE)
-    found = audit_statistic(statistic_of(name, HIGH), statistic_of(name, other), neighbouring=relation,
-                            noise=grade[0], random_state=grade[1])  # fmt: skip
+    found = audit_statistic(
+        statistic_of(name, HIGH),
+        statistic_of(name, other),
+        neighbouring=relation,
+        noise=grade[0],
+        random_state=grade[1],
+    )
     assert found.claimed == pytest.approx(4.0)
     assert found.verdict == "tight", str(found)
     assert found.high - found.low < 0.12 * found.claimed
@@ -61,8 +66,9 @@ def test_gaussian_releases_cost_what_they_claim(name, relation, grade):
 @pytest.mark.parametrize("name", STATISTICS)
 def test_laplace_and_huber_releases_cost_what_they_claim(name, mechanism, alpha, multiplier, grade):
     kind = {"mechanism": mechanism, "alpha": alpha, "noise_multiplier": multiplier}
-    found = audit_statistic(one_entry(name, 1e6), one_entry(name, None), **kind, noise=grade[0], random_state=grade[1],
-                            draws=60_000)  # fmt: skip
+    found = audit_statistic(
+        one_entry(name, 1e6), one_entry(name, None), **kind, noise=grade[0], random_state=grade[1], draws=60_000
+    )
     assert 1.5 < found.claimed < 3
     assert found.verdict == "tight", str(found)
     assert found.high - found.low < 0.4
@@ -70,8 +76,15 @@ def test_laplace_and_huber_releases_cost_what_they_claim(name, mechanism, alpha,
 
 @pytest.mark.parametrize("mechanism", ["laplace", "huber"])
 def test_laplace_and_huber_when_a_user_is_replaced(mechanism):
-    found = audit_statistic(one_entry("item_sums", 1e6), one_entry("item_sums", -1e6), mechanism=mechanism, alpha=0.5,
-                            noise_multiplier=0.7, neighbouring="replace-one", draws=60_000)  # fmt: skip
+    found = audit_statistic(
+        one_entry("item_sums", 1e6),
+        one_entry("item_sums", -1e6),
+        mechanism=mechanism,
+        alpha=0.5,
+        noise_multiplier=0.7,
+        neighbouring="replace-one",
+        draws=60_000,
+    )
     assert found.verdict == "tight", str(found)
 
 
@@ -121,9 +134,13 @@ def test_a_whole_step_costs_what_the_statement_says(grade, seed):
 
 def of(name, one=HIGH, other=None, along="axes", relation="add-remove", budget="items", **further):
     """An audit of one statistic, to be repeated with a fault planted."""
-    return lambda: audit_statistic(statistic_of(name, one, along, budget, **further),
-                                   statistic_of(name, other, along, budget, **further), neighbouring=relation,
-                                   noise="seeded", random_state=5)  # fmt: skip
+    return lambda: audit_statistic(
+        statistic_of(name, one, along, budget, **further),
+        statistic_of(name, other, along, budget, **further),
+        neighbouring=relation,
+        noise="seeded",
+        random_state=5,
+    )
 
 
 def company(counts):
@@ -190,8 +207,10 @@ def laplace():
     """Pure ε of Laplace noise on the counts of a user with four items: each entry may give away a fourth."""
     present, absent = (statistic_of("item_counts", history) for history in (HIGH, None))
     session = Session(Plan.explicit([Release("counts", 2, 0.7, "laplace")], 1e-6), "seeded", 5)
-    drawn = {there: session.release("counts", Copies(KEY, statistic, 20_000)).reshape(20_000, -1)
-             for there, statistic in ((True, present), (False, absent))}  # fmt: skip
+    drawn = {
+        there: session.release("counts", Copies(KEY, statistic, 20_000)).reshape(20_000, -1)
+        for there, statistic in ((True, present), (False, absent))
+    }
     law = Laplace(session.ledger.entries[0].noise_multiplier / math.sqrt(2))
     return audit(drawn.__getitem__, law.epsilon(1.0) / len(HIGH), np.eye(12)[0], mechanism="laplace")
 

@@ -36,14 +36,32 @@ def test_what_follows_from_the_bounds():
     assert by_weight.vector_l1(16) == by_weight.vector_l2 == 2.0  # an ℓ₂ norm is never above the ℓ₁ norm
 
 
-@pytest.mark.parametrize("wrong", [
-    {}, {"items": 0}, {"items": -1}, {"items": 1.5}, {"items": True}, {"items": "3"}, {"weight": 0.0},
-    {"weight": math.inf}, {"weight": math.nan}, {"weight": "1"}, {"items": 1, "rating": -1.0},
-    {"items": 1, "norm": 0.0}, {"items": 1, "norm": 1e-40}, {"items": 1, "norm": 1e20},
-    {"items": 1, "norm_l1": math.nan}, {"items": 1, "centre": "mean"}, {"items": 1, "centre": math.inf},
-    {"items": 1, "centre": 1e39},
-    {"items": 1, "prior_count": -1.0}, {"items": 1, "prior_count": math.inf}, {"items": 1, "prior_mean": math.nan},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"items": 0},
+        {"items": -1},
+        {"items": 1.5},
+        {"items": True},
+        {"items": "3"},
+        {"weight": 0.0},
+        {"weight": math.inf},
+        {"weight": math.nan},
+        {"weight": "1"},
+        {"items": 1, "rating": -1.0},
+        {"items": 1, "norm": 0.0},
+        {"items": 1, "norm": 1e-40},
+        {"items": 1, "norm": 1e20},
+        {"items": 1, "norm_l1": math.nan},
+        {"items": 1, "centre": "mean"},
+        {"items": 1, "centre": math.inf},
+        {"items": 1, "centre": 1e39},
+        {"items": 1, "prior_count": -1.0},
+        {"items": 1, "prior_count": math.inf},
+        {"items": 1, "prior_mean": math.nan},
+    ],
+)
 def test_what_is_no_bound_is_refused(wrong):
     with pytest.raises(ConfigError):
         Bounds(**wrong)
@@ -87,31 +105,37 @@ def rows_of(indptr, indices, user_ids, n_items=4):
     return Ratings.from_indices(indptr, indices, np.ones(len(indices)), user_ids, np.arange(n_items))
 
 
-@pytest.mark.parametrize(("indptr", "indices", "ids"), [
-    ([0, 2], [1, 1], np.array([0])),  # a pair twice
-    ([0, 3], [0, 2, 1], np.array([0])),  # unordered, so that a pair could hide
-    ([0, 1, 2], [0, 1], np.array([5, 5])),  # a user twice
-    ([0, 1, 2], [0, 1], np.array(["x", "x"], object)),
-    ([0, 1, 2], [0, 1], np.array([1, True], object)),  # equal in Python, so the same user
-    ([0, 1, 2], [0, 1], np.array([1, 1.0], object)),
-    ([0, 1, 1, 3], [0, 3, 3], np.array([0, 1, 2])),  # after somebody without ratings
-    ([0, 3, 1, 4], [0, 1, 2, 3], np.array([0, 1, 2])),  # rows that overlap
-    ([1, 3], [0, 1, 2], np.array([0])),  # an entry of nobody
-    ([0, 2], [0, 4], np.array([0])),  # no such item
-    ([0, 2], [-1, 0], np.array([0])),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("indptr", "indices", "ids"),
+    [
+        ([0, 2], [1, 1], np.array([0])),  # a pair twice
+        ([0, 3], [0, 2, 1], np.array([0])),  # unordered, so that a pair could hide
+        ([0, 1, 2], [0, 1], np.array([5, 5])),  # a user twice
+        ([0, 1, 2], [0, 1], np.array(["x", "x"], object)),
+        ([0, 1, 2], [0, 1], np.array([1, True], object)),  # equal in Python, so the same user
+        ([0, 1, 2], [0, 1], np.array([1, 1.0], object)),
+        ([0, 1, 1, 3], [0, 3, 3], np.array([0, 1, 2])),  # after somebody without ratings
+        ([0, 3, 1, 4], [0, 1, 2, 3], np.array([0, 1, 2])),  # rows that overlap
+        ([1, 3], [0, 1, 2], np.array([0])),  # an entry of nobody
+        ([0, 2], [0, 4], np.array([0])),  # no such item
+        ([0, 2], [-1, 0], np.array([0])),
+    ],
+)
 def test_repeated_rows_and_pairs_are_refused_at_the_seal(indptr, indices, ids):
     with pytest.raises(PrivacyError) as caught:
         seal(rows_of(indptr, indices, ids), Bounds(items=2))
     assert not any(character.isdigit() for character in str(caught.value))
 
 
-@pytest.mark.parametrize(("indptr", "indices", "ids"), [
-    ([0], [], np.array([], np.int64)),
-    ([0, 0, 0], [], np.array([1, 2])),
-    ([0, 2, 2, 3], [2, 3, 0], np.array([3, 1, 2])),
-    ([0, 0, 2, 4], [0, 3, 0, 3], np.array(["1", 1, "x"], object)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("indptr", "indices", "ids"),
+    [
+        ([0], [], np.array([], np.int64)),
+        ([0, 0, 0], [], np.array([1, 2])),
+        ([0, 2, 2, 3], [2, 3, 0], np.array([3, 1, 2])),
+        ([0, 0, 2, 4], [0, 3, 0, 3], np.array(["1", 1, "x"], object)),
+    ],
+)
 def test_rows_in_order_are_sealed(indptr, indices, ids):
     seal(rows_of(indptr, indices, ids), Bounds(items=2)).choose()
 
@@ -122,8 +146,10 @@ def test_reading_merges_what_sealing_would_refuse():
     check_rows(ratings)
 
 
-@pytest.mark.parametrize("strange", [object(), frozenset({"a", "b"}), float("nan"), None, complex(1, 2), (1, object()),
-                                     [1], type("Id", (), {})()])  # fmt: skip
+@pytest.mark.parametrize(
+    "strange",
+    [object(), frozenset({"a", "b"}), float("nan"), None, complex(1, 2), (1, object()), [1], type("Id", (), {})()],
+)
 def test_ids_without_a_fixed_written_form_are_refused(strange):
     """Where an object lies in memory, or how a set is ordered, may depend on who else is there."""
     with pytest.raises(DiscreetError) as caught:

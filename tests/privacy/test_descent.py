@@ -62,9 +62,17 @@ STATISTICS = {
 BAD = [0.0, 1.0, 5.0, -2.5, 1e-38, 1e30, -3.4e38, math.nan, math.inf, -math.inf]
 EVERYTHING = dict.fromkeys(range(N_ITEMS), 5.0)
 ADVERSARIES = [
-    {}, EVERYTHING, dict.fromkeys(range(N_ITEMS), 1e30), {0: -1e30, 3: 1e30}, {2: 5.0}, {2: 1.0}, {1: math.nan, 2: 3.0},
-    {0: math.inf, 4: -math.inf}, {0: 3.4e38, 1: -3.4e38, 5: 2.0}, dict.fromkeys(range(N_ITEMS), 0.0),
-]  # fmt: skip
+    {},
+    EVERYTHING,
+    dict.fromkeys(range(N_ITEMS), 1e30),
+    {0: -1e30, 3: 1e30},
+    {2: 5.0},
+    {2: 1.0},
+    {1: math.nan, 2: 3.0},
+    {0: math.inf, 4: -math.inf},
+    {0: 3.4e38, 1: -3.4e38, 5: 2.0},
+    dict.fromkeys(range(N_ITEMS), 0.0),
+]
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 2.0, 3: 3.0, 5: 1.0}, {0: 2.0}]
 
 
@@ -84,7 +92,7 @@ def assert_neighbours(rows, who, instead, bounds, way, V, b, observe, slack=0.0)
     others = {
         "add-remove": (rows[:who] + rows[who + 1 :], [i for i in range(len(rows)) if i != who]),
         "replace-one": ([*rows[:who], instead, *rows[who + 1 :]], list(range(len(rows)))),
-    }  # fmt: skip
+    }
     before = walked(rows, bounds, way, V, b, list(range(len(rows))))
     for relation in RELATIONS:
         after = walked(others[relation][0], bounds, way, V, b, others[relation][1])
@@ -144,8 +152,12 @@ def test_the_sensitivities_are_reached():
         walk = Descent(seal(make(rows, 4), bounds))
         walk.start(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]))
         walk.look(np.zeros((4, 2)), 2.0)
-        return {"gradient": walk.gradient(), "bias_gradient": walk.bias_gradient(), "gram": walk.gram(),
-                "size": walk.size(9.0)}  # fmt: skip
+        return {
+            "gradient": walk.gradient(),
+            "bias_gradient": walk.bias_gradient(),
+            "gram": walk.gram(),
+            "size": walk.size(9.0),
+        }
 
     def apart(one, other, name):
         one, other = statistics(one)[name], statistics(other)[name]
@@ -163,8 +175,10 @@ def test_the_sensitivities_are_reached():
 
 def test_other_users_stay_as_they_are_to_the_last_bit():
     rng = np.random.default_rng(0)
-    rows = [{int(j): float(rng.integers(1, 6)) for j in rng.choice(30, rng.integers(1, 20), replace=False)}
-            for _ in range(41)]  # fmt: skip
+    rows = [
+        {int(j): float(rng.integers(1, 6)) for j in rng.choice(30, rng.integers(1, 20), replace=False)}
+        for _ in range(41)
+    ]
     rows[7], rows[20] = {0: 1e30, 7: math.nan}, {}
     for r in (1, 3, 17, 64):
         V, turn = rng.normal(size=(30, r)).astype(np.float32), rng.normal(size=(r, r))

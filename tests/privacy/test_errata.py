@@ -98,9 +98,16 @@ def test_erratum_07_noisy_counts_decide_which_items_are_frequent(monkeypatch):
     rng = np.random.default_rng(0)
     rows = [{int(j): float(rng.integers(1, 6)) for j in range(40) if rng.random() < 0.9 - j / 50} for _ in range(400)]
     model = discreet.DPALS(
-        2, max_items=20, item_fraction=0.5, rating_range=(1, 5), iterations=1, noise="seeded", random_state=3,
-        sigmas={"counts": 400.0, "recounts": 1.0, "gram": 1.0, "sum": 1.0}, delta=1e-6,
-    ).fit(make(rows, 40))  # fmt: skip
+        2,
+        max_items=20,
+        item_fraction=0.5,
+        rating_range=(1, 5),
+        iterations=1,
+        noise="seeded",
+        random_state=3,
+        sigmas={"counts": 400.0, "recounts": 1.0, "gram": 1.0, "sum": 1.0},
+        delta=1e-6,
+    ).fit(make(rows, 40))
     released = np.flatnonzero(model.frequent_)
     assert released.tolist() == np.sort(np.argsort(-seen["counts"])[:20]).tolist()
     assert released.tolist() != list(range(20))  # which is what the data would say

@@ -22,8 +22,14 @@ def loss(t, alpha):
 def moment(alpha, power):
     """∫ t^power exp(−ρ(t)) dt, the two pieces apart."""
     centre, _ = integrate.quad(lambda t: t**power * math.exp(-t * t / 2), 0, alpha, epsabs=0, epsrel=1e-13)
-    tail, _ = integrate.quad(lambda t: t**power * math.exp(-alpha * (t - alpha / 2)), alpha, alpha + 60 / alpha,
-                             epsabs=0, epsrel=1e-13, limit=200)  # fmt: skip
+    tail, _ = integrate.quad(
+        lambda t: t**power * math.exp(-alpha * (t - alpha / 2)),
+        alpha,
+        alpha + 60 / alpha,
+        epsabs=0,
+        epsrel=1e-13,
+        limit=200,
+    )
     return 2 * (centre + tail)
 
 
@@ -141,8 +147,12 @@ def test_independent_prices_of_huber_releases():
 
 
 def test_table_1_all_three_columns_as_printed_and_corrected():
-    printed = {1: (15.964, 7.071, 15.000), 2: (11.288, 5.000, 5.382), 3: (9.217, 4.082, 4.235),
-               4: (7.982, 3.536, 3.602)}  # fmt: skip
+    printed = {
+        1: (15.964, 7.071, 15.000),
+        2: (11.288, 5.000, 5.382),
+        3: (9.217, 4.082, 4.235),
+        4: (7.982, 3.536, 3.602),
+    }
     corrected = {1: 24.224, 2: 17.129, 3: 13.986, 4: 12.112}
     for variance, (gaussian, laplace, huber) in printed.items():
         row = papers.huber_table_1(variance)

@@ -18,8 +18,15 @@ def ledger():
     for _ in range(2):
         for name in ("gram", "sum"):
             multiplier = plan.noise_multiplier(name)
-            ledger.record(name, mechanism="gaussian", sensitivity=7.07, norm="l2", noise_multiplier=multiplier,
-                          shape=(10, 3), where="models/x.py:12")  # fmt: skip
+            ledger.record(
+                name,
+                mechanism="gaussian",
+                sensitivity=7.07,
+                norm="l2",
+                noise_multiplier=multiplier,
+                shape=(10, 3),
+                where="models/x.py:12",
+            )
     ledger.noise_delta = 1e-20
     return ledger
 
@@ -70,24 +77,27 @@ def edited(path, change):
     return path
 
 
-@pytest.mark.parametrize(("change", "named"), [
-    (lambda d: d["entries"][1].update(noise_multiplier=1e9), "entry 2 .'sum'"),
-    (lambda d: d["entries"][3].update(sensitivity=1e-9), "entry 4 .'sum'"),
-    (lambda d: d["entries"].pop(1), "entry 3 .'gram'"),
-    (lambda d: d["entries"].pop(), "missing at its end"),
-    (lambda d: d["assumptions"].clear(), "entry 1 .'gram'"),
-    (lambda d: d["assumptions"][0].update(text="nothing"), "entry 0 .'catalogue'"),
-    (lambda d: d["plan"].update(scale=1e9), "header"),
-    (lambda d: d.update(noise="seeded"), "header"),
-    (lambda d: d["plan"]["budget"].update(delta=0.5), "header"),
-    (lambda d: d.update(epsilon=0.1), "seal"),
-    (lambda d: d.update(delta=1e-9), "seal"),
-    (lambda d: d.update(noise_delta=1e-9), "seal"),
-    (lambda d: d.update(head="0" * 64), "end"),
-    (lambda d: d.update(format="other/1"), "format"),
-    (lambda d: d.pop("plan"), "plan"),
-    (lambda d: d["entries"][0].pop("mechanism"), "malformed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda d: d["entries"][1].update(noise_multiplier=1e9), "entry 2 .'sum'"),
+        (lambda d: d["entries"][3].update(sensitivity=1e-9), "entry 4 .'sum'"),
+        (lambda d: d["entries"].pop(1), "entry 3 .'gram'"),
+        (lambda d: d["entries"].pop(), "missing at its end"),
+        (lambda d: d["assumptions"].clear(), "entry 1 .'gram'"),
+        (lambda d: d["assumptions"][0].update(text="nothing"), "entry 0 .'catalogue'"),
+        (lambda d: d["plan"].update(scale=1e9), "header"),
+        (lambda d: d.update(noise="seeded"), "header"),
+        (lambda d: d["plan"]["budget"].update(delta=0.5), "header"),
+        (lambda d: d.update(epsilon=0.1), "seal"),
+        (lambda d: d.update(delta=1e-9), "seal"),
+        (lambda d: d.update(noise_delta=1e-9), "seal"),
+        (lambda d: d.update(head="0" * 64), "end"),
+        (lambda d: d.update(format="other/1"), "format"),
+        (lambda d: d.pop("plan"), "plan"),
+        (lambda d: d["entries"][0].pop("mechanism"), "malformed"),
+    ],
+)
 def test_tampering_is_found_and_named(path, change, named):
     with pytest.raises(PrivacyError, match=named):
         Ledger.load(edited(path, change))
@@ -110,8 +120,9 @@ def test_entries_cannot_be_taken_back(ledger):
 
 
 def test_an_unsafe_entry_makes_epsilon_infinite(ledger, tmp_path):
-    ledger.record("peek", mechanism="none", sensitivity=1.0, norm="l2", noise_multiplier=0.0, shape=(), where="x:1",
-                  unsafe=True)  # fmt: skip
+    ledger.record(
+        "peek", mechanism="none", sensitivity=1.0, norm="l2", noise_multiplier=0.0, shape=(), where="x:1", unsafe=True
+    )
     for accountant in accounting.ACCOUNTANTS:
         assert ledger.price(accountant).epsilon == math.inf
     ledger.save(tmp_path / "l.json")

@@ -48,8 +48,26 @@ CASES = {
     "intercept, bounded in l1": (Bounds(items=3, norm=0.8, norm_l1=1.0), uniform, 0.5),
 }
 BAD = [0.0, 1.0, 5.0, -2.5, 0.3, 1e-38, 1e30, -1e30, 3.4e38, -3.4e38, math.nan, math.inf, -math.inf]
-IDS = ["a", "ß", "e\u0301", "", " ", "7", "-0", "\ud800", 7.5, 2**70, -3, b"7", (7, "x"), uuid.UUID(int=7),
-       datetime.date(2020, 2, 29), "NaN", "None", True]  # fmt: skip
+IDS = [
+    "a",
+    "ß",
+    "e\u0301",
+    "",
+    " ",
+    "7",
+    "-0",
+    "\ud800",
+    7.5,
+    2**70,
+    -3,
+    b"7",
+    (7, "x"),
+    uuid.UUID(int=7),
+    datetime.date(2020, 2, 29),
+    "NaN",
+    "None",
+    True,
+]
 
 
 @dataclass
@@ -71,8 +89,9 @@ class World:
             rows[self.who] = self.instead
         if without:
             del rows[self.who], ids[self.who]
-        return prepared(rows, N_ITEMS, bounds, self.V, steps, ids=ids, ridge=self.ridge, bias=self.bias,
-                        intercept=sum(intercept))  # fmt: skip
+        return prepared(
+            rows, N_ITEMS, bounds, self.V, steps, ids=ids, ridge=self.ridge, bias=self.bias, intercept=sum(intercept)
+        )
 
 
 values = st.sampled_from(BAD) | st.floats(width=32)
@@ -86,8 +105,14 @@ def worlds(draw, dtype):
     rank, seed = draw(st.integers(1, 3)), draw(st.integers(0, 999))
     V = np.random.default_rng(seed).normal(size=(N_ITEMS, rank)) * draw(st.sampled_from([0.0, 1e-18, 0.1, 1.0, 1e18]))
     bias = draw(st.none() | st.sampled_from([-1e6, 0.5]).map(lambda b: np.full(N_ITEMS, b)))
-    return World(rows, draw(st.integers(0, len(rows) - 1)), draw(histories | giants), V.astype(dtype),
-                 draw(st.sampled_from([0.0, 1e-6, 1.0])), bias)  # fmt: skip
+    return World(
+        rows,
+        draw(st.integers(0, len(rows) - 1)),
+        draw(histories | giants),
+        V.astype(dtype),
+        draw(st.sampled_from([0.0, 1e-6, 1.0])),
+        bias,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -98,10 +123,13 @@ def quickly():
 
 def assert_neighbours(world, case, observe, slack=0.0):
     """`observe` turns a statistic into numbers; they move by no more than stated, in both relations and norms."""
-    before, after = world.users(case), {
-        "add-remove": world.users(case, without=True),
-        "replace-one": world.users(case, replaced=True),
-    }  # fmt: skip
+    before, after = (
+        world.users(case),
+        {
+            "add-remove": world.users(case, without=True),
+            "replace-one": world.users(case, replaced=True),
+        },
+    )
     V = np.column_stack([world.V, np.ones(N_ITEMS)])[: before.n_items, : before.rank]
     for name, ask in STATISTICS.items():
         statistic = ask(before, V)
@@ -190,8 +218,10 @@ def own(users):
     """For each user: everything that it computed, to the last bit."""
     rows, U = users.open(KEY), users._vectors.open(KEY)
     item = np.repeat(np.arange(users.n_items), np.diff(rows.by_item))
-    history = [(rows.indices[a:b].tobytes(), rows.values[a:b].tobytes(), rows.mean[i].tobytes(), U[i].tobytes())
-               for i, (a, b) in enumerate(pairwise(rows.indptr))]  # fmt: skip
+    history = [
+        (rows.indices[a:b].tobytes(), rows.values[a:b].tobytes(), rows.mean[i].tobytes(), U[i].tobytes())
+        for i, (a, b) in enumerate(pairwise(rows.indptr))
+    ]
     given = [[] for _ in history]
     for who, *what in zip(rows.user.tolist(), item.tolist(), rows.value.tolist(), rows.weight.tolist(), strict=True):
         given[who].append(what)
@@ -205,8 +235,10 @@ def test_other_users_stay_as_they_are_to_the_last_bit(path, rank, dtype, unobser
     """Vectors are solved several at a time, from some rank on sorted by length: nobody in a group touches another."""
     monkeypatch.setenv("DISCREET_KERNELS", path)
     rng = np.random.default_rng(rank)
-    rows = [{int(j): float(rng.integers(1, 6)) for j in rng.choice(40, rng.integers(1, 30), replace=False)}
-            for _ in range(37)]  # fmt: skip
+    rows = [
+        {int(j): float(rng.integers(1, 6)) for j in rng.choice(40, rng.integers(1, 30), replace=False)}
+        for _ in range(37)
+    ]
     rows[5], rows[18] = {0: 1e30, 7: math.nan, 9: -3.4e38}, {}
     V = rng.normal(size=(40, rank)).astype(dtype)
     bounds, ids = Bounds(items=4, rating=1.0, centre="user", norm=0.5), list(range(100, 137))
@@ -252,8 +284,9 @@ def test_picking_equals_its_numpy_twin(k):
 
 def test_choices_differ_between_users_draws_and_seeds():
     V = np.eye(40, 2)
-    first, other = (prepared([dict.fromkeys(range(40), 1.0)] * 300, 40, Bounds(items=10), V, uniform, seed=seed)
-                    for seed in (0, 1))  # fmt: skip
+    first, other = (
+        prepared([dict.fromkeys(range(40), 1.0)] * 300, 40, Bounds(items=10), V, uniform, seed=seed) for seed in (0, 1)
+    )
     again = seal(make([dict.fromkeys(range(40), 1.0)] * 300, 40), Bounds(items=10))
     again.choose(draw=1)
     again.solve(V, 1.0)
@@ -267,8 +300,10 @@ def test_choices_differ_between_users_draws_and_seeds():
 
 def test_any_number_of_threads_and_any_block_give_the_same_bits():
     rng = np.random.default_rng(4)
-    rows = [{int(j): float(rng.integers(1, 6)) for j in rng.choice(30, rng.integers(1, 20), replace=False)}
-            for _ in range(400)]  # fmt: skip
+    rows = [
+        {int(j): float(rng.integers(1, 6)) for j in rng.choice(30, rng.integers(1, 20), replace=False)}
+        for _ in range(400)
+    ]
     V, bounds = rng.normal(size=(30, 5)).astype(np.float32), Bounds(items=6, rating=1.0, centre="user", norm=0.4)
     seen = []
     for count in (1, 2, 5):

@@ -56,8 +56,9 @@ def test_erratum_08_the_shared_gram_matrix_is_one_more_release():
     assert accounting.epsilon(with_shared, c.delta) > accounting.epsilon(c.events(), c.delta) + 0.09
 
 
-@pytest.mark.parametrize(("variance", "laplace", "huber"), [(1, 7.071, 15.000), (2, 5.000, 5.38), (3, 4.082, 4.22),
-                                                            (4, 3.536, 3.60)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("variance", "laplace", "huber"), [(1, 7.071, 15.000), (2, 5.000, 5.38), (3, 4.082, 4.22), (4, 3.536, 3.60)]
+)
 def test_table_1_of_huber_laplace_and_huber_columns(variance, laplace, huber):
     row = papers.huber_table_1(variance)
     assert round(row["laplace"], 3) == laplace

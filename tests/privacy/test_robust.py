@@ -89,8 +89,13 @@ def test_neighbours(case, data):
 @pytest.mark.parametrize("alpha", [1e-6, 0.5, 1e6])
 def test_adversaries(case, alpha):
     ordinary = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 2.0, 3: 3.0}]
-    adversaries = [dict.fromkeys(range(N_ITEMS), 5.0), dict.fromkeys(range(N_ITEMS), -1e30), {0: math.nan, 1: math.inf},
-                   {}, {0: 1e30, 1: -1e30, 2: 3.4e38}]  # fmt: skip
+    adversaries = [
+        dict.fromkeys(range(N_ITEMS), 5.0),
+        dict.fromkeys(range(N_ITEMS), -1e30),
+        {0: math.nan, 1: math.inf},
+        {},
+        {0: 1e30, 1: -1e30, 2: 3.4e38},
+    ]
     for adversary in adversaries:
         for V in (np.eye(N_ITEMS, 2), np.zeros((N_ITEMS, 2)), np.full((N_ITEMS, 2), 1e-3)):
             rows = [ordinary[0], adversary, ordinary[1]]

@@ -144,7 +144,7 @@ def test_table_constants_to_seventy_digits():
         assert abs((tail * mp.exp(-tail * tail / 2) + beyond) / area - 1) < mp.mpf(10) ** -70
         x = [mp.mpf(str(value)) for value in exact.edges()]
         for i in range(1, exact.REGIONS):
-            strip = x[i] * (mp.exp(-x[i + 1] ** 2 / 2) - mp.exp(-x[i] ** 2 / 2))
+            strip = x[i] * (mp.exp(-(x[i + 1] ** 2) / 2) - mp.exp(-(x[i] ** 2) / 2))
             assert abs(strip / area - 1) < mp.mpf(10) ** -68
 
 

@@ -58,35 +58,89 @@ def session(users):
 
 
 def sealed_objects(users):
-    return [users, users._vectors, Box(np.array([SECRET]), "a rating"),
-            *(ask(users, np.ones((3, 2))) for ask in STATISTICS.values())]  # fmt: skip
+    return [
+        users,
+        users._vectors,
+        Box(np.array([SECRET]), "a rating"),
+        *(ask(users, np.ones((3, 2))) for ask in STATISTICS.values()),
+    ]
 
 
 ATTEMPTS = {
-    "list": list, "tuple": tuple, "set": set, "dict": dict, "iter": iter, "next": next, "sorted": sorted, "sum": sum,
-    "max": max, "enumerate": enumerate, "zip": lambda x: list(zip(x, x, strict=False)), "star": lambda x: [*x],
-    "len": len, "bool": bool, "not": operator.not_, "float": float, "int": int, "complex": complex, "round": round,
-    "index": operator.index, "range": range, "math": math.sqrt, "abs": abs, "negative": operator.neg,
-    "item 0": lambda x: x[0], "slice": lambda x: x[:], "string key": lambda x: x["anna"], "in": lambda x: SECRET in x,
-    "reversed": reversed, "less": lambda x: x < 1.0, "plus": lambda x: x + 1, "matrix product": lambda x: x @ np.eye(3),
-    "bytes": bytes, "bytearray": bytearray, "memoryview": memoryview, "asarray": np.asarray, "array": np.array,
-    "float array": lambda x: np.asarray(x, np.float64), "array, no copy": lambda x: np.array(x, copy=None),
-    "np.sum": np.sum, "np.mean": np.mean, "np.add": lambda x: np.add(x, 1), "np.dot": lambda x: np.dot(x, x),
-    "np.sort": np.sort, "np.concatenate": lambda x: np.concatenate([x, x]), "np.isfinite": np.isfinite,
-    "array + sealed": lambda x: np.ones(3) + x, "array == sealed": lambda x: np.ones(3) == x,
-    "asarray of list": lambda x: np.asarray([x], float), "frombuffer": np.frombuffer, "dlpack": np.from_dlpack,
-    "fromiter": lambda x: np.fromiter(x, float), "assign": lambda x: np.zeros(3).__setitem__(0, x),
-    "sparse": sparse.csr_array, "pickle": pickle.dumps, "pickle 0": lambda x: pickle.dumps(x, 0),
-    "copy": copy.copy, "deepcopy": copy.deepcopy, "deep in a list": lambda x: copy.deepcopy([x]), "json": json.dumps,
-    "vars": vars, "format": lambda x: format(x, ".3f"), "call": lambda x: x(),
-    "getstate": lambda x: x.__getstate__(), "reduce": lambda x: x.__reduce__(),
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "dict": dict,
+    "iter": iter,
+    "next": next,
+    "sorted": sorted,
+    "sum": sum,
+    "max": max,
+    "enumerate": enumerate,
+    "zip": lambda x: list(zip(x, x, strict=False)),
+    "star": lambda x: [*x],
+    "len": len,
+    "bool": bool,
+    "not": operator.not_,
+    "float": float,
+    "int": int,
+    "complex": complex,
+    "round": round,
+    "index": operator.index,
+    "range": range,
+    "math": math.sqrt,
+    "abs": abs,
+    "negative": operator.neg,
+    "item 0": lambda x: x[0],
+    "slice": lambda x: x[:],
+    "string key": lambda x: x["anna"],
+    "in": lambda x: SECRET in x,
+    "reversed": reversed,
+    "less": lambda x: x < 1.0,
+    "plus": lambda x: x + 1,
+    "matrix product": lambda x: x @ np.eye(3),
+    "bytes": bytes,
+    "bytearray": bytearray,
+    "memoryview": memoryview,
+    "asarray": np.asarray,
+    "array": np.array,
+    "float array": lambda x: np.asarray(x, np.float64),
+    "array, no copy": lambda x: np.array(x, copy=None),
+    "np.sum": np.sum,
+    "np.mean": np.mean,
+    "np.add": lambda x: np.add(x, 1),
+    "np.dot": lambda x: np.dot(x, x),
+    "np.sort": np.sort,
+    "np.concatenate": lambda x: np.concatenate([x, x]),
+    "np.isfinite": np.isfinite,
+    "array + sealed": lambda x: np.ones(3) + x,
+    "array == sealed": lambda x: np.ones(3) == x,
+    "asarray of list": lambda x: np.asarray([x], float),
+    "frombuffer": np.frombuffer,
+    "dlpack": np.from_dlpack,
+    "fromiter": lambda x: np.fromiter(x, float),
+    "assign": lambda x: np.zeros(3).__setitem__(0, x),
+    "sparse": sparse.csr_array,
+    "pickle": pickle.dumps,
+    "pickle 0": lambda x: pickle.dumps(x, 0),
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "deep in a list": lambda x: copy.deepcopy([x]),
+    "json": json.dumps,
+    "vars": vars,
+    "format": lambda x: format(x, ".3f"),
+    "call": lambda x: x(),
+    "getstate": lambda x: x.__getstate__(),
+    "reduce": lambda x: x.__reduce__(),
     "open without key": lambda x: (x.open if isinstance(x, Box) else x.compute)(None),
     "open with another object": lambda x: (x.open if isinstance(x, Box) else x.compute)(object()),
     "open with a new key": lambda x: (x.open if isinstance(x, Box) else x.compute)(Key()),
     "open with a forged key": lambda x: (x.open if isinstance(x, Box) else x.compute)(object.__new__(Key)),
-    "delete": lambda x: delattr(x, "open"), "attribute": lambda x: setattr(x, "values", 1),
-    "with": lambda x: x.__enter__(), "await": lambda x: x.__await__(),
-}  # fmt: skip
+    "delete": lambda x: delattr(x, "open"),
+    "attribute": lambda x: setattr(x, "values", 1),
+    "with": lambda x: x.__enter__(),
+    "await": lambda x: x.__await__(),
+}
 #: Refused before the object is asked, or by a library that was refused and says so in its own way.
 UNASKED = (TypeError, AttributeError, ValueError)
 
@@ -100,13 +154,48 @@ def test_nothing_turns_a_sealed_object_into_values(attempt, users):
         assert "anna" not in str(caught.value)
 
 
-@pytest.mark.parametrize("attempt", [
-    "list", "tuple", "iter", "sorted", "sum", "star", "len", "bool", "not", "float", "int", "complex", "index",
-    "item 0", "slice", "in", "asarray", "array", "float array", "np.sum", "np.mean", "np.add", "np.sort",
-    "array + sealed", "array == sealed", "fromiter", "pickle", "pickle 0", "copy", "deepcopy", "deep in a list",
-    "getstate", "reduce", "open without key", "open with another object", "open with a new key",
-    "open with a forged key",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "list",
+        "tuple",
+        "iter",
+        "sorted",
+        "sum",
+        "star",
+        "len",
+        "bool",
+        "not",
+        "float",
+        "int",
+        "complex",
+        "index",
+        "item 0",
+        "slice",
+        "in",
+        "asarray",
+        "array",
+        "float array",
+        "np.sum",
+        "np.mean",
+        "np.add",
+        "np.sort",
+        "array + sealed",
+        "array == sealed",
+        "fromiter",
+        "pickle",
+        "pickle 0",
+        "copy",
+        "deepcopy",
+        "deep in a list",
+        "getstate",
+        "reduce",
+        "open without key",
+        "open with another object",
+        "open with a new key",
+        "open with a forged key",
+    ],
+)
 def test_iteration_copies_files_arrays_and_numbers_are_refused_by_name(attempt, users):
     for thing in sealed_objects(users):
         with pytest.raises(PrivacyError):
@@ -145,8 +234,11 @@ def walk(thing, seen, path):
         for value in thing:
             walk(value, seen, f"{path}[]")
     if isinstance(thing, (types.MethodType, types.FunctionType)):
-        needed = [p for p in inspect.signature(thing).parameters.values()
-                  if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        needed = [
+            p
+            for p in inspect.signature(thing).parameters.values()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        ]
         if not needed and "refuse" not in path:
             try:
                 walk(thing(), seen, f"{path}()")
@@ -235,8 +327,14 @@ def test_a_new_centre_wants_a_new_choice_and_implicit_feedback_has_none(users):
         seal(make([{0: 1.0}], 3), Bounds(items=2)).recentre(3.0)
 
 
-@pytest.mark.parametrize("wrong", [{"importance": np.ones(2)}, {"importance": np.array([1.0, -1e-9, 0.0])},
-                                   {"importance": np.array([1.0, np.inf, 0.0])}])  # fmt: skip
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"importance": np.ones(2)},
+        {"importance": np.array([1.0, -1e-9, 0.0])},
+        {"importance": np.array([1.0, np.inf, 0.0])},
+    ],
+)
 def test_importance_is_checked(wrong):
     users = seal(make([{0: 1.0, 2: 1.0}], 3), Bounds(weight=1.0))
     with pytest.raises(ConfigError, match="importance"):
@@ -270,8 +368,9 @@ def test_extreme_ratings_warn_about_nothing(caplog):
 
 def lint(folder):
     code = "from importlinter.cli import lint_imports_command as c; c()"
-    return subprocess.run([sys.executable, "-c", code], cwd=folder, env={"PYTHONPATH": "src", "PATH": ""},
-                          capture_output=True, text=True)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env={"PYTHONPATH": "src", "PATH": ""}, capture_output=True, text=True
+    )
 
 
 def test_import_linter_fails_when_a_model_imports_the_vault(tmp_path):

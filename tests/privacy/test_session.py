@@ -134,8 +134,10 @@ def test_secure_results_are_multiples_of_a_grid_and_seeded_ones_are_not(row_sum,
 def test_the_exact_part_of_a_secure_release_does_not_depend_on_the_order_of_users(row_sum, monkeypatch):
     rows = np.random.default_rng(3).standard_normal((2000, 5))
     monkeypatch.setattr(SecureNoise, "add", lambda self, values, mechanism, weights, grid: values * grid)
-    released = [Session(plan_of(Release("s"))).release("s", row_sum(rows[np.random.default_rng(i).permutation(2000)]))
-                for i in range(3)]  # fmt: skip
+    released = [
+        Session(plan_of(Release("s"))).release("s", row_sum(rows[np.random.default_rng(i).permutation(2000)]))
+        for i in range(3)
+    ]
     assert np.array_equal(released[0], released[1])
     assert np.array_equal(released[0], released[2])
 

@@ -110,32 +110,36 @@ def assert_reached(name, relation, norm, along, further, one, other, budget):
 
 
 @pytest.mark.parametrize(("name", "relation", "norm", "along", "further", "one", "other"), WORST)
-def test_the_worst_user_reaches_the_sensitivity_and_does_not_pass_it(
-    name, relation, norm, along, further, one, other
-):  # fmt: skip
+def test_the_worst_user_reaches_the_sensitivity_and_does_not_pass_it(name, relation, norm, along, further, one, other):
     assert_reached(name, relation, norm, along, further, one, other, "items")
 
 
-@pytest.mark.parametrize(("name", "relation", "norm", "along", "further", "one", "other"), [
-    case for case in WORST if case[2] == "l2" and case[0] not in ("rating_sum", "rating_count")
-] + [
-    ("item_counts", "add-remove", "l1", "axes", {}, ALL_HIGH, None),
-    ("item_grams", "add-remove", "l1", "ones", {}, ALL_HIGH, None),
-    ("item_sums", "add-remove", "l1", "ones", {}, ALL_HIGH, None),
-    ("item_sums", "replace-one", "l1", "ones", {}, ALL_HIGH, ALL_LOW),
-    ("covariance", "add-remove", "l1", "axes", {}, ALL_HIGH, None),
-    ("rating_sum", "replace-one", "l1", "axes", {}, ALL_HIGH, ALL_LOW),
-    ("rating_sum", "replace-one", "l2", "axes", {"rating": None}, ALL_HIGH, NOTHING),
-    ("rating_count", "replace-one", "l2", "axes", {}, ALL_HIGH, NOTHING),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "relation", "norm", "along", "further", "one", "other"),
+    [case for case in WORST if case[2] == "l2" and case[0] not in ("rating_sum", "rating_count")]
+    + [
+        ("item_counts", "add-remove", "l1", "axes", {}, ALL_HIGH, None),
+        ("item_grams", "add-remove", "l1", "ones", {}, ALL_HIGH, None),
+        ("item_sums", "add-remove", "l1", "ones", {}, ALL_HIGH, None),
+        ("item_sums", "replace-one", "l1", "ones", {}, ALL_HIGH, ALL_LOW),
+        ("covariance", "add-remove", "l1", "axes", {}, ALL_HIGH, None),
+        ("rating_sum", "replace-one", "l1", "axes", {}, ALL_HIGH, ALL_LOW),
+        ("rating_sum", "replace-one", "l2", "axes", {"rating": None}, ALL_HIGH, NOTHING),
+        ("rating_count", "replace-one", "l2", "axes", {}, ALL_HIGH, NOTHING),
+    ],
+)
 def test_the_worst_user_under_a_weight_budget(name, relation, norm, along, further, one, other):
     """In ℓ₁ this takes every item and leaves none to a second user: there, the factor 2 is a bound only."""
     assert_reached(name, relation, norm, along, further, one, other, "weight")
 
 
 def test_every_statistic_relation_and_norm_has_its_worst_case():
-    wanted = {(name, relation, norm) for name in STATISTICS for relation in ("add-remove", "replace-one")
-              for norm in ("l2", "l1")}  # fmt: skip
+    wanted = {
+        (name, relation, norm)
+        for name in STATISTICS
+        for relation in ("add-remove", "replace-one")
+        for norm in ("l2", "l1")
+    }
     one_number = {(name, "add-remove", "l1") for name in ("rating_sum", "rating_count")}  # where the norms are the same
     assert wanted - {case[:3] for case in WORST} == one_number
 
@@ -153,8 +157,11 @@ def test_more_items_allowed_than_there_are_is_all_of_them():
     """k is the number of items then, and the price is what k items can do."""
     for name in ("item_counts", "item_grams", "item_sums", "covariance", "rating_sum"):
         present, absent = (statistic_of(name, history, items=1000) for history in (ALL_HIGH, None))
-        assert TIGHT <= distance(exact(present), exact(absent), present, "l2") / present.sensitivity(
-            "add-remove", "l2") <= 1  # fmt: skip
+        assert (
+            TIGHT
+            <= distance(exact(present), exact(absent), present, "l2") / present.sensitivity("add-remove", "l2")
+            <= 1
+        )
 
 
 def test_a_covariance_bound_that_cuts_nothing_is_not_paid_for():

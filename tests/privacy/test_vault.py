@@ -25,10 +25,31 @@ def test_the_key_cannot_be_made_copied_or_stored():
             attempt()
 
 
-@pytest.mark.parametrize("attempt", [
-    np.asarray, np.array, list, tuple, len, float, int, complex, bool, iter, sorted, sum, pickle.dumps, copy.copy,
-    copy.deepcopy, lambda b: b[0], lambda b: 1 in b, lambda b: np.add(b, 1), lambda b: [*b], lambda b: range(b),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        np.asarray,
+        np.array,
+        list,
+        tuple,
+        len,
+        float,
+        int,
+        complex,
+        bool,
+        iter,
+        sorted,
+        sum,
+        pickle.dumps,
+        copy.copy,
+        copy.deepcopy,
+        lambda b: b[0],
+        lambda b: 1 in b,
+        lambda b: np.add(b, 1),
+        lambda b: [*b],
+        lambda b: range(b),
+    ],
+)
 def test_a_box_refuses_to_become_anything(attempt):
     with pytest.raises(PrivacyError):
         attempt(Box(np.array([12345.678]), "one number"))

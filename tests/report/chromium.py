@@ -90,8 +90,13 @@ def _by_apt() -> None:
     quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "update", "-qq"], env=quiet, timeout=300, capture_output=True)
     for name in ("chromium-headless-shell", "chromium"):  # the first is smaller; older distributions have the second
-        done = subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", name, "fonts-dejavu-core"],
-                              env=quiet, timeout=900, capture_output=True, text=True)  # fmt: skip
+        done = subprocess.run(
+            ["apt-get", "install", "-y", "-qq", "--no-install-recommends", name, "fonts-dejavu-core"],
+            env=quiet,
+            timeout=900,
+            capture_output=True,
+            text=True,
+        )
         if done.returncode == 0 and find() is not None:
             return
     raise RuntimeError((done.stderr.strip().splitlines() or ["apt-get failed"])[-1])
@@ -100,8 +105,12 @@ def _by_apt() -> None:
 def _by_npm() -> None:
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise RuntimeError(f"the package holds none for {platform.system()} on {platform.machine()}")
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "brotli"],
-                   check=True, capture_output=True, timeout=300)  # fmt: skip
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "brotli"],
+        check=True,
+        capture_output=True,
+        timeout=300,
+    )
     import brotli  # type: ignore[import-not-found]
 
     with urllib.request.urlopen(PACKAGE, timeout=120) as answer:
@@ -111,8 +120,11 @@ def _by_npm() -> None:
     aside = Path(tempfile.mkdtemp(dir=UNPACKED.parent, prefix=".chromium-"))
     try:
         with tarfile.open(fileobj=io.BytesIO(packed)) as package:
-            parts = {Path(member.name).name: brotli.decompress(package.extractfile(member).read())  # type: ignore[union-attr]
-                     for member in package.getmembers() if member.name.endswith(".br")}  # fmt: skip
+            parts = {
+                Path(member.name).name: brotli.decompress(package.extractfile(member).read())  # type: ignore[union-attr]
+                for member in package.getmembers()
+                if member.name.endswith(".br")
+            }
         (aside / "chromium").write_bytes(parts["chromium.br"])
         (aside / "chromium").chmod(0o755)
         for name, where in (("al2023.tar.br", aside), ("swiftshader.tar.br", aside)):
@@ -142,14 +154,28 @@ class Browser:
             os.dup2(reading, 3)
             os.dup2(writing, 4)
 
-        words = ["--headless", "--remote-debugging-pipe", "--no-first-run", "--disable-gpu", "--hide-scrollbars",
-                 "--disable-dev-shm-usage", "--disable-background-networking", "--force-color-profile=srgb",
-                 f"--user-data-dir={profile}"]  # fmt: skip
+        words = [
+            "--headless",
+            "--remote-debugging-pipe",
+            "--no-first-run",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--force-color-profile=srgb",
+            f"--user-data-dir={profile}",
+        ]
         if os.geteuid() == 0:
             words.append("--no-sandbox")  # Chromium refuses to be root inside its sandbox
-        self._process = subprocess.Popen([program, *words, "about:blank"], preexec_fn=as_3_and_4, close_fds=False,
-                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                         stderr=subprocess.DEVNULL, env=environment(program))  # fmt: skip
+        self._process = subprocess.Popen(
+            [program, *words, "about:blank"],
+            preexec_fn=as_3_and_4,
+            close_fds=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment(program),
+        )
         os.close(ours[0])
         os.close(theirs[1])
         self._out, self._in = ours[1], theirs[0]
@@ -251,8 +277,11 @@ class Page:
 
     def requests(self) -> list[str]:
         """Addresses that the page asked for."""
-        found = [event["params"]["request"]["url"] for event in self._events()
-                 if event["method"] == "Network.requestWillBeSent"]  # fmt: skip
+        found = [
+            event["params"]["request"]["url"]
+            for event in self._events()
+            if event["method"] == "Network.requestWillBeSent"
+        ]
         return [url for url in found if url != "about:blank"]
 
     def point(self, x: float, y: float) -> None:

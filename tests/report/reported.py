@@ -7,12 +7,17 @@ import numpy as np
 import discreet
 
 NASTY = [
-    "<script>window.hacked = 1</script>", "</script><img src=x onerror='window.hacked=2'>",
+    "<script>window.hacked = 1</script>",
+    "</script><img src=x onerror='window.hacked=2'>",
     "Tom & \"Jerry\" 'n' <b>co</b>",
-    "x" * 300, "קולנוע פרדיסו \u202e backwards",
-    "half \ud83d of a pair, \x00 and \x1b[31m", "]]><!-- & &amp; {{7*7}} ${7}",
-    "  ", "日本の映画 · ドラマ", "\u2028 lines \u2029 apart",
-]  # fmt: skip
+    "x" * 300,
+    "קולנוע פרדיסו \u202e backwards",
+    "half \ud83d of a pair, \x00 and \x1b[31m",
+    "]]><!-- & &amp; {{7*7}} ${7}",
+    "  ",
+    "日本の映画 · ドラマ",
+    "\u2028 lines \u2029 apart",
+]
 
 
 def invented(n_items: int, titles: list[str], factors: int = 8) -> discreet.ALS:

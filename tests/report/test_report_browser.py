@@ -96,8 +96,10 @@ def test_the_page_has_the_structure_that_screen_readers_go_by(browser, reports):
         assert page.evaluate("[...document.querySelectorAll('table')].every(t => t.caption && t.rows.length > 1)")
         assert page.evaluate("[...document.querySelectorAll('th')].every(t => t.scope)")
         assert page.evaluate("[...document.querySelectorAll('nav a')].every(a => document.querySelector(a.hash))")
-        assert page.evaluate("new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size"
-                             " === document.querySelectorAll('[id]').length")  # fmt: skip
+        assert page.evaluate(
+            "new Set([...document.querySelectorAll('[id]')].map(e => e.id)).size"
+            " === document.querySelectorAll('[id]').length"
+        )
         tree = page.call("Accessibility.getFullAXTree")["nodes"]
         roles = [node["role"]["value"] for node in tree if "role" in node]
         assert roles.count("table") >= 5  # cards on a phone, and tables all the same
@@ -108,8 +110,9 @@ def test_it_prints_in_ink_on_paper(browser, reports):
     with browser.page(1024, scheme="dark") as page:
         page.open(reports["private"])
         assert page.pdf().startswith(b"%PDF")
-        page.call("Emulation.setEmulatedMedia", media="print",
-                  features=[{"name": "prefers-color-scheme", "value": "dark"}])  # fmt: skip
+        page.call(
+            "Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}]
+        )
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert page.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
         assert page.complaints() == []

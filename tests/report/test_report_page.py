@@ -160,9 +160,13 @@ def test_colours_of_text_stand_out_by_day_by_night_and_on_paper():
     for block in blocks:
         colour = dict(re.findall(r"--([\w-]+): (#\w{6})", block))
         for ink, grounds in {
-            "ink": ("paper", "card", "shade"), "soft": ("paper", "card", "shade"), "accent": ("paper", "card"),
-            "warn": ("warn-shade", "card"), "good": ("good-shade",), "paper": ("ink",),
-        }.items():  # fmt: skip
+            "ink": ("paper", "card", "shade"),
+            "soft": ("paper", "card", "shade"),
+            "accent": ("paper", "card"),
+            "warn": ("warn-shade", "card"),
+            "good": ("good-shade",),
+            "paper": ("ink",),
+        }.items():
             for ground in grounds:
                 assert contrast(colour[ink], colour[ground]) >= 4.5, (ink, ground, block[:40])
         for at in range(6):

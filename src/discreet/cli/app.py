@@ -23,8 +23,19 @@ import typer
 import discreet
 from discreet.errors import ConfigError
 
-_MODULES = ("demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench",
-            "reproduce", "report")  # fmt: skip
+_MODULES = (
+    "demo",
+    "train",
+    "evaluate",
+    "recommend",
+    "similar",
+    "budget",
+    "datasets",
+    "doctor",
+    "bench",
+    "reproduce",
+    "report",
+)
 
 app = typer.Typer(
     name="discreet",
@@ -82,8 +93,10 @@ def _flattened(function: Callable[..., None]) -> Callable[..., None]:
         shown += _options(groups[parameter.name]) if parameter.name in groups else [parameter]
 
     def run(**given: Any) -> None:
-        values = {name: group(**{f.name: given.pop(f.name) for f in dataclasses.fields(group)})
-                  for name, group in groups.items()}  # fmt: skip
+        values = {
+            name: group(**{f.name: given.pop(f.name) for f in dataclasses.fields(group)})
+            for name, group in groups.items()
+        }
         function(**given, **values)
 
     paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")

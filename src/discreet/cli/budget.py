@@ -79,19 +79,33 @@ def budget(
         noise = _noise_at(bill)
     _show(bill, prices, independent, noise, out)
     if independent is not None and independent["epsilon"] > bill.epsilon + 1e-6:
-        raise PrivacyError(f"ε = {bill.epsilon:.8g} is stated, and the independent accountant finds "
-                           f"{independent['epsilon']:.8g} at δ = {bill.delta:g}")  # fmt: skip
+        raise PrivacyError(
+            f"ε = {bill.epsilon:.8g} is stated, and the independent accountant finds "
+            f"{independent['epsilon']:.8g} at δ = {bill.delta:g}"
+        )
     if plot is not None:
         from discreet.cli.budget_plot import draw_budget
 
         draw_budget(bill, independent, Path(plot))
         out.say(f"Wrote {plot}")
-    out.result({
-        "command": "budget", "of": bill.of, "epsilon": bill.epsilon, "delta": bill.delta,
-        "neighbouring": bill.neighbouring, "accountant": bill.accountant, "mu": _mu(bill), "releases": bill.releases,
-        "prices": prices, "independent": independent, "noise_at": noise, "curve": curve(bill, DELTAS),
-        "notes": bill.notes, "plot": plot,
-    })  # fmt: skip
+    out.result(
+        {
+            "command": "budget",
+            "of": bill.of,
+            "epsilon": bill.epsilon,
+            "delta": bill.delta,
+            "neighbouring": bill.neighbouring,
+            "accountant": bill.accountant,
+            "mu": _mu(bill),
+            "releases": bill.releases,
+            "prices": prices,
+            "independent": independent,
+            "noise_at": noise,
+            "curve": curve(bill, DELTAS),
+            "notes": bill.notes,
+            "plot": plot,
+        }
+    )
 
 
 # ------------------------------------------------------------ before any data
@@ -108,8 +122,9 @@ def _of_plan(choice: Choice, items: int | None) -> Bill:
     plan = model.plan(items)
     rows = model.price_list(items)
     of, priced = f"{model!r} on {items:,} items", [_row(r["name"], r["count"], r) for r in rows]
-    bill = Bill(of, plan.epsilon(), plan.budget.delta, plan.budget.neighbouring, plan.accountant, plan.events, priced,
-                RESERVE)  # fmt: skip
+    bill = Bill(
+        of, plan.epsilon(), plan.budget.delta, plan.budget.neighbouring, plan.accountant, plan.events, priced, RESERVE
+    )
     if model.feedback == "explicit" and getattr(model, "rating_range", ()) is None:
         bill.notes.append("ratings are taken to lie between 1 and 5: say otherwise with --rating-range")
     _note_triangles(bill, [r["name"] for r in rows if r["symmetric"]])
@@ -117,9 +132,17 @@ def _of_plan(choice: Choice, items: int | None) -> Bill:
 
 
 def _row(name: str, count: int, r: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "count": count, "mechanism": r["mechanism"], "shape": list(r["shape"]), "norm": r["norm"],
-            "sensitivity": r["sensitivity"], "noise_multiplier": r["noise_multiplier"],
-            "deviation": r["noise_multiplier"] * r["sensitivity"], "share": r["share"]}  # fmt: skip
+    return {
+        "name": name,
+        "count": count,
+        "mechanism": r["mechanism"],
+        "shape": list(r["shape"]),
+        "norm": r["norm"],
+        "sensitivity": r["sensitivity"],
+        "noise_multiplier": r["noise_multiplier"],
+        "deviation": r["noise_multiplier"] * r["sensitivity"],
+        "share": r["share"],
+    }
 
 
 def _note_triangles(bill: Bill, names: Sequence[str]) -> None:
@@ -144,11 +167,21 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
     groups: dict[Any, list[Any]] = {}
     for entry in ledger.entries:
         groups.setdefault((entry.name, entry.sensitivity, entry.event, entry.shape), []).append(entry)
-    rows = [_row(name, len(same), vars(same[0]) | {"share": len(same) * event.share_mu**2 / total})
-            for (name, _, event, _), same in groups.items()]  # fmt: skip
+    rows = [
+        _row(name, len(same), vars(same[0]) | {"share": len(same) * event.share_mu**2 / total})
+        for (name, _, event, _), same in groups.items()
+    ]
     records = len(ledger.entries) + len(ledger.assumptions)
-    bill = Bill(what, price.epsilon, price.delta, ledger.plan.budget.neighbouring, price.accountant, ledger.events(),
-                rows, ledger.noise_delta)  # fmt: skip
+    bill = Bill(
+        what,
+        price.epsilon,
+        price.delta,
+        ledger.plan.budget.neighbouring,
+        price.accountant,
+        ledger.events(),
+        rows,
+        ledger.noise_delta,
+    )
     bill.notes.append(f"the chain of {records} records is unbroken, and the seal on ε and δ fits")
     if ledger.noise == "seeded":
         bill.notes.append("RESEARCH MODE: the noise came from a seed, and whoever knows it can subtract it")
@@ -244,9 +277,17 @@ def _show(
 ) -> None:
     out.say(bill.of, style="bold")
     cells = [
-        [r["name"], str(r["count"]), " × ".join(f"{n:,}" for n in r["shape"]), f"{r['sensitivity']:.4g} ({r['norm']})",
-         f"{r['noise_multiplier']:.4g}", f"{r['deviation']:.4g}", f"{r['share']:.1%}"] for r in bill.releases
-    ]  # fmt: skip
+        [
+            r["name"],
+            str(r["count"]),
+            " × ".join(f"{n:,}" for n in r["shape"]),
+            f"{r['sensitivity']:.4g} ({r['norm']})",
+            f"{r['noise_multiplier']:.4g}",
+            f"{r['deviation']:.4g}",
+            f"{r['share']:.1%}",
+        ]
+        for r in bill.releases
+    ]
     out.table(COLUMNS, cells)
     promise = f"ε = {bill.epsilon:.6g} at δ = {bill.delta:g}, for {RELATION[bill.neighbouring]}"
     out.say(f"{promise}; together μ = {_mu(bill):.4g}", style="bold")
@@ -256,8 +297,10 @@ def _show(
         rows.append(["independent", _number(independent["epsilon"]), independent["by"]])
     out.table(["accountant", "ε", "how"], rows, flush_left=(0, 2))
     half, double = (noise[f"{f * bill.epsilon:.6g}"] for f in (0.5, 2.0))
-    out.say(f"Half the ε ({bill.epsilon / 2:.4g}) takes {half:.3g} times the noise, and so about {half:.3g} times as "
-            f"many users for the same signal over noise; twice the ε takes {double:.3g} times the noise.")  # fmt: skip
+    out.say(
+        f"Half the ε ({bill.epsilon / 2:.4g}) takes {half:.3g} times the noise, and so about {half:.3g} times as "
+        f"many users for the same signal over noise; twice the ε takes {double:.3g} times the noise."
+    )
     found = ", ".join(f"{c['epsilon']:.4g} at {c['delta']:.0e}" for c in curve(bill, DELTAS[::2]))
     out.say(f"The same releases at another δ: ε = {found}.")
     for note in bill.notes:

@@ -50,10 +50,25 @@ def _curve(axis: Any, bill: Bill, independent: dict[str, Any] | None) -> None:
     shade = SECOND if bill.accountant == "rdp" else COLOURS[0]
     axis.plot([bill.delta], [bill.epsilon], "o", color=shade, markersize=8, zorder=5)
     if independent is not None:
-        axis.plot([bill.delta], [independent["epsilon"]], "o", markersize=14, markerfacecolor="none", zorder=4,
-                  markeredgecolor=INK, label="independent accountant")  # fmt: skip
-    axis.annotate(f"ε = {bill.epsilon:.4g}", (bill.delta, bill.epsilon), (9, -17), textcoords="offset points",
-                  fontsize=9, weight="bold", color=INK)  # fmt: skip
+        axis.plot(
+            [bill.delta],
+            [independent["epsilon"]],
+            "o",
+            markersize=14,
+            markerfacecolor="none",
+            zorder=4,
+            markeredgecolor=INK,
+            label="independent accountant",
+        )
+    axis.annotate(
+        f"ε = {bill.epsilon:.4g}",
+        (bill.delta, bill.epsilon),
+        (9, -17),
+        textcoords="offset points",
+        fontsize=9,
+        weight="bold",
+        color=INK,
+    )
     axis.set_xscale("log")
     axis.set_xlim(deltas[-1], deltas[0])  # more certain to the right
     axis.set_ylim(bottom=0)
@@ -75,8 +90,15 @@ def _noise(axis: Any, bill: Bill) -> None:
         epsilon = times * bill.epsilon
         factor = noise_factor(bill, epsilon, accounting)
         axis.plot([epsilon], [factor], "o", color=COLOURS[0] if times != 0.5 else SECOND, markersize=7, zorder=4)
-        axis.annotate(f"{factor:.2f}×", (epsilon, factor), (7, 6), textcoords="offset points", fontsize=9, color=INK,
-                      weight="bold" if times in (0.5, 1.0) else "normal")  # fmt: skip
+        axis.annotate(
+            f"{factor:.2f}×",
+            (epsilon, factor),
+            (7, 6),
+            textcoords="offset points",
+            fontsize=9,
+            color=INK,
+            weight="bold" if times in (0.5, 1.0) else "normal",
+        )
     axis.set_xscale("log")
     axis.set_yscale("log")
     marks = [times * bill.epsilon for times in (0.25, 0.5, 1.0, 2.0, 4.0)]
@@ -94,8 +116,15 @@ def _shares(axis: Any, bill: Bill) -> None:
     axis.barh(range(len(rows)), [row["share"] for row in rows], 0.62, color=COLOURS[0], zorder=2)
     for at, row in enumerate(rows):
         spent, noise = f"{row['share']:.1%}", f"noise {row['deviation']:.3g}"
-        axis.annotate(f"{spent}   {noise}", (row["share"], at), (5, 0), textcoords="offset points", va="center",
-                      fontsize=9, color=INK)  # fmt: skip
+        axis.annotate(
+            f"{spent}   {noise}",
+            (row["share"], at),
+            (5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=INK,
+        )
     axis.set_yticks(range(len(rows)), names)
     axis.set_xlim(0, 1.75 * max(row["share"] for row in rows))
     axis.set_xticks([])

@@ -64,19 +64,27 @@ class Choice:
     ] = None
     accountant: Annotated[
         Literal["auto", "gdp", "rdp", "pld", "pure"] | None,
-        _option("How the price is computed; unless given gdp, for dpsgd pld, for huberals auto (what costs least).",
-                panel=_PRIVACY),
-    ] = None  # fmt: skip
+        _option(
+            "How the price is computed; unless given gdp, for dpsgd pld, for huberals auto (what costs least).",
+            panel=_PRIVACY,
+        ),
+    ] = None
     rating_range: Annotated[
         str | None,
-        _option("Public range of the ratings, such as 1,5; else it is read from the data, with a caution.",
-                panel=_PRIVACY, metavar="LOW,HIGH"),
-    ] = None  # fmt: skip
+        _option(
+            "Public range of the ratings, such as 1,5; else it is read from the data, with a caution.",
+            panel=_PRIVACY,
+            metavar="LOW,HIGH",
+        ),
+    ] = None
     item_features: Annotated[
         str | None,
-        _option("Public features of the items, such as genres, for dpals: a file with an id, and numbers or words such "
-                "as Comedy|War, per line.", metavar="FILE"),
-    ] = None  # fmt: skip
+        _option(
+            "Public features of the items, such as genres, for dpals: a file with an id, and numbers or words such "
+            "as Comedy|War, per line.",
+            metavar="FILE",
+        ),
+    ] = None
     settings: Annotated[
         list[str] | None, _option("Any other parameter of the model; may be repeated.", "--set", metavar="KEY=VALUE")
     ] = None
@@ -191,8 +199,15 @@ def _checked(name: str, value: Any, wanted: Any) -> Any:
         return float(value)
     if type(value) is int and int in kinds:
         return value
-    names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", type(None): "none",
-             dict: 'a mapping such as {"sum": 1}', tuple: "a list such as [1, 5]"}  # fmt: skip
+    names = {
+        int: "a whole number",
+        float: "a number",
+        str: "a word",
+        bool: "true or false",
+        type(None): "none",
+        dict: 'a mapping such as {"sum": 1}',
+        tuple: "a list such as [1, 5]",
+    }
     allowed = [repr(kind) if isinstance(kind, str) else names.get(kind, str(kind)) for kind in kinds]
     raise ConfigError(f"{name} is {value!r}, but must be {' or '.join(allowed)}")
 

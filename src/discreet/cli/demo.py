@@ -62,8 +62,10 @@ def demo(
         ratings = make_cinema(seed, QUICK if quick else 1.0)
     split = random_ratings(ratings, (0.8, 0.1, 0.1), seed)
     out.say("1. Data", style="bold")
-    out.say(f"   cinema: {ratings.n_users:,} invented people gave {ratings.n_ratings:,} ratings to {ratings.n_items:,} "
-            "invented films")  # fmt: skip
+    out.say(
+        f"   cinema: {ratings.n_users:,} invented people gave {ratings.n_ratings:,} ratings to {ratings.n_items:,} "
+        "invented films"
+    )
     out.say("   split at random: 80 % to learn from, 10 % to choose settings by, 10 % to test on")
 
     with out.progress("Compiling, on the first run only"):
@@ -73,14 +75,18 @@ def demo(
     model = the_model(budget, seed)
     found, curve = _measure(model, split, out)
     out.say()
-    out.say("2. Quality: how many of the films that people turned out to love (4 stars or more) are in their top 20",
-            style="bold")  # fmt: skip
+    out.say(
+        "2. Quality: how many of the films that people turned out to love (4 stars or more) are in their top 20",
+        style="bold",
+    )
     show_scores(found, out, slices=False)
     out.say("   At predicting stars: discreet evaluate cinema --model dpals --epsilon 1 compares it in the same way.")
 
     out.say()
-    out.say(f"3. What is promised to each of the {ratings.n_users:,} people, for everything that the model holds",
-            style="bold")  # fmt: skip
+    out.say(
+        f"3. What is promised to each of the {ratings.n_users:,} people, for everything that the model holds",
+        style="bold",
+    )
     statement = textwrap.fill(str(model.privacy_), WIDTH, initial_indent="   ", subsequent_indent="   ")
     out.say(statement, style="green")
 
@@ -90,12 +96,15 @@ def demo(
     out.say()
     out.say(f"4. Ten recommendations for somebody who likes {' and '.join(genres)}", style="bold")
     out.table(["liked"], [[labels[item]] for item in history])
-    out.table(["", "recommended", "score"],
-              [[str(r["rank"]), r["title"], f"{r['score']:.2f}"] for r in rows], flush_left=[1])  # fmt: skip
+    out.table(
+        ["", "recommended", "score"], [[str(r["rank"]), r["title"], f"{r['score']:.2f}"] for r in rows], flush_left=[1]
+    )
     matching = [film.id for film in films() if set(film.genres) & set(genres)]
     hits = sum(row["item_id"] in matching for row in rows)
-    out.say(f"   {hits} of these {len(rows)} are {' or '.join(genres)} films; of all films "
-            f"{len(matching) / len(films()):.0%} are.")  # fmt: skip
+    out.say(
+        f"   {hits} of these {len(rows)} are {' or '.join(genres)} films; of all films "
+        f"{len(matching) / len(films()):.0%} are."
+    )
 
     plot = folder / "quality.png"
     _save(model, found, curve, f"cinema, {ratings.n_users:,} people × {ratings.n_items:,} films", folder, plot)
@@ -108,10 +117,20 @@ def demo(
     out.say()
     steps = _next(folder / "model", films())
     out.next_steps(steps, "Try next:")
-    out.result({
-        "command": "demo", "model": described(model), "out": str(folder), "plot": str(plot), "seconds": seconds,
-        "quality": found.to_dict(), "curve": curve, "history": history, "recommendations": rows, "next": steps,
-    })  # fmt: skip
+    out.result(
+        {
+            "command": "demo",
+            "model": described(model),
+            "out": str(folder),
+            "plot": str(plot),
+            "seconds": seconds,
+            "quality": found.to_dict(),
+            "curve": curve,
+            "history": history,
+            "recommendations": rows,
+            "next": steps,
+        }
+    )
 
 
 def the_model(epsilon: float, seed: int) -> Any:
@@ -138,9 +157,11 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
     from discreet.models.popularity import Popularity
 
     named = {
-        f"DPALS, private, ε = {model.epsilon:g}": model, "ALS, not private": _reference(split.seed),
-        "Popularity, not private": Popularity(), "Bias, not private": Bias(),
-    }  # fmt: skip
+        f"DPALS, private, ε = {model.epsilon:g}": model,
+        "ALS, not private": _reference(split.seed),
+        "Popularity, not private": Popularity(),
+        "Bias, not private": Bias(),
+    }
     models = {name: lambda seed, m=m: m for name, m in named.items()}
     with out.progress("Training and measuring") as progress:
         found = compare(models, [split], 1, METRICS, relevant=RELEVANT, slices="ratings", progress=progress)

@@ -18,8 +18,20 @@ import discreet
 from discreet.cli.app import command
 from discreet.cli.output import Output
 
-REQUIRED = ("numpy", "scipy", "numba", "llvmlite", "threadpoolctl", "pyarrow", "narwhals", "randomgen", "safetensors",
-            "typer", "rich", "matplotlib")  # fmt: skip
+REQUIRED = (
+    "numpy",
+    "scipy",
+    "numba",
+    "llvmlite",
+    "threadpoolctl",
+    "pyarrow",
+    "narwhals",
+    "randomgen",
+    "safetensors",
+    "typer",
+    "rich",
+    "matplotlib",
+)
 EXTRAS = {
     "accounting": ("dp-accounting",),
     "frames": ("pandas", "polars"),
@@ -36,8 +48,12 @@ def doctor(out: Output) -> None:
     """
     with out.progress("Checking") as progress:
         steps: dict[str, Callable[[], dict[str, Any]]] = {
-            "versions": _versions, "processor": _processor, "folders": _folders, "kernels": _kernels, "model": _model
-        }  # fmt: skip
+            "versions": _versions,
+            "processor": _processor,
+            "folders": _folders,
+            "kernels": _kernels,
+            "model": _model,
+        }
         found: dict[str, dict[str, Any]] = {}
         problems: list[str] = []
         for done, (name, check) in enumerate(steps.items()):
@@ -54,14 +70,22 @@ def doctor(out: Output) -> None:
 
 
 def _versions() -> dict[str, Any]:
-    problems = [] if (3, 11) <= sys.version_info[:2] < (3, 14) else [
-        f"Python {platform.python_version()} is not one of 3.11, 3.12 and 3.13"
-    ]  # fmt: skip
+    problems = (
+        []
+        if (3, 11) <= sys.version_info[:2] < (3, 14)
+        else [f"Python {platform.python_version()} is not one of 3.11, 3.12 and 3.13"]
+    )
     required = {name: _version(name) for name in REQUIRED}
     problems += [f"{name} is not installed: pip install {name}" for name, there in required.items() if there is None]
     extras = {extra: {name: _version(name) for name in names} for extra, names in EXTRAS.items()}
-    return {"discreet": discreet.__version__, "python": platform.python_version(), "platform": platform.platform(),
-            "required": required, "extras": extras, "problems": problems}  # fmt: skip
+    return {
+        "discreet": discreet.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "required": required,
+        "extras": extras,
+        "problems": problems,
+    }
 
 
 def _version(name: str) -> str | None:
@@ -99,8 +123,10 @@ def _folders() -> dict[str, Any]:
     if not _writable(data):
         problems.append(f"the folder for data sets, {data}, cannot be written: set DISCREET_CACHE to another one")
     if not _writable(compiled):
-        problems.append(f"compiled code cannot be kept in {compiled}, so every start compiles again: "
-                        "set NUMBA_CACHE_DIR to a folder that can be written")  # fmt: skip
+        problems.append(
+            f"compiled code cannot be kept in {compiled}, so every start compiles again: "
+            "set NUMBA_CACHE_DIR to a folder that can be written"
+        )
     return {"data": str(data), "compiled": str(compiled), "problems": problems}
 
 
@@ -194,8 +220,10 @@ def _show(found: dict[str, Any], problems: list[str], out: Output) -> None:
         out.say(f"Data sets in:  {found['folders']['data']}")
         out.say(f"Compiled code in:  {found['folders']['compiled']}")
     if "kernels" in found:
-        rows = [[c["kernel"], c["dtype"], f"{c['error']:.1e}", "ok" if c["ok"] else "WRONG"]
-                for c in found["kernels"]["checks"]]  # fmt: skip
+        rows = [
+            [c["kernel"], c["dtype"], f"{c['error']:.1e}", "ok" if c["ok"] else "WRONG"]
+            for c in found["kernels"]["checks"]
+        ]
         out.say()
         title = "Kernels against their numpy twins"
         out.table(["kernel", "type", "off by", ""], rows, title=title, flush_left=[0, 1, 3])

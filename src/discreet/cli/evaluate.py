@@ -107,8 +107,16 @@ def evaluate(
     from discreet.experiments.compare import compare
 
     with out.progress("Evaluating") as progress:
-        found = compare(models, splits, n, wanted, relevant=relevant, part=part,
-                        slices="ratings" if slices else None, progress=progress)  # fmt: skip
+        found = compare(
+            models,
+            splits,
+            n,
+            wanted,
+            relevant=relevant,
+            part=part,
+            slices="ratings" if slices else None,
+            progress=progress,
+        )
     show(found, out)
     out.result({"command": "evaluate", **facts, "part": part, **found.to_dict()})
 
@@ -127,8 +135,10 @@ def _check_metrics(wanted: list[str] | None, feedback: str) -> None:
     from discreet.evaluation.metrics import parse
 
     if feedback == "implicit" and wanted and all(parse(name).kind == "rating" for name in wanted):
-        raise ConfigError(f"{wanted[0]} compares predicted ratings, and implicit feedback predicts none: measure "
-                          "rankings, such as --metrics recall@20,ndcg@100")  # fmt: skip
+        raise ConfigError(
+            f"{wanted[0]} compares predicted ratings, and implicit feedback predicts none: measure "
+            "rankings, such as --metrics recall@20,ndcg@100"
+        )
 
 
 def _relevant(given: float | None, scale: tuple[float, float] | None, ratings: Ratings) -> float | None:
@@ -140,6 +150,7 @@ def _relevant(given: float | None, scale: tuple[float, float] | None, ratings: R
 
 def _makers(choice: Choice, baselines: bool, ratings: Ratings) -> dict[str, Callable[[int], Any]]:
     """The model asked for and the baselines; the biases of ratings that are all the same say nothing."""
+
     def make(seed: int) -> Any:
         return choice.make(random_state=seed)
 
@@ -189,8 +200,14 @@ def _saved(
     told = _same_users(told, rows, asked)
     split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked))
     out.say(f"{type(model).__name__} from {folder}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to guess")
-    facts = {"model": folder, "known": known, "target": target, "left_out": left_out,
-             "users": asked.n_users, "ratings": asked.n_ratings}  # fmt: skip
+    facts = {
+        "model": folder,
+        "known": known,
+        "target": target,
+        "left_out": left_out,
+        "users": asked.n_users,
+        "ratings": asked.n_ratings,
+    }
     return model, split, facts
 
 
@@ -218,8 +235,11 @@ def show(found: Comparison, out: Output, slices: bool = True) -> None:
     out.say()
     out.table(["model", *found.metrics, "training"], rows, title=f"Held out: {kind}{runs}")
     for metric in found.metrics:
-        sliced = [[row.name, *(cell(group.get(metric)) for group in row.quintiles)] for row in found.rows
-                  if slices and row.quintiles and metric in row.scores]  # fmt: skip
+        sliced = [
+            [row.name, *(cell(group.get(metric)) for group in row.quintiles)]
+            for row in found.rows
+            if slices and row.quintiles and metric in row.scores
+        ]
         if sliced:
             title = f"{metric} by popularity of the items, a fifth of the training ratings each"
             out.table(["model", *HEAD_TO_TAIL], sliced, title=title)

@@ -137,8 +137,10 @@ def known_only(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ra
     count = int(strange.sum())
     if count and not skip:
         example = ratings.item_ids[ratings.indices[strange][0]]
-        raise DataError(f"{where}: {count:,} of {ratings.n_ratings:,} ratings are of items that the model does not "
-                        f"know, such as {example!r}: leave them out, or say --skip-unknown")  # fmt: skip
+        raise DataError(
+            f"{where}: {count:,} of {ratings.n_ratings:,} ratings are of items that the model does not "
+            f"know, such as {example!r}: leave them out, or say --skip-unknown"
+        )
     return ratings.with_items(model.item_ids_, "drop"), count
 
 

@@ -46,9 +46,13 @@ class Output:
             self._console.print(text, style=style, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
     def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None,
+        self,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        title: str | None = None,
         flush_left: Sequence[int] = (0,),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A table for people; cells are broken into lines where the terminal is too narrow, and never cut."""
         if self.json:
             return

@@ -31,8 +31,18 @@ def draw_demo(found: Comparison, curve: Mapping[float, float], what: str) -> byt
     figure.text(0.045, 0.925, "Quality of a private recommender", fontsize=15, weight="bold", color=INK)
     figure.text(0.985, 0.93, what, fontsize=10, color=INK, alpha=0.7, ha="right")
     handles = [axes[0].patches[at * len(found.metrics)] for at in range(len(found.rows))]
-    figure.legend(handles, [row.name for row in found.rows], loc="upper left", bbox_to_anchor=(0.04, 0.905), ncols=4,
-                  frameon=False, fontsize=10, labelcolor=INK, handlelength=1.2, columnspacing=2)  # fmt: skip
+    figure.legend(
+        handles,
+        [row.name for row in found.rows],
+        loc="upper left",
+        bbox_to_anchor=(0.04, 0.905),
+        ncols=4,
+        frameon=False,
+        fontsize=10,
+        labelcolor=INK,
+        handlelength=1.2,
+        columnspacing=2,
+    )
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     return drawn.getvalue()
@@ -64,8 +74,9 @@ def _over_budget(
     for row in others[:2]:
         level = row.scores[metric].mean
         axis.axhline(level, color=colours[row.name], linewidth=1.8, linestyle=(0, (5, 2)), zorder=2)
-        axis.text(max(curve), level, row.name, ha="right", va="bottom", fontsize=9, weight="bold",
-                  color=colours[row.name])  # fmt: skip
+        axis.text(
+            max(curve), level, row.name, ha="right", va="bottom", fontsize=9, weight="bold", color=colours[row.name]
+        )
     axis.set_xscale("log", base=2)
     axis.set_xticks(list(curve), [f"{epsilon:g}" for epsilon in curve])
     axis.minorticks_off()
@@ -78,8 +89,18 @@ def _by_popularity(axis: Any, rows: list[Row], metric: str, colours: dict[str, s
     for row in rows:
         scores = [group[metric] for group in row.quintiles]
         places = range(1, len(scores) + 1)
-        axis.errorbar(places, [s.mean for s in scores], [s.stderr for s in scores], color=colours[row.name], marker="o",
-                      linewidth=2.2, markersize=6, capsize=3, elinewidth=1, zorder=3)  # fmt: skip
+        axis.errorbar(
+            places,
+            [s.mean for s in scores],
+            [s.stderr for s in scores],
+            color=colours[row.name],
+            marker="o",
+            linewidth=2.2,
+            markersize=6,
+            capsize=3,
+            elinewidth=1,
+            zorder=3,
+        )
     axis.set_xticks(range(1, 6), ["1\nmost popular", "2\n", "3\n", "4\n", "5\nrarest"])
     axis.set_xlim(0.6, 5.4)
     axis.set_ylim(bottom=0)

@@ -37,9 +37,9 @@ class Protocol:
         ),
     ] = None
     folds: Annotated[int | None, _option("Cross-validation with this many folds instead.", min=2, metavar="K")] = None
-    seeds: Annotated[
-        int | None, _option("How many seeds to repeat it with; 1 unless given.", min=1, metavar="N")
-    ] = None
+    seeds: Annotated[int | None, _option("How many seeds to repeat it with; 1 unless given.", min=1, metavar="N")] = (
+        None
+    )
     seed: Annotated[int | None, _option("The first seed; 0 unless given.", min=0, metavar="SEED")] = None
     test_users: Annotated[
         int | None,
@@ -53,8 +53,14 @@ class Protocol:
     @property
     def given(self) -> list[str]:
         """Options that were used."""
-        used = {"--split": self.split, "--folds": self.folds, "--seeds": self.seeds, "--seed": self.seed,
-                "--test-users": self.test_users, "--fold-in": self.fold_in}  # fmt: skip
+        used = {
+            "--split": self.split,
+            "--folds": self.folds,
+            "--seeds": self.seeds,
+            "--seed": self.seed,
+            "--test-users": self.test_users,
+            "--fold-in": self.fold_in,
+        }
         return [name for name, value in used.items() if value is not None]
 
     @property

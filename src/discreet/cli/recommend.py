@@ -33,9 +33,7 @@ def recommend(
     history_file: Annotated[
         str | None, typer.Option(help="File with an item and perhaps a rating per line.", metavar="FILE")
     ] = None,
-    users: Annotated[
-        str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")
-    ] = None,
+    users: Annotated[str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")] = None,
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
     exclude: Annotated[
         list[str] | None, typer.Option(help="An item never to recommend; may be repeated.", metavar="ITEM")
@@ -71,9 +69,7 @@ def recommend(
     _one(model, known, n, exclude or [], include_seen, to, out)
 
 
-def _history(
-    model: Any, texts: list[str] | None, file: str | None, layout: Layout, skip: bool
-) -> dict[Any, float]:
+def _history(model: Any, texts: list[str] | None, file: str | None, layout: Layout, skip: bool) -> dict[Any, float]:
     from discreet.cli.items import Items, parse_history, read_history, with_default
 
     if texts is None and file is None:
@@ -102,8 +98,14 @@ def _one(
         out.say(f"Wrote {len(rows):,} rows to {to}")
     else:
         show(out, rows, "predicted rating" if model.feedback == "explicit" else "score")
-    out.result({"command": "recommend", "history": [{"item": i, "rating": r} for i, r in history.items()],
-                "recommendations": rows, "out": to})  # fmt: skip
+    out.result(
+        {
+            "command": "recommend",
+            "history": [{"item": i, "rating": r} for i, r in history.items()],
+            "recommendations": rows,
+            "out": to,
+        }
+    )
 
 
 def _many(
@@ -175,8 +177,9 @@ def _write(to: str, rows: list[dict[str, Any]]) -> None:
 
 def _as_csv(rows: list[dict[str, Any]], separator: str) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["rank", "item_id", "score"], delimiter=separator,
-                            lineterminator="\n")  # fmt: skip
+    writer = csv.DictWriter(
+        text, list(rows[0]) if rows else ["rank", "item_id", "score"], delimiter=separator, lineterminator="\n"
+    )
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

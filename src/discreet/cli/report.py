@@ -73,8 +73,18 @@ def report(
         out.table(["model", *found.metrics], rows, title="On held-out ratings, a look at them that no ε pays for")
     looked = "it looks at nobody's ratings" if measured is None else "it shows statistics of people's ratings"
     out.say(f"Wrote {to} ({size / 1e6:.1f} MB, {time.perf_counter() - start:.1f} s): {looked}")
-    out.result({"command": "report", "model": folder, "class": type(model).__name__, "private": is_private(model),
-                "out": to, "bytes": size, **facts, **quality})  # fmt: skip
+    out.result(
+        {
+            "command": "report",
+            "model": folder,
+            "class": type(model).__name__,
+            "private": is_private(model),
+            "out": to,
+            "bytes": size,
+            **facts,
+            **quality,
+        }
+    )
 
 
 def _history(text: str, model: Any, skip: bool) -> dict[Any, float]:

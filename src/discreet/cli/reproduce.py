@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from discreet.experiments.sources import Sources
 
 
-
 @command(
     "discreet reproduce list",
     "discreet reproduce show dpals-figure4",
@@ -85,8 +84,9 @@ def _run(
             out.note(f"{one.name}: {words}")
         try:
             with out.progress("Reproducing") as progress:
-                finished = runs.run(one, folder, quick=quick, jobs=jobs, sources=sources, fresh=fresh,
-                                    progress=progress)  # fmt: skip
+                finished = runs.run(
+                    one, folder, quick=quick, jobs=jobs, sources=sources, fresh=fresh, progress=progress
+                )
         except DiscreetError as problem:
             if len(chosen) == 1:
                 raise
@@ -107,8 +107,10 @@ def _other_code(other: int, unknown: int) -> str:
         return ""
     rest = f" and {unknown:,} by unknown code" if other and unknown else ""
     whose = "other" if other else "unknown"
-    return (f"{counted(n, 'cell')} {'was' if n == 1 else 'were'} computed by {whose} code{rest}: "
-            f"--fresh runs {'it' if other + unknown == 1 else 'them'} again")  # fmt: skip
+    return (
+        f"{counted(n, 'cell')} {'was' if n == 1 else 'were'} computed by {whose} code{rest}: "
+        f"--fresh runs {'it' if other + unknown == 1 else 'them'} again"
+    )
 
 
 def _list(out: Output, sources: Sources) -> None:
@@ -122,9 +124,13 @@ def _list(out: Output, sources: Sources) -> None:
     shown.insert(1 + entries.names().index("dpals-figure2"), [entries.PARTED, *map(str, both), entries.PARTED_TITLE])
     out.table(["name", "cells", "quick", "what"], shown, flush_left=(0, 3))
     out.say("discreet reproduce show NAME tells more about one.")
-    out.result({"command": "reproduce", "entries": [
-        {"name": n, "cells": c, "quick_cells": q, "title": t} for n, c, q, t in rows],
-        "parts": {name: list(of) for name, of in entries.PARTS.items()}})  # fmt: skip
+    out.result(
+        {
+            "command": "reproduce",
+            "entries": [{"name": n, "cells": c, "quick_cells": q, "title": t} for n, c, q, t in rows],
+            "parts": {name: list(of) for name, of in entries.PARTS.items()},
+        }
+    )
 
 
 def _about(out: Output, one: Entry, folder: Path, sources: Sources) -> dict[str, Any]:
@@ -139,24 +145,37 @@ def _about(out: Output, one: Entry, folder: Path, sources: Sources) -> dict[str,
     facts = [
         ("paper", one.paper or "none: this library's own"),
         ("data", ", ".join(used) or "no data set: it generates what it needs"),
-        *[("", f"{instead} stands for {name}, which is not at hand: --data {name}=PATH") for name, instead in
-          stands.items() if sources.at_hand(name, instead) == instead],
+        *[
+            ("", f"{instead} stands for {name}, which is not at hand: --data {name}=PATH")
+            for name, instead in stands.items()
+            if sources.at_hand(name, instead) == instead
+        ],
         ("seeds", ", ".join(map(str, seeds)) or "none: nothing is random"),
         ("cells", f"{len(cells):,}, and {len(small):,} with --quick"),
         ("time", "not measured" if minutes is None else f"about {runs.duration(60 * minutes)} with two cores"),
         ("finished", f"{there:,} of {len(cells):,} cells in {folder / one.name}"),
         ("published", _published(one)),
         ("run", f"discreet reproduce {one.name}"),
-    ]  # fmt: skip
+    ]
     out.say(one.title, style="bold")
     out.say(" ".join(one.about.split()))
     out.say()
     for name, value in facts:
         out.say(f"  {name:<10} {value}")
     out.say()
-    return {"name": one.name, "title": one.title, "about": " ".join(one.about.split()), "paper": one.paper,
-            "data": used, "seeds": seeds, "cells": len(cells), "quick_cells": len(small), "minutes": minutes,
-            "finished": there, "published": list(one.published)}  # fmt: skip
+    return {
+        "name": one.name,
+        "title": one.title,
+        "about": " ".join(one.about.split()),
+        "paper": one.paper,
+        "data": used,
+        "seeds": seeds,
+        "cells": len(cells),
+        "quick_cells": len(small),
+        "minutes": minutes,
+        "finished": there,
+        "published": list(one.published),
+    }
 
 
 def _published(one: Entry) -> str:
@@ -179,6 +198,11 @@ def _show(out: Output, finished: Finished) -> None:
 
 def _document(finished: Finished) -> dict[str, Any]:
     return {
-        "name": finished.entry.name, "folder": str(finished.folder), "quick": finished.quick, "ran": finished.ran,
-        "other_code": finished.other, "seconds": finished.seconds, "records": finished.records,
-    }  # fmt: skip
+        "name": finished.entry.name,
+        "folder": str(finished.folder),
+        "quick": finished.quick,
+        "ran": finished.ran,
+        "other_code": finished.other,
+        "seconds": finished.seconds,
+        "records": finished.records,
+    }

@@ -60,10 +60,16 @@ class Layout:
 
         with as_file(file) as path:
             return Ratings.read(
-                path, user=_column(self.user), item=_column(self.item), rating=_column(self.rating),
-                timestamp=_column(self.timestamp), duplicates=self.duplicates or "last",
-                separator=self.text_separator, header=self.header, **more,
-            )  # fmt: skip
+                path,
+                user=_column(self.user),
+                item=_column(self.item),
+                rating=_column(self.rating),
+                timestamp=_column(self.timestamp),
+                duplicates=self.duplicates or "last",
+                separator=self.text_separator,
+                header=self.header,
+                **more,
+            )
 
     @property
     def text_separator(self) -> str | None:
@@ -73,8 +79,13 @@ class Layout:
 
     def refuse(self, why: str, *options: str) -> None:
         """Refuse options that would do nothing here."""
-        given = [name for name in options if (value := getattr(self, name)) is not None and value is not False
-                 and (name not in ("min_user_ratings", "min_item_ratings") or value)]  # fmt: skip
+        given = [
+            name
+            for name in options
+            if (value := getattr(self, name)) is not None
+            and value is not False
+            and (name not in ("min_user_ratings", "min_item_ratings") or value)
+        ]
         if given:
             raise ConfigError(f"--{given[0].replace('_', '-')} {why}")
 
@@ -93,15 +104,13 @@ class Source(Layout):
     path: Annotated[
         str | None, _option("Where the file of a data set lies: an archive or a folder.", panel=_DATA_SET)
     ] = None
-    catalogue: Annotated[
-        bool, _option("Also items that nobody rated.", "--catalogue", panel=_DATA_SET)
-    ] = False
+    catalogue: Annotated[bool, _option("Also items that nobody rated.", "--catalogue", panel=_DATA_SET)] = False
     scale: Annotated[
         float | None, _option("Fraction of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET)
     ] = None
-    min_rating: Annotated[
-        float | None, _option("Leave out ratings below this.", metavar="RATING", panel=_CHOOSING)
-    ] = None
+    min_rating: Annotated[float | None, _option("Leave out ratings below this.", metavar="RATING", panel=_CHOOSING)] = (
+        None
+    )
     binarize: Annotated[
         float | None, _option("Keep ratings from this on, each as 1.", metavar="RATING", panel=_CHOOSING)
     ] = None
@@ -126,8 +135,10 @@ class Source(Layout):
             facts["kept"] = _counts(chosen)
             out.say(f"Kept {_sentence(chosen)}")
         if chosen.n_ratings == 0:
-            raise DataError(f"none of the {ratings.n_ratings:,} ratings of {data} is left: relax --min-rating, "
-                            "--binarize, --min-user-ratings or --min-item-ratings")  # fmt: skip
+            raise DataError(
+                f"none of the {ratings.n_ratings:,} ratings of {data} is left: relax --min-rating, "
+                "--binarize, --min-user-ratings or --min-item-ratings"
+            )
         return chosen, facts
 
     def check(self) -> None:
@@ -149,8 +160,9 @@ class Source(Layout):
         names = [entry.name for entry in datasets()]
         if data.lower() in names and not Path(data).is_file():
             self.refuse("is for files of your own", *_FILE_ONLY)
-            return load_dataset(data.lower(), self.path, scale=self.scale, catalogue=self.catalogue or None,
-                                progress=progress)  # fmt: skip
+            return load_dataset(
+                data.lower(), self.path, scale=self.scale, catalogue=self.catalogue or None, progress=progress
+            )
         self.refuse(f"is for data sets ({', '.join(names)})", *_SET_ONLY)
         if Path(data, "model.json").is_file():
             raise DataError(f"{data} is a saved model: give a file of ratings or the name of a data set")

@@ -16,8 +16,10 @@ from discreet.cli.output import Output
 from discreet.cli.source import Source
 from discreet.errors import ConfigError, DataError
 
-NOT_PRIVATE = ("This model is NOT private: single users' ratings may be recovered from it. "
-               "Do not share it more widely than the ratings.")  # fmt: skip
+NOT_PRIVATE = (
+    "This model is NOT private: single users' ratings may be recovered from it. "
+    "Do not share it more widely than the ratings."
+)
 
 REMEDIES = {"items": "a public catalogue with --items", "ratings": "the public range of ratings with --rating-range"}
 
@@ -80,8 +82,9 @@ def fit(model: Any, ratings: Any, out: Output) -> float:
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
     """The error for ratings that are all the same, where ratings are to be predicted."""
     how = "" if "feedback" in model.parameter_names() else "--model als "
-    return DataError(f"every rating of {what} is {rating:g}, so there is nothing to predict: "
-                     f"use {how}--feedback implicit")  # fmt: skip
+    return DataError(
+        f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}--feedback implicit"
+    )
 
 
 def described(model: Any) -> dict[str, Any]:

@@ -110,9 +110,16 @@ def _titled(ratings: Ratings, listed: Catalogue) -> Ratings:
     title_of = dict(zip(listed.ids.tolist(), listed.titles.tolist(), strict=True))
     titles = object_array((title_of.get(i, str(i)) for i in ratings.item_ids.tolist()), ratings.n_items)
     return Ratings.from_indices(
-        ratings.indptr, ratings.indices, ratings.values, ratings.user_ids, ratings.item_ids, ratings.timestamps, titles,
-        ratings.catalogue, ratings.merged,
-    )  # fmt: skip
+        ratings.indptr,
+        ratings.indices,
+        ratings.values,
+        ratings.user_ids,
+        ratings.item_ids,
+        ratings.timestamps,
+        titles,
+        ratings.catalogue,
+        ratings.merged,
+    )
 
 
 def _rating_column(file: Path, separator: str) -> str:

@@ -39,8 +39,11 @@ def from_columns(columns: Columns, given: Catalogue | None, duplicates: str, unk
     parts = compress(users, items, len(user_ids), len(item_ids), values, times, duplicates)
     _report(parts.merged, duplicates)
     return parts._asdict() | {
-        "user_ids": user_ids, "item_ids": item_ids, "titles": titles, "catalogue": given is not None,
-    }  # fmt: skip
+        "user_ids": user_ids,
+        "item_ids": item_ids,
+        "titles": titles,
+        "catalogue": given is not None,
+    }
 
 
 def from_matrix(
@@ -86,7 +89,7 @@ def align(
         missing = item_ids[np.unique(items[~known])]
         raise DataError(
             f"{len(missing):,} rated items are not in the catalogue of {len(given):,}, such as {examples(missing)}"
-            f"{_kinds(item_ids, given.ids)}: add them, or leave their ratings out with unknown_items=\"drop\""
+            f'{_kinds(item_ids, given.ids)}: add them, or leave their ratings out with unknown_items="drop"'
         )
     return aligned, known
 

@@ -126,14 +126,19 @@ def _from_text(file: Path) -> Catalogue:
         at_id, at_title = _find(rows[0], str(file))
         rows = rows[1:]
     elif len(rows) > 1 and _looks_like_a_name(rows[0][0], rows[1:]):
-        raise DataError(f"{file}: the first line ({lines[0][:60]!r}) looks like names of columns, and none is known: "
-                        "call the one with the ids item_id and the one with the titles title")  # fmt: skip
+        raise DataError(
+            f"{file}: the first line ({lines[0][:60]!r}) looks like names of columns, and none is known: "
+            "call the one with the ids item_id and the one with the titles title"
+        )
     rows = _whole_titles(rows, fields, at_title, separator or "", file)
     need = max(at_id, at_title or 0)
     for number, row in enumerate(rows, start=1):
         if len(row) <= need or not row[at_id].strip():
-            raise DataError(f"{file}: item {number:,} has no id or no title ({separator.join(row)[:60]!r}): correct it"
-                            if separator else f"{file}: item {number:,} has no id: correct it")  # fmt: skip
+            raise DataError(
+                f"{file}: item {number:,} has no id or no title ({separator.join(row)[:60]!r}): correct it"
+                if separator
+                else f"{file}: item {number:,} has no id: correct it"
+            )
     texts = [row[at_id] for row in rows]
     # the same judgement as for ratings files, so that ids of both agree
     kind = id_type(rows, at_id)
@@ -150,8 +155,9 @@ def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
     """Whether the first id cannot be one: it is a word where all others are numbers, or speaks of items."""
     if first.strip().lstrip("-").isdigit():
         return False
-    return id_type(others, 0) != id_type([(first,)], 0) or (not any(map(str.isdigit, first)) and first.isascii()
-                                                            and bool(near_misses("item", [first])))  # fmt: skip
+    return id_type(others, 0) != id_type([(first,)], 0) or (
+        not any(map(str.isdigit, first)) and first.isascii() and bool(near_misses("item", [first]))
+    )
 
 
 def _whole_titles(
@@ -162,8 +168,10 @@ def _whole_titles(
     for number, row in enumerate(rows, start=1):
         if len(row) > fields > 1:
             if at_title != fields - 1:
-                raise DataError(f"{file}: item {number:,} has {len(row)} fields where there should be {fields} "
-                                f"({separator.join(row)[:60]!r}): put text with {separator!r} in quotes")  # fmt: skip
+                raise DataError(
+                    f"{file}: item {number:,} has {len(row)} fields where there should be {fields} "
+                    f"({separator.join(row)[:60]!r}): put text with {separator!r} in quotes"
+                )
             row = (*row[:at_title], separator.join(row[at_title:]))
         whole.append(row)
     return whole

@@ -245,12 +245,22 @@ def _new_title(genre: str, decks: dict[str, _Deck], bits: _Bits, taken: set[str]
     """A title that no other film has, and its key."""
     own = words.GENRES[genre]
     lists = {
-        "adj": (genre, own.adjectives), "noun": (genre, own.nouns), "plural": (genre, own.plurals),
-        "person": ("", words.PEOPLE), "person2": ("", words.PEOPLE), "surname": ("", words.SURNAMES),
-        "family": ("", words.SURNAMES), "place": ("", words.PLACES), "street": ("", words.STREETS),
-        "number": ("", words.NUMBERS), "small": ("", words.SMALL), "day": ("", words.DAYS), "month": ("", words.MONTHS),
-        "animal": ("", words.ANIMALS), "star": ("", words.STARS),
-    }  # fmt: skip
+        "adj": (genre, own.adjectives),
+        "noun": (genre, own.nouns),
+        "plural": (genre, own.plurals),
+        "person": ("", words.PEOPLE),
+        "person2": ("", words.PEOPLE),
+        "surname": ("", words.SURNAMES),
+        "family": ("", words.SURNAMES),
+        "place": ("", words.PLACES),
+        "street": ("", words.STREETS),
+        "number": ("", words.NUMBERS),
+        "small": ("", words.SMALL),
+        "day": ("", words.DAYS),
+        "month": ("", words.MONTHS),
+        "animal": ("", words.ANIMALS),
+        "star": ("", words.STARS),
+    }
     while True:
         pattern = decks.setdefault(f"{genre} patterns", _Deck(2 * own.patterns + words.COMMON_PATTERNS, bits)).draw()
         drawn = {}

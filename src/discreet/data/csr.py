@@ -191,9 +191,13 @@ def matrix_entries(matrix: Any, duplicates: str) -> Compressed:
 
 
 def core(
-    rows: NDArray[np.int32], columns: NDArray[np.int32], users: NDArray[np.bool_], items: NDArray[np.bool_],
-    min_user: int, min_item: int,
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:  # fmt: skip
+    rows: NDArray[np.int32],
+    columns: NDArray[np.int32],
+    users: NDArray[np.bool_],
+    items: NDArray[np.bool_],
+    min_user: int,
+    min_item: int,
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
     """Largest sub-matrix in which every user has ``min_user`` entries and every item ``min_item``.
 
     Dropping an item can leave a user with too few entries and the other way round, so both are dropped in turn until

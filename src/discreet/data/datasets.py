@@ -87,10 +87,18 @@ class Dataset:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for the command line and JSON."""
         return {
-            "name": self.name, "about": self.about, "users": self.users, "items": self.items, "ratings": self.ratings,
-            "kind": self.kind, "licence": self.licence, "source": self.source, "url": self.url,
-            "place": None if self.place is None else str(self.place), "present": self.present,
-        }  # fmt: skip
+            "name": self.name,
+            "about": self.about,
+            "users": self.users,
+            "items": self.items,
+            "ratings": self.ratings,
+            "kind": self.kind,
+            "licence": self.licence,
+            "source": self.source,
+            "url": self.url,
+            "place": None if self.place is None else str(self.place),
+            "present": self.present,
+        }
 
 
 def _movielens(
@@ -104,35 +112,83 @@ def _movielens(
     layout = Layout(f"{name}.zip", ratings, items, folder or name, separator, header=style == "csv")
     page = "latest" if "latest" in name else name.removeprefix("ml-")
     return Dataset(
-        name, about, *sizes, "published", _MOVIELENS, f"https://grouplens.org/datasets/movielens/{page}/",
-        f"https://files.grouplens.org/datasets/movielens/{name}.zip", md5, layout,
-    )  # fmt: skip
+        name,
+        about,
+        *sizes,
+        "published",
+        _MOVIELENS,
+        f"https://grouplens.org/datasets/movielens/{page}/",
+        f"https://files.grouplens.org/datasets/movielens/{name}.zip",
+        md5,
+        layout,
+    )
 
 
 _ALL = (
     Dataset("cinema", "800 invented films with titles and genres, half stars", 20_000, 800, 1_152_805, "embedded"),
     Dataset("twin-ml10m", "simulated twin of MovieLens 10M, half stars", 69_878, 10_677, 10_000_054, "generated"),
     Dataset("twin-ml20m", "simulated twin of MovieLens 20M, positives only", 136_677, 20_108, 9_990_682, "generated"),
-    _movielens("ml-100k", "MovieLens 100K (1998), 1 to 5 stars", (943, 1_682, 100_000),
-               "0e33842e24a9c977be4e0107933c0723", "u"),
-    _movielens("ml-1m", "MovieLens 1M (2003), 1 to 5 stars", (6_040, 3_706, 1_000_209),
-               "c4d9eecfca2ab87c1945afe126590906", "dat"),
-    _movielens("ml-10m", "MovieLens 10M (2009), half stars", (69_878, 10_677, 10_000_054),
-               "ce571fd55effeba0271552578f2648bd", "dat", folder="ml-10M100K"),
-    _movielens("ml-20m", "MovieLens 20M (2015), half stars", (138_493, 26_744, 20_000_263),
-               "cd245b17a1ae2cc31bb14903e1204af3", "csv"),
-    _movielens("ml-25m", "MovieLens 25M (2019), half stars", (162_541, 59_047, 25_000_095),
-               "6b51fb2759a8657d3bfcbfc42b592ada", "csv"),
-    _movielens("ml-32m", "MovieLens 32M (2023), half stars", (200_948, 84_432, 32_000_204),
-               "d472be332d4daa821edc399621853b57", "csv"),
+    _movielens(
+        "ml-100k", "MovieLens 100K (1998), 1 to 5 stars", (943, 1_682, 100_000), "0e33842e24a9c977be4e0107933c0723", "u"
+    ),
+    _movielens(
+        "ml-1m",
+        "MovieLens 1M (2003), 1 to 5 stars",
+        (6_040, 3_706, 1_000_209),
+        "c4d9eecfca2ab87c1945afe126590906",
+        "dat",
+    ),
+    _movielens(
+        "ml-10m",
+        "MovieLens 10M (2009), half stars",
+        (69_878, 10_677, 10_000_054),
+        "ce571fd55effeba0271552578f2648bd",
+        "dat",
+        folder="ml-10M100K",
+    ),
+    _movielens(
+        "ml-20m",
+        "MovieLens 20M (2015), half stars",
+        (138_493, 26_744, 20_000_263),
+        "cd245b17a1ae2cc31bb14903e1204af3",
+        "csv",
+    ),
+    _movielens(
+        "ml-25m",
+        "MovieLens 25M (2019), half stars",
+        (162_541, 59_047, 25_000_095),
+        "6b51fb2759a8657d3bfcbfc42b592ada",
+        "csv",
+    ),
+    _movielens(
+        "ml-32m",
+        "MovieLens 32M (2023), half stars",
+        (200_948, 84_432, 32_000_204),
+        "d472be332d4daa821edc399621853b57",
+        "csv",
+    ),
     # rewritten from time to time by its publisher, so there is no checksum to hold it to
-    _movielens("ml-latest-small", "MovieLens, small and changing (sizes of 2018), half stars", (610, 9_724, 100_836),
-               None, "csv"),
-    Dataset("sweetrs", "sweets, 1 to 5; rows with 0 mean 'never tried'", 1_468, 77, 38_116, "published", _SWEETRS,
-            "https://github.com/kidzik/sweetrs-analysis",
-            "https://raw.githubusercontent.com/kidzik/sweetrs-analysis/master/ratings-final.csv", None,
-            Layout("ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True)),
-)  # fmt: skip
+    _movielens(
+        "ml-latest-small",
+        "MovieLens, small and changing (sizes of 2018), half stars",
+        (610, 9_724, 100_836),
+        None,
+        "csv",
+    ),
+    Dataset(
+        "sweetrs",
+        "sweets, 1 to 5; rows with 0 mean 'never tried'",
+        1_468,
+        77,
+        38_116,
+        "published",
+        _SWEETRS,
+        "https://github.com/kidzik/sweetrs-analysis",
+        "https://raw.githubusercontent.com/kidzik/sweetrs-analysis/master/ratings-final.csv",
+        None,
+        Layout("ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True),
+    ),
+)
 _BY_NAME = {dataset.name: dataset for dataset in _ALL}
 #: Data sets that must have the published numbers of users and ratings; the others change.
 FIXED = {dataset.name for dataset in _ALL if dataset.kind == "published" and dataset.name != "ml-latest-small"}
@@ -217,8 +273,10 @@ def _check_sizes(dataset: Dataset, ratings: Ratings, path: str | os.PathLike[str
     where = dataset.place if path is None else path
     same = [d.name for d in _ALL if d.kind == "published" and (d.users, d.ratings) == (ratings.n_users, rows)]
     advice = f"load it as {same[0]}" if same else "read a part of it, or data of your own, with Ratings.read"
-    raise DataError(f"{where} is not {dataset.name}: it holds {rows:,} ratings of {ratings.n_users:,} users, and "
-                    f"{dataset.name} has {dataset.ratings:,} of {dataset.users:,}; {advice}")  # fmt: skip
+    raise DataError(
+        f"{where} is not {dataset.name}: it holds {rows:,} ratings of {ratings.n_users:,} users, and "
+        f"{dataset.name} has {dataset.ratings:,} of {dataset.users:,}; {advice}"
+    )
 
 
 def _generate(name: str, seed: int, scale: float, progress: Progress | None) -> Ratings:

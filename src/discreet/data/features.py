@@ -53,8 +53,10 @@ def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
     if isinstance(source, np.ndarray):
         X = np.asarray(source, np.float64) if source.dtype.kind in "fiub" else np.zeros(0)
         if X.ndim != 2 or len(X) != len(item_ids) or not X.shape[1]:
-            raise DataError(f"item_features is an array of {source.dtype} with shape {source.shape}, but must have one "
-                            f"row of numbers for each of the {len(item_ids):,} items")  # fmt: skip
+            raise DataError(
+                f"item_features is an array of {source.dtype} with shape {source.shape}, but must have one "
+                f"row of numbers for each of the {len(item_ids):,} items"
+            )
         return X
     given = source if isinstance(source, Features) else read_features(source)
     rows, wanted = given.ids, item_ids
@@ -62,8 +64,10 @@ def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
         rows, wanted = (np.array([str(i) for i in ids.tolist()], object) for ids in (rows, wanted))
     at = IdIndex(rows).positions(wanted, "item id")
     if (at < 0).all():
-        raise DataError(f"item_features knows none of the {len(item_ids):,} items: it has ids such as "
-                        f"{given.ids.tolist()[0]!r}, and the ratings such as {item_ids.tolist()[0]!r}")  # fmt: skip
+        raise DataError(
+            f"item_features knows none of the {len(item_ids):,} items: it has ids such as "
+            f"{given.ids.tolist()[0]!r}, and the ratings such as {item_ids.tolist()[0]!r}"
+        )
     X = np.where(at[:, None] >= 0, given.X[at], np.nan)
     known, names = int(np.isfinite(X).any(axis=1).sum()), ", ".join(given.names[:8])
     more = f" and {len(given.names) - 8:,} more" if len(given.names) > 8 else ""
@@ -86,12 +90,16 @@ def read_features(source: Any) -> Features:
         frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
         names, columns, where = list(frame.columns), [frame[name].to_list() for name in frame.columns], "item_features"
     else:
-        raise DataError("item_features is a file, a frame, an array or a mapping from item id to numbers or words, "
-                        f"not a {type(source).__name__}")  # fmt: skip
+        raise DataError(
+            "item_features is a file, a frame, an array or a mapping from item id to numbers or words, "
+            f"not a {type(source).__name__}"
+        )
     at = next((i for i, name in enumerate(names) if normalise(name) in ID_NAMES), None)
     if at is None:
-        raise DataError(f"{where} has no column of item ids: its columns are {', '.join(map(repr, names[:12]))}; "
-                        "name one of them item_id")  # fmt: skip
+        raise DataError(
+            f"{where} has no column of item ids: its columns are {', '.join(map(repr, names[:12]))}; "
+            "name one of them item_id"
+        )
     found: dict[str, Any] = {}
     for i, (name, column) in enumerate(zip(names, columns, strict=True)):
         if i != at:
@@ -167,8 +175,9 @@ def _from_mapping(given: Mapping[Any, Any]) -> Features:
     ids = as_ids(list(given), "item id")
     rows = [[value] if isinstance(value, (str, int, float)) else list(value) for value in given.values()]
     if any(isinstance(cell, str) for row in rows for cell in row):
-        return _checked(ids, _words("word", [set("|".join(map(str, row)).split("|")) - {""} for row in rows]),
-                        "item_features")  # fmt: skip
+        return _checked(
+            ids, _words("word", [set("|".join(map(str, row)).split("|")) - {""} for row in rows]), "item_features"
+        )
     if len(set(map(len, rows))) > 1:
         raise DataError("item_features has not as many numbers for every item: leave out items that are not known")
     return _checked(ids, {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))}, "item_features")
@@ -204,8 +213,10 @@ def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]
             names[1] = "column 1"
     wrong = next((i for i, row in enumerate(rows, 1) if len(row) != len(names)), None)
     if wrong is not None:
-        raise DataError(f"{file}: item {wrong:,} has {len(rows[wrong - 1])} fields where there should be {len(names)}: "
-                        f"put text with {separator!r} in quotes")  # fmt: skip
+        raise DataError(
+            f"{file}: item {wrong:,} has {len(rows[wrong - 1])} fields where there should be {len(names)}: "
+            f"put text with {separator!r} in quotes"
+        )
     if not rows:
         raise DataError(f"{file} holds no items below its line of names")
     return names, [list(column) for column in zip(*rows, strict=True)]

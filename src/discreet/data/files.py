@@ -153,9 +153,7 @@ def table_names(file: Path, kind: str) -> list[str]:
         return list(read_table(file, kind).schema.names)
 
 
-def _read_text_file(
-    file: Path, chosen: Mapping[str, Column], separator: str | None, header: bool | None
-) -> Columns:
+def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | None, header: bool | None) -> Columns:
     with open_text(file) as stream:
         layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
     with open_text(file) as stream:

@@ -75,10 +75,19 @@ class Ratings:
 
     @classmethod
     def read(
-        cls, path: str | os.PathLike[str], *, user: Column = None, item: Column = None, rating: Column = None,
-        timestamp: Column = None, items: Any = None, duplicates: Duplicates = "last", separator: str | None = None,
-        header: bool | None = None, unknown_items: Unknown = "error",
-    ) -> Ratings:  # fmt: skip
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        user: Column = None,
+        item: Column = None,
+        rating: Column = None,
+        timestamp: Column = None,
+        items: Any = None,
+        duplicates: Duplicates = "last",
+        separator: str | None = None,
+        header: bool | None = None,
+        unknown_items: Unknown = "error",
+    ) -> Ratings:
         """Ratings from a file: csv, tsv, ``::``-separated (each plain, gz or zst), parquet, feather or arrow.
 
         Parameters
@@ -108,9 +117,17 @@ class Ratings:
 
     @classmethod
     def from_frame(
-        cls, frame: Any, *, user: Column = None, item: Column = None, rating: Column = None, timestamp: Column = None,
-        items: Any = None, duplicates: Duplicates = "last", unknown_items: Unknown = "error",
-    ) -> Ratings:  # fmt: skip
+        cls,
+        frame: Any,
+        *,
+        user: Column = None,
+        item: Column = None,
+        rating: Column = None,
+        timestamp: Column = None,
+        items: Any = None,
+        duplicates: Duplicates = "last",
+        unknown_items: Unknown = "error",
+    ) -> Ratings:
         """Ratings from a pandas, polars or pyarrow frame with one row per rating; parameters as in :meth:`read`."""
         given = None if items is None else Catalogue.of(items)
         columns = frame_columns(frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp})
@@ -120,9 +137,17 @@ class Ratings:
 
     @classmethod
     def from_arrays(
-        cls, users: Any, items: Any, ratings: Any = None, timestamps: Any = None, *, item_ids: Any = None,
-        titles: Any = None, duplicates: Duplicates = "last", unknown_items: Unknown = "error",
-    ) -> Ratings:  # fmt: skip
+        cls,
+        users: Any,
+        items: Any,
+        ratings: Any = None,
+        timestamps: Any = None,
+        *,
+        item_ids: Any = None,
+        titles: Any = None,
+        duplicates: Duplicates = "last",
+        unknown_items: Unknown = "error",
+    ) -> Ratings:
         """Ratings from one array or list per column, one entry per rating.
 
         ``item_ids`` is the public catalogue (``items`` of :meth:`read`), ``titles`` are in its order.
@@ -137,9 +162,16 @@ class Ratings:
 
     @classmethod
     def from_csr(
-        cls, matrix: Any, user_ids: Any = None, item_ids: Any = None, *, items: Any = None, titles: Any = None,
-        duplicates: Duplicates = "last", unknown_items: Unknown = "error",
-    ) -> Ratings:  # fmt: skip
+        cls,
+        matrix: Any,
+        user_ids: Any = None,
+        item_ids: Any = None,
+        *,
+        items: Any = None,
+        titles: Any = None,
+        duplicates: Duplicates = "last",
+        unknown_items: Unknown = "error",
+    ) -> Ratings:
         """Ratings from a scipy sparse matrix or array of any format: one row per user, one column per item.
 
         Stored entries are ratings, also where the stored value is 0 (but bsr and dia pad with zeros, which are not).
@@ -153,9 +185,17 @@ class Ratings:
 
     @classmethod
     def from_indices(
-        cls, indptr: ArrayLike, indices: ArrayLike, values: ArrayLike, user_ids: Any, item_ids: Any,
-        timestamps: ArrayLike | None = None, titles: Any = None, catalogue: bool = False, merged: int = 0,
-    ) -> Ratings:  # fmt: skip
+        cls,
+        indptr: ArrayLike,
+        indices: ArrayLike,
+        values: ArrayLike,
+        user_ids: Any,
+        item_ids: Any,
+        timestamps: ArrayLike | None = None,
+        titles: Any = None,
+        catalogue: bool = False,
+        merged: int = 0,
+    ) -> Ratings:
         """Ratings over arrays that are already in the inner form; trusted, so only lengths are checked.
 
         Arrays of the right type are shared, not copied: do not write to them afterwards.
@@ -272,8 +312,9 @@ class Ratings:
         if titles is None and self.titles is not None:
             at = self.item_index(given.ids)
             titles = as_titles(self.titles[a] if a >= 0 else i for a, i in zip(at, given.ids.tolist(), strict=True))
-        return self._replace(**parts._replace(merged=self.merged)._asdict(), item_ids=given.ids, titles=titles,
-                             catalogue=public)  # fmt: skip
+        return self._replace(
+            **parts._replace(merged=self.merged)._asdict(), item_ids=given.ids, titles=titles, catalogue=public
+        )
 
     def filter(self, *, min_user_ratings: int = 0, min_item_ratings: int = 0, items: Any = None) -> Ratings:
         """Only the users and items with enough ratings among each other, and only the ``items`` listed.
@@ -290,9 +331,13 @@ class Ratings:
                 raise DataError(f"{len(missing):,} of the items to keep are not there, such as {examples(missing)}")
             keep_items = np.isin(np.arange(self.n_items), at)
         entries, users, kept = core(
-            row_of_entry(self.indptr), self.indices, np.ones(self.n_users, bool), keep_items,
-            min_user_ratings, min_item_ratings,
-        )  # fmt: skip
+            row_of_entry(self.indptr),
+            self.indices,
+            np.ones(self.n_users, bool),
+            keep_items,
+            min_user_ratings,
+            min_item_ratings,
+        )
         smaller = self.keep(entries).select_users(users)
         return smaller._replace(
             indices=(np.cumsum(kept, dtype=np.int32) - np.int32(1))[smaller.indices],

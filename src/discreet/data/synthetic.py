@@ -133,9 +133,13 @@ def dpals_task(
     indptr = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
     ratings = _ratings(indptr, np.concatenate(columns), observed, n_users, n_items)
     return LowRankTask(
-        f"dpals n={n_users}", seed, ratings, random_ratings(ratings, fractions, seed),
-        users * math.sqrt(scale), items * math.sqrt(scale),
-    )  # fmt: skip
+        f"dpals n={n_users}",
+        seed,
+        ratings,
+        random_ratings(ratings, fractions, seed),
+        users * math.sqrt(scale),
+        items * math.sqrt(scale),
+    )
 
 
 def dplmc_task(

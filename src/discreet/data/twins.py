@@ -90,14 +90,37 @@ class Profile:
 
 PROFILES = {
     "twin-ml10m": Profile(
-        users=69_878, items=10_677, ratings=10_000_054, user_min=20, user_median=69, user_max=7_359, item_median=135,
-        item_max=34_864, item_cap=3.0, rank=60, decay=0.85, taste=0.6, reach=0.12, stars=Stars(),
+        users=69_878,
+        items=10_677,
+        ratings=10_000_054,
+        user_min=20,
+        user_median=69,
+        user_max=7_359,
+        item_median=135,
+        item_max=34_864,
+        item_cap=3.0,
+        rank=60,
+        decay=0.85,
+        taste=0.6,
+        reach=0.12,
+        stars=Stars(),
     ),
     "twin-ml20m": Profile(
-        users=136_677, items=20_108, ratings=9_990_682, user_min=5, user_median=37, user_max=3_177, item_median=15,
-        item_max=48_000, item_cap=1.5, rank=30, decay=1.2, taste=2.08, reach=0.10,
+        users=136_677,
+        items=20_108,
+        ratings=9_990_682,
+        user_min=5,
+        user_median=37,
+        user_max=3_177,
+        item_median=15,
+        item_max=48_000,
+        item_cap=1.5,
+        rank=30,
+        decay=1.2,
+        taste=2.08,
+        reach=0.10,
     ),
-}  # fmt: skip
+}
 
 # Published shares of the ratings 0.5, 1, … 5: of users who give whole stars only, and of everybody.
 WHOLE_STAR_SHARES = np.array([0, 5.2, 0, 10.3, 0, 27.3, 0, 36.5, 0, 20.7]) / 100

@@ -109,8 +109,10 @@ def evaluate(
     Privacy: these are exact statistics of held-out people, not covered by the model's ε; see the top of this module.
     """
     if not (hasattr(split, "train") and hasattr(split, "test")):
-        raise DataError(f"evaluate needs a split, and {type(split).__name__} were given: hold ratings out, such as "
-                        "with discreet.data.splits.random_ratings(ratings), and fit on split.train")  # fmt: skip
+        raise DataError(
+            f"evaluate needs a split, and {type(split).__name__} were given: hold ratings out, such as "
+            "with discreet.data.splits.random_ratings(ratings), and fit on split.train"
+        )
     wanted = _parse_all(metrics, model.feedback)
     holdout = _part(split, part)
     if getattr(model, "item_ids_", None) is None:

@@ -32,8 +32,15 @@ TARGETS = {32: 12.0, 64: 9.0, 128: 7.0}  # times faster than implicit's Cholesky
 
 def run(quick: bool = False, only: set[str] | None = None, progress: Progress | None = None) -> dict[str, Any]:
     """Measure everything, or `only` some sections; `quick` on a twentieth of the data."""
-    sections = {"als": _als, "topk": _topk, "csv": _csv, "start": _start, "private": bench_private.benchmark,
-                "training": bench_training.benchmark, "dplmc": dplmc_bench.benchmark}  # fmt: skip
+    sections = {
+        "als": _als,
+        "topk": _topk,
+        "csv": _csv,
+        "start": _start,
+        "private": bench_private.benchmark,
+        "training": bench_training.benchmark,
+        "dplmc": dplmc_bench.benchmark,
+    }
     chosen = [name for name in sections if only is None or name in only]
     results: dict[str, Any] = {"machine": _machine(), "quick": quick}
     for done, name in enumerate(chosen):

@@ -45,14 +45,19 @@ def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
             found = timed_step(users, grade)
             if grade not in parts or found["whole"] < parts[grade]["whole"]:
                 parts[grade] = found
-    run = subprocess.run([sys.executable, "-m", __name__, str(n_items), str(n_users)], capture_output=True, text=True,
-                         check=True)  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, "-m", __name__, str(n_items), str(n_users)], capture_output=True, text=True, check=True
+    )
     secure, seeded = parts["secure"], parts["seeded"]
     return {
-        "items": n_items, "users": n_users, "rank": 64, "seconds": parts, "ratio": secure["whole"] / seeded["whole"],
+        "items": n_items,
+        "users": n_users,
+        "rank": 64,
+        "seconds": parts,
+        "ratio": secure["whole"] / seeded["whole"],
         "release_ratio": (secure["sums"] + secure["noise"]) / (seeded["sums"] + seeded["noise"]),
         **json.loads(run.stdout),
-    }  # fmt: skip
+    }
 
 
 def show(result: dict[str, Any]) -> list[str]:
@@ -113,8 +118,11 @@ def item_step(users: Users, grade: str) -> np.ndarray:
 def timed_step(users: Users, grade: str) -> dict[str, float]:
     """Seconds of one item step: whole, and by what it is spent on."""
     spent = {"sums": 0.0, "noise": 0.0}
-    with _clock(Sum, "compute", "sums", spent), _clock(SecureNoise, "add", "noise", spent), \
-            _clock(SeededNoise, "add", "noise", spent):  # fmt: skip
+    with (
+        _clock(Sum, "compute", "sums", spent),
+        _clock(SecureNoise, "add", "noise", spent),
+        _clock(SeededNoise, "add", "noise", spent),
+    ):
         start = time.perf_counter()
         item_step(users, grade)
         whole = time.perf_counter() - start

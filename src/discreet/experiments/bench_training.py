@@ -38,12 +38,19 @@ def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
             for grade in GOALS:
                 name = f"{grade}, {share:g}"
                 best[name] = min(best.get(name, np.inf), _private(ratings, rank, share, grade))
-    run = subprocess.run([sys.executable, "-m", __name__, str(scale), str(rank)], capture_output=True, text=True,
-                         check=True)  # fmt: skip
+    run = subprocess.run(
+        [sys.executable, "-m", __name__, str(scale), str(rank)], capture_output=True, text=True, check=True
+    )
     return {
-        "users": ratings.n_users, "items": ratings.n_items, "ratings": ratings.n_ratings, "rank": rank, "steps": STEPS,
-        "shares": shares, "seconds": best, **json.loads(run.stdout),
-    }  # fmt: skip
+        "users": ratings.n_users,
+        "items": ratings.n_items,
+        "ratings": ratings.n_ratings,
+        "rank": rank,
+        "steps": STEPS,
+        "shares": shares,
+        "seconds": best,
+        **json.loads(run.stdout),
+    }
 
 
 def show(result: dict[str, Any]) -> list[str]:

@@ -30,10 +30,18 @@ from discreet.models.popularity import Popularity
 ITEM_FILES = ("movies.dat", "movies.csv", "u.item", "items.parquet")
 STARS = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0), "sweetrs": (1.0, 5.0), "synthetic": (-3.0, 3.0)}
 START: dict[str, dict[str, Any]] = {
-    "explicit": dict(factors=16, iterations=2, shrinkage=False, centring="global", rating_bound=5.0, intercept=0.0,
-                     noise_ridge=0.0, pooled_intercept=False),
+    "explicit": dict(
+        factors=16,
+        iterations=2,
+        shrinkage=False,
+        centring="global",
+        rating_bound=5.0,
+        intercept=0.0,
+        noise_ridge=0.0,
+        pooled_intercept=False,
+    ),
     "implicit": dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0, pooled_items=False),
-}  # fmt: skip
+}
 # what each lever changes; None takes the default
 LEVERS: dict[str, dict[str, dict[str, Any]]] = {
     "explicit": {
@@ -77,20 +85,32 @@ def run(settings: Settings, sources: Sources) -> Record:
         if lever == settings["lever"]:
             break
     scale = STARS.get(name, (0.5, 5.0)) if feedback == "explicit" else None
-    model = DPALS(epsilon=settings["epsilon"], delta=settings.get("delta", 1e-5), feedback=feedback,
-                  rating_range=scale, noise="seeded", random_state=settings["seed"], **given)  # fmt: skip
+    model = DPALS(
+        epsilon=settings["epsilon"],
+        delta=settings.get("delta", 1e-5),
+        feedback=feedback,
+        rating_range=scale,
+        noise="seeded",
+        random_state=settings["seed"],
+        **given,
+    )
     model.fit(split.train)
     return {metric: evaluate(model, split, metric, slices=None)[metric], "true_epsilon": model.privacy_.epsilon}
 
 
 PRIORS: dict[str, dict[str, Any]] = {
-    "DPALS": {}, "without popularity": dict(popularity=False), "with features alone": dict(popularity=False),
-    "with features and popularity": {}, "with features at random": {},
-}  # fmt: skip
+    "DPALS": {},
+    "without popularity": dict(popularity=False),
+    "with features alone": dict(popularity=False),
+    "with features and popularity": {},
+    "with features at random": {},
+}
 FLOORS: dict[str, dict[str, Any]] = {
-    "private item bias": dict(factors=0), "DPALS": {}, "DPALS, intercept of 0.5": dict(intercept=0.5),
+    "private item bias": dict(factors=0),
+    "DPALS": {},
+    "DPALS, intercept of 0.5": dict(intercept=0.5),
     "DPALS, item_step='solve'": dict(item_step="solve"),
-}  # fmt: skip
+}
 
 
 def features(settings: Settings, sources: Sources) -> Record:
@@ -150,8 +170,12 @@ def unseen(settings: Settings, sources: Sources) -> Record:
     if settings["model"] in baselines:
         model = baselines[settings["model"]].fit(split.train)
         return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"]}
-    ways = {"the paper's algorithm": START["explicit"] | dict(rating_bound=3.0), "private item bias": dict(factors=0),
-            "DPALS": {}, "DPALS, item_step='solve'": dict(item_step="solve")}  # fmt: skip
+    ways = {
+        "the paper's algorithm": START["explicit"] | dict(rating_bound=3.0),
+        "private item bias": dict(factors=0),
+        "DPALS": {},
+        "DPALS, item_step='solve'": dict(item_step="solve"),
+    }
     return _score(settings | {"data": "synthetic"}, split, ways[settings["model"]])
 
 
@@ -161,8 +185,14 @@ def _synthetic(users: int, items: int, seed: int) -> Split:
 
 
 def _score(settings: Settings, split: Split, given: dict[str, Any]) -> Record:
-    model = DPALS(epsilon=settings["epsilon"], delta=1e-5, rating_range=STARS.get(settings["data"], (0.5, 5.0)),
-                  noise="seeded", random_state=settings["seed"], **given).fit(split.train)  # fmt: skip
+    model = DPALS(
+        epsilon=settings["epsilon"],
+        delta=1e-5,
+        rating_range=STARS.get(settings["data"], (0.5, 5.0)),
+        noise="seeded",
+        random_state=settings["seed"],
+        **given,
+    ).fit(split.train)
     return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"], "true_epsilon": model.privacy_.epsilon}
 
 

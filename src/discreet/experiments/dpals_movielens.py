@@ -53,8 +53,10 @@ def run(settings: Settings, sources: Sources) -> Record:
     found: Record = {metric: evaluate(model, split, metric, slices=None)[metric]}
     if isinstance(model, DPALS):
         counts = np.bincount(split.train.indices, minlength=split.train.n_items)
-        found |= {"true_epsilon": model.privacy_.epsilon,
-                  "data_fraction": round(float(counts[model.frequent_].sum() / counts.sum()), 2)}  # fmt: skip
+        found |= {
+            "true_epsilon": model.privacy_.epsilon,
+            "data_fraction": round(float(counts[model.frequent_].sum() / counts.sum()), 2),
+        }
     return found
 
 
@@ -76,14 +78,28 @@ def _dpals(settings: Settings, feedback: str) -> DPALS:
     right = t["sigma_g"] / (STARS[1] if explicit and settings["reading"] == "as published" else 1.0)
     before = dict.fromkeys(("counts", "recounts", "centre sum", "centre count"), t["sigma_p"])
     parameters: dict[str, Any] = dict(
-        factors=t["r"], iterations=t["T"], regularization=t["lambda"], feedback=feedback,
-        unobserved_weight=t["lambda_0"], item_exponent=t.get("mu", 0.0), user_exponent=t.get("nu", 0.0),
-        max_items=t["k"], item_fraction=t["beta"], user_normalizer=t.get("Z", 1.0), delta=t["delta"],
+        factors=t["r"],
+        iterations=t["T"],
+        regularization=t["lambda"],
+        feedback=feedback,
+        unobserved_weight=t["lambda_0"],
+        item_exponent=t.get("mu", 0.0),
+        user_exponent=t.get("nu", 0.0),
+        max_items=t["k"],
+        item_fraction=t["beta"],
+        user_normalizer=t.get("Z", 1.0),
+        delta=t["delta"],
         sigmas=before | {"gram": t["sigma_G"], "global": t["sigma_G"], "sum": right},
-        shrinkage=False, sampling="rarest", noise_ridge=0.0, intercept=0.0, centring="global",
-        rating_range=STARS if explicit else None, rating_bound=STARS[1],
-        noise="seeded", random_state=settings["seed"],
-    )  # fmt: skip
+        shrinkage=False,
+        sampling="rarest",
+        noise_ridge=0.0,
+        intercept=0.0,
+        centring="global",
+        rating_range=STARS if explicit else None,
+        rating_bound=STARS[1],
+        noise="seeded",
+        random_state=settings["seed"],
+    )
     return DPALS(**(parameters | settings.get("change", {})))
 
 

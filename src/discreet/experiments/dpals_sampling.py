@@ -43,8 +43,10 @@ def users_and_items(settings: Settings, sources: Sources) -> list[Record]:
     group = np.empty(len(order), np.int64)
     group[order] = part
     shares = np.bincount(group[ratings.indices[chosen]], minlength=GROUPS) / np.count_nonzero(chosen)
-    return [{"group": g + 1, "share": float(shares[g]), "correlation": correlation, "correlation_of_logs": logs}
-            for g in range(GROUPS)]  # fmt: skip
+    return [
+        {"group": g + 1, "share": float(shares[g]), "correlation": correlation, "correlation_of_logs": logs}
+        for g in range(GROUPS)
+    ]
 
 
 def prices(settings: Settings, sources: Sources) -> Record:

@@ -79,8 +79,9 @@ def show(result: dict[str, Any]) -> list[str]:
 def iteration(walk: Descent, V: NDArray[Any], grade: Literal["secure", "seeded"]) -> NDArray[Any]:
     """As `DPLMC` with variant="paper" does it."""
     n = len(V)
-    plan = Plan.calibrated([Release("balance", shape=(1, packed_size(RANK))), Release("gradient", shape=(n, RANK))],
-                           Budget(10.0))  # fmt: skip
+    plan = Plan.calibrated(
+        [Release("balance", shape=(1, packed_size(RANK))), Release("gradient", shape=(n, RANK))], Budget(10.0)
+    )
     session = Session(plan, grade, random_state=0 if grade == "seeded" else None)
     walk.look(V.astype(np.float32), 4.0)
     R = unpack(session.release("balance", walk.gram()), RANK)[0] / 1e5 - second_moment(V) / n

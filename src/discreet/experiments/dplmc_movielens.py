@@ -38,9 +38,15 @@ def _model(settings: Settings, data: str) -> Any:
         scale = _RANGES.get(data, (0.5, 5.0)) if explicit else None
         given: dict[str, Any] = {"item_step": "solve"} if name == "DPALS, item_step='solve'" else {}
         return (DPLMC if name == "DPLMC" else DPALS)(
-            epsilon=settings["epsilon"], delta=DELTA, feedback=feedback, rating_range=scale, noise="seeded",
-            random_state=seed, **given, **settings.get("parameters", {}),
-        )  # fmt: skip
+            epsilon=settings["epsilon"],
+            delta=DELTA,
+            feedback=feedback,
+            rating_range=scale,
+            noise="seeded",
+            random_state=seed,
+            **given,
+            **settings.get("parameters", {}),
+        )
     if name == "ALS":
         return ALS(feedback=feedback, random_state=seed)
     if name == "most popular":

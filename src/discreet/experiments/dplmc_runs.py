@@ -35,14 +35,18 @@ _GRIDS: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {
     ),
     "DPALS": (
         {"iterations": 3, "max_items": 45, "regularization": 1.0, "initial_scale": 0.1},
-        {"regularization": (0.01, 0.1, 10.0, 100.0), "initial_scale": (0.03, 0.3), "iterations": (1, 2, 5),
-         "max_items": (30, 60)},
+        {
+            "regularization": (0.01, 0.1, 10.0, 100.0),
+            "initial_scale": (0.03, 0.3),
+            "iterations": (1, 2, 5),
+            "max_items": (30, 60),
+        },
     ),
     "DPLMC scaled": (
         {"iterations": 5, "residual_norm": 1.0, "regularization": 10.0},
         {"regularization": (1.0, 30.0), "residual_norm": (0.5,), "iterations": (3, 8)},
     ),
-}  # fmt: skip
+}
 
 
 class _StartedALS(DPALS):
@@ -90,19 +94,35 @@ def error(model: Any, X: NDArray[Any], known: NDArray[np.bool_], ratings: Rating
 
 
 def make(
-    model: str, epsilon: float, start: str, noise_variance: float, rank: int, accounting: str, users: int,
-    chosen: dict[str, Any], seed: int,
-) -> Any:  # fmt: skip
+    model: str,
+    epsilon: float,
+    start: str,
+    noise_variance: float,
+    rank: int,
+    accounting: str,
+    users: int,
+    chosen: dict[str, Any],
+    seed: int,
+) -> Any:
     """The model of a cell. "equal": true (ε, δ), one user exchanged for another. "printed": as each paper says."""
     common: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "rating_range": RANGE, "centring": 0.0}
     common |= {"noise": "seeded", "random_state": seed}
     spectral = start == "private"
     first = 0.2 if epsilon <= 2 else 1.0
     if model == "DPALS":
-        common |= {"user_norm": 2.0, "rating_bound": 4.0, "item_fraction": 1.0, "recount": False, "intercept": 0.0,
-                   "noise_ridge": 0.0, "user_exponent": 0.0, "item_exponent": 0.0, "sampling": "uniform",
-                   "shrinkage": False,
-                   "initialization": "spectral" if spectral else "random"}  # fmt: skip
+        common |= {
+            "user_norm": 2.0,
+            "rating_bound": 4.0,
+            "item_fraction": 1.0,
+            "recount": False,
+            "intercept": 0.0,
+            "noise_ridge": 0.0,
+            "user_exponent": 0.0,
+            "item_exponent": 0.0,
+            "sampling": "uniform",
+            "shrinkage": False,
+            "initialization": "spectral" if spectral else "random",
+        }
         share = {"counts": 1e-3, "gram": 0.3, "sum": 0.7}
         if accounting == "printed":
             sigmas = _printed_sigmas(epsilon, first if spectral else 0.0, chosen)

@@ -65,15 +65,31 @@ def _panel(axis: Any, entry: Entry, records: list[Record], panel: Mapping[str, A
         if not points:
             continue
         places = [p.keys[x] for p in points]
-        axis.errorbar(places, [p.mean(y) for p in points], [p.spread(y) for p in points], color=colour,
-                      marker="os^D"[at // len(COLOURS) % 4], markersize=4.5, linewidth=1.8, capsize=2.5,
-                      label=label, zorder=3)  # fmt: skip
+        axis.errorbar(
+            places,
+            [p.mean(y) for p in points],
+            [p.spread(y) for p in points],
+            color=colour,
+            marker="os^D"[at // len(COLOURS) % 4],
+            markersize=4.5,
+            linewidth=1.8,
+            capsize=2.5,
+            label=label,
+            zorder=3,
+        )
         name = panel.get("reference", entry.references[0] if entry.references else "")
         known = [(p.keys[x], reference(entry, p, name)) for p in points]
         known = [(place, value) for place, value in known if value is not None]
         if known:
-            axis.plot(*zip(*known, strict=True), "x", color=colour, markersize=9, markeredgewidth=2, zorder=4,
-                      label=None if marked else name)  # fmt: skip
+            axis.plot(
+                *zip(*known, strict=True),
+                "x",
+                color=colour,
+                markersize=9,
+                markeredgewidth=2,
+                zorder=4,
+                label=None if marked else name,
+            )
             marked = True
     _dress(axis, panel, records)
 

@@ -69,9 +69,17 @@ def synthetic(settings: Settings, sources: Sources) -> Record:
 
 
 def printed(
-    ratings: Ratings, rank: int, noise: Mechanism | None, rng: np.random.Generator, *, steps: int = 50, inner: int = 0,
-    alpha: float = 3.0, ridge: float = 0.5, V: Floats | None = None,
-) -> tuple[Floats, Floats]:  # fmt: skip
+    ratings: Ratings,
+    rank: int,
+    noise: Mechanism | None,
+    rng: np.random.Generator,
+    *,
+    steps: int = 50,
+    inner: int = 0,
+    alpha: float = 3.0,
+    ridge: float = 0.5,
+    V: Floats | None = None,
+) -> tuple[Floats, Floats]:
     """Algorithm 1 (``inner=0``) or 2 and 3: U and V of the last step.
 
     A right-hand side b + t with the ridge λ is that of r more observations: of t_k/√λ by √λ e_k, for each k. So one
@@ -122,10 +130,17 @@ def real(settings: Settings, sources: Sources) -> Record:
     split = random_ratings(data, (part, 1 - part), seed=settings["seed"])
     low, high = float(data.values.min()), float(data.values.max())
     model = HuberALS(
-        settings["rank"], mechanism=settings["mechanism"], solver=settings["solver"], as_printed=True,
-        variance=settings["variance"], iterations=settings["steps"], inner_iterations=settings["inner"],
-        rating_range=(low, high), noise="seeded", random_state=settings["seed"],
-    ).fit(split.train)  # fmt: skip
+        settings["rank"],
+        mechanism=settings["mechanism"],
+        solver=settings["solver"],
+        as_printed=True,
+        variance=settings["variance"],
+        iterations=settings["steps"],
+        inner_iterations=settings["inner"],
+        rating_range=(low, high),
+        noise="seeded",
+        random_state=settings["seed"],
+    ).fit(split.train)
     return {"rmse": held_out_rmse(model, split.train, split.test.target)}
 
 

@@ -34,10 +34,16 @@ def run(settings: Settings, sources: Sources) -> Record:
     else:
         pure, (solver, _, inner) = settings["budget"] == "pure", settings["solver"].partition("-")  # "irls-3" has K = 3
         model = model_class("HuberALS")(
-            settings["factors"], mechanism=settings["mechanism"], solver=solver,
-            inner_iterations=int(inner) if inner else None, epsilon=settings["epsilon"],
-            delta=0.0 if pure else DELTA, rating_range=rating_range, noise="seeded", random_state=settings["seed"],
-        )  # fmt: skip
+            settings["factors"],
+            mechanism=settings["mechanism"],
+            solver=solver,
+            inner_iterations=int(inner) if inner else None,
+            epsilon=settings["epsilon"],
+            delta=0.0 if pure else DELTA,
+            rating_range=rating_range,
+            noise="seeded",
+            random_state=settings["seed"],
+        )
     result = evaluate(model.fit(split.train), split, ["rmse"], slices=None)
     found = {"rmse": float(result["rmse"])}
     if hasattr(model, "privacy_"):
@@ -69,8 +75,10 @@ def curves(settings: Settings, sources: Sources) -> list[Record]:
         return [{"t": float(t), "density": float(made.density(t))} for t in np.linspace(-6, 6, 121)]
     if what == "price":
         variances = np.geomspace(1.05, 50, 40)
-        return [{"variance": float(v), "pure ε": _pure(noise, float(v)), "ε at 1e-5": _at_delta(noise, float(v))}
-                for v in variances]  # fmt: skip
+        return [
+            {"variance": float(v), "pure ε": _pure(noise, float(v)), "ε at 1e-5": _at_delta(noise, float(v))}
+            for v in variances
+        ]
     counts = [2**k for k in range(9) if 2**k <= settings["most"]]
     return [{"releases": n, "variance needed": _needed(noise, n)} for n in counts]
 

@@ -56,8 +56,10 @@ class Group:
 
 def matches(record: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     """Whether the record has all these settings; a list stands for any of its values."""
-    return all(record.get(name) in value if isinstance(value, list) else record.get(name) == value
-               for name, value in where.items())  # fmt: skip
+    return all(
+        record.get(name) in value if isinstance(value, list) else record.get(name) == value
+        for name, value in where.items()
+    )
 
 
 def group(records: Iterable[Record], by: Sequence[str], where: Mapping[str, Any] | None = None) -> list[Group]:
@@ -90,8 +92,13 @@ def table(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> list[
     lines = [[*rows, *values, *names]]
     for one in groups:
         known = [reference(entry, one, name) for name in names]
-        lines.append([*(_text(one.keys.get(name, "–")) for name in rows), *(one.shown(name, digits) for name in values),
-                      *("" if value is None else f"{value:.{digits}f}" for value in known)])  # fmt: skip
+        lines.append(
+            [
+                *(_text(one.keys.get(name, "–")) for name in rows),
+                *(one.shown(name, digits) for name in values),
+                *("" if value is None else f"{value:.{digits}f}" for value in known),
+            ]
+        )
     return lines
 
 
@@ -174,12 +181,15 @@ def _conditions(records: list[Record], conditions: list[dict[str, Any]], seconds
     parts = [
         f"*{QUICK}*" if quick else "",
         data_used(records),
-        f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them." if len(seeds) > 1 else
-        "One seed." if seeds else "Nothing in it is random.",
+        f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them."
+        if len(seeds) > 1
+        else "One seed."
+        if seeds
+        else "Nothing in it is random.",
         f"{len(conditions)} cells, {seconds:.0f} seconds in all, which on a shared machine only indicate size;",
         f"discreet {last['discreet']}, Python {last['python']}, {libraries}, {last['system']} {last['machine']} with",
         f"{last['cores']} cores, {last['date']}. Code: {', '.join([*known, *([lost] if lost else [])])}.",
-    ]  # fmt: skip
+    ]
     return " ".join(part for part in parts if part)
 
 

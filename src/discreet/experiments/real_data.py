@@ -40,8 +40,15 @@ def _model(settings: Settings) -> Recommender:
     if name == "DPALS":
         scale = RANGES.get(settings["data"], (1.0, 5.0)) if feedback == "explicit" else None
         given = settings.get("parameters", {})
-        return DPALS(epsilon=settings["epsilon"], delta=DELTA, feedback=feedback, rating_range=scale, noise="seeded",
-                     random_state=seed, **given)  # fmt: skip
+        return DPALS(
+            epsilon=settings["epsilon"],
+            delta=DELTA,
+            feedback=feedback,
+            rating_range=scale,
+            noise="seeded",
+            random_state=seed,
+            **given,
+        )
     if name == "ALS":
         return ALS(feedback=feedback, random_state=seed)
     if name == "popular":

@@ -67,9 +67,15 @@ class Finished:
 
 
 def run(
-    entry: Entry, out: Path, *, quick: bool = False, jobs: int = 1, sources: Sources | None = None,
-    fresh: bool = False, progress: Progress | None = None,
-) -> Finished:  # fmt: skip
+    entry: Entry,
+    out: Path,
+    *,
+    quick: bool = False,
+    jobs: int = 1,
+    sources: Sources | None = None,
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> Finished:
     """Run what is not there yet, and write the results.
 
     Parameters
@@ -108,9 +114,7 @@ def run(
     return collect(entry, out, quick=quick, sources=sources, ran=len(missing))
 
 
-def collect(
-    entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None, ran: int = 0
-) -> Finished:
+def collect(entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None, ran: int = 0) -> Finished:
     """Read the cells that are there, and write everything that is made from them."""
     folder = place(out, entry.name, quick)
     cells, wanted = [], entry.settings(sources or Sources(), quick=quick)
@@ -120,8 +124,17 @@ def collect(
     records = [cell["settings"] | record for cell in cells for record in cell["records"]]
     by = code(entry)
     other = sum(cell["conditions"].get("code") != by for cell in cells)
-    finished = Finished(entry, folder, quick, records, [cell["conditions"] for cell in cells],
-                        sum(cell["seconds"] for cell in cells), len(wanted) - len(cells), ran, other)  # fmt: skip
+    finished = Finished(
+        entry,
+        folder,
+        quick,
+        records,
+        [cell["conditions"] for cell in cells],
+        sum(cell["seconds"] for cell in cells),
+        len(wanted) - len(cells),
+        ran,
+        other,
+    )
     if records:
         _write(finished)
     return finished
@@ -199,14 +212,17 @@ def conditions() -> dict[str, Any]:
 
     versions = {library: metadata.version(library) for library in LIBRARIES}
     return {
-        "discreet": __version__, "python": platform.python_version(), **versions, "machine": platform.machine(),
-        "system": platform.system(), "cores": os.cpu_count(), "date": time.strftime("%Y-%m-%d"),
-    }  # fmt: skip
+        "discreet": __version__,
+        "python": platform.python_version(),
+        **versions,
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cores": os.cpu_count(),
+        "date": time.strftime("%Y-%m-%d"),
+    }
 
 
-def _finish(
-    name: str, folder: Path, cells: dict[str, Settings], jobs: int, sources: Sources, by: str
-) -> Iterator[str]:
+def _finish(name: str, folder: Path, cells: dict[str, Settings], jobs: int, sources: Sources, by: str) -> Iterator[str]:
     """Run the cells, and name each when it is there."""
     if jobs == 1 or len(cells) < 2:
         for settings in cells.values():
@@ -276,10 +292,15 @@ def _write(finished: Finished) -> None:
 
     entry, folder = finished.entry, finished.folder
     document = {
-        "entry": entry.name, "title": entry.title, "quick": finished.quick, "seconds": finished.seconds,
-        "conditions": finished.conditions[-1], "code": layout.codes(finished.conditions),
-        "published": entry.published, "records": finished.records,
-    }  # fmt: skip
+        "entry": entry.name,
+        "title": entry.title,
+        "quick": finished.quick,
+        "seconds": finished.seconds,
+        "conditions": finished.conditions[-1],
+        "code": layout.codes(finished.conditions),
+        "published": entry.published,
+        "records": finished.records,
+    }
     with written_aside(folder / "results.json") as aside:
         aside.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     columns = list(dict.fromkeys(name for record in finished.records for name in record))

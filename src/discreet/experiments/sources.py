@@ -63,8 +63,10 @@ class Sources:
             if name not in {dataset.name for dataset in datasets.datasets()} or name in self.paths:
                 continue  # an entry's own name for what it generates
             if self._in_folder(name) is None and not datasets.describe(name).present:
-                raise DataError(f"{name} is not on this machine, and nothing stands for it: give it with "
-                                f"--data {name}=PATH (discreet datasets says where it is from)")  # fmt: skip
+                raise DataError(
+                    f"{name} is not on this machine, and nothing stands for it: give it with "
+                    f"--data {name}=PATH (discreet datasets says where it is from)"
+                )
 
     def place(self, name: str) -> Path | None:
         """Where an official data set lies, a folder or an archive; None if it is not at hand."""
@@ -79,9 +81,14 @@ class Sources:
         return self._keep(f"ratings {name} {options}", made)  # type: ignore[no-any-return]
 
     def random(
-        self, name: str, fractions: Iterable[float], seed: int = 0, top: int | None = None, replica: int = 0,
+        self,
+        name: str,
+        fractions: Iterable[float],
+        seed: int = 0,
+        top: int | None = None,
+        replica: int = 0,
         **options: Any,
-    ) -> Split:  # fmt: skip
+    ) -> Split:
         """Ratings held out at random, of the `top` most rated items only if that is given; `replica` is of a twin."""
         if replica:
             options |= {"seed": replica}

@@ -133,9 +133,16 @@ def substitute(like: np.ndarray, b: int, T: int, B: int, R: int) -> None:
 
 @njit(nogil=True, cache=True)
 def _solve_many(
-    A: np.ndarray, b: np.ndarray, ridge: np.ndarray, S: np.ndarray, x: np.ndarray, definite: np.ndarray, R: int,
-    start: int, stop: int,
-) -> None:  # fmt: skip
+    A: np.ndarray,
+    b: np.ndarray,
+    ridge: np.ndarray,
+    S: np.ndarray,
+    x: np.ndarray,
+    definite: np.ndarray,
+    R: int,
+    start: int,
+    stop: int,
+) -> None:
     like, r, W, gap = b, b.shape[1], lanes(b), matrix_gap(b, R)
     Ap, Tp = aligned(like, W * gap), aligned(like, panels_size(like, R))
     bp, Bp = aligned(like, W * R), aligned(like, R * W)
@@ -192,9 +199,15 @@ def solve_one(A: np.ndarray, x: np.ndarray) -> bool:
 
 @njit(nogil=True, cache=True)
 def _solve_many_plain(
-    A: np.ndarray, b: np.ndarray, ridge: np.ndarray, S: np.ndarray, x: np.ndarray, definite: np.ndarray,
-    start: int, stop: int,
-) -> None:  # fmt: skip
+    A: np.ndarray,
+    b: np.ndarray,
+    ridge: np.ndarray,
+    S: np.ndarray,
+    x: np.ndarray,
+    definite: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
     for i in range(start, stop):
         x[i] = b[i]
         M = A[i] + S

@@ -44,9 +44,18 @@ def prefers_dual(counts: np.ndarray, r: int, W: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def solve_dual(
-    entries: Entries, Y: np.ndarray, ridge: np.ndarray, D: np.ndarray, Qt: np.ndarray, constant: float,
-    rows: np.ndarray, X: np.ndarray, x0: np.ndarray, start: int, stop: int,
-) -> None:  # fmt: skip
+    entries: Entries,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    D: np.ndarray,
+    Qt: np.ndarray,
+    constant: float,
+    rows: np.ndarray,
+    X: np.ndarray,
+    x0: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
     """Solve the rows ``rows[start:stop]``, which are in order of length; Y is rotated, Qt is Qᵀ and D the spectrum.
 
     A `constant` coordinate of every y adds constant² / ridge · √w √wᵀ to Z Zᵀ.

@@ -66,13 +66,21 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
                 for j in range(i, r):
                     rows[lane * R + j] = M[i, j] * f
             for j in range(i // W * W, r, W):  # columns beyond r are overwritten by the next row
-                transpose(A, rows.ctypes.data + j * s, R * s, 4 * R * s, T.ctypes.data + (i * r + j) * W * s, W * s,
-                          4 * W * s)  # fmt: skip
+                transpose(
+                    A, rows.ctypes.data + j * s, R * s, 4 * R * s, T.ctypes.data + (i * r + j) * W * s, W * s, 4 * W * s
+                )
         _tridiagonalize(T, d, e, beta, work, r)
         for i in range(r):
             for j in range(i // W * W, r, W):
-                transpose(A, T.ctypes.data + (i * r + j) * W * s, W * s, 4 * W * s, H.ctypes.data + (i * R + j) * s,
-                          r * R * s, 4 * r * R * s)  # fmt: skip
+                transpose(
+                    A,
+                    T.ctypes.data + (i * r + j) * W * s,
+                    W * s,
+                    4 * W * s,
+                    H.ctypes.data + (i * R + j) * s,
+                    r * R * s,
+                    4 * r * R * s,
+                )
         for lane in range(min(W, stop - first)):
             i = which[first + lane]
             K, sign, wide, fine = vectors(d[:, lane] * size[lane], e[:, lane] * size[lane], z, scale, room, A)
@@ -174,9 +182,16 @@ def _tridiagonalize(T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarra
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _back(
-    H: np.ndarray, beta: np.ndarray, lane: int, z: np.ndarray, scale: np.ndarray, Z: np.ndarray, P: np.ndarray, R: int,
+    H: np.ndarray,
+    beta: np.ndarray,
+    lane: int,
+    z: np.ndarray,
+    scale: np.ndarray,
+    Z: np.ndarray,
+    P: np.ndarray,
+    R: int,
     K: int,
-) -> None:  # fmt: skip
+) -> None:
     """Step 4: the vectors of T become those of A, one per row of P, [K][R]. H holds the reflections, [r][R]."""
     r, W, s = len(z), lanes(H), H.itemsize
     wide = -(-K // W) * W

@@ -83,9 +83,16 @@ def exact_sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.nda
 
 @njit(nogil=True, cache=True)
 def _grams(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, G: np.ndarray, r: int, whole: bool,
-    start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    G: np.ndarray,
+    r: int,
+    whole: bool,
+    start: int,
+    stop: int,
+) -> None:
     R, s = Y.shape[1], Y.itemsize
     P, A, zero = aligned(Y, PACK * R), aligned(Y, R * R), np.zeros(R * R, Y.dtype)
     for i in range(start, stop):
@@ -112,9 +119,15 @@ def _grams(
 
 @njit(nogil=True, cache=True)
 def _grams_plain(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, G: np.ndarray, whole: bool,
-    start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    G: np.ndarray,
+    whole: bool,
+    start: int,
+    stop: int,
+) -> None:
     p = np.empty(Y.shape[1], Y.dtype)
     for i in range(start, stop):
         G[i] = 0

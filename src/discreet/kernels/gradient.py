@@ -25,9 +25,16 @@ _ORDER = {"reassoc", "contract", "nsz"}
 
 
 def residual_rows_numpy(
-    indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, U: np.ndarray, V: np.ndarray, largest: float,
-    bias: np.ndarray, offset: np.ndarray, weights: np.ndarray | None = None,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    U: np.ndarray,
+    V: np.ndarray,
+    largest: float,
+    bias: np.ndarray,
+    offset: np.ndarray,
+    weights: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """x and g as above: the specification of `residual_rows`."""
     n = len(indptr) - 1
     row = np.repeat(np.arange(n), np.diff(indptr))
@@ -41,9 +48,17 @@ def residual_rows_numpy(
 
 
 def residual_rows(
-    indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, U: np.ndarray, V: np.ndarray, largest: float,
-    bias: np.ndarray, offset: np.ndarray, weights: np.ndarray | None = None, own: bool = True,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    U: np.ndarray,
+    V: np.ndarray,
+    largest: float,
+    bias: np.ndarray,
+    offset: np.ndarray,
+    weights: np.ndarray | None = None,
+    own: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:
     """Residuals, weighted and cut, (nnz,), and the rows' own gradients (n, r), from residuals that are neither.
 
     Parameters
@@ -108,9 +123,20 @@ def turn_rows(U: np.ndarray, g: np.ndarray, R: np.ndarray, a: float, b: float) -
 
 @njit(nogil=True, cache=True, fastmath=_ORDER, error_model="numpy")
 def _residuals(
-    indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, w: np.ndarray, bias: np.ndarray, offset: np.ndarray,
-    U: np.ndarray, V: np.ndarray, largest: float, x: np.ndarray, g: np.ndarray, start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray,
+    offset: np.ndarray,
+    U: np.ndarray,
+    V: np.ndarray,
+    largest: float,
+    x: np.ndarray,
+    g: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
     r = U.shape[1]
     own, weighted, mine = len(g) > 0, len(w) > 0, np.zeros(U.shape[1], U.dtype)
     line, end = r * V.itemsize, indptr[stop]
@@ -145,9 +171,16 @@ def _residuals(
 
 @njit(nogil=True, cache=True)
 def _scatter(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, U: np.ndarray, factor: float, whole: bool,
-    sums: np.ndarray, start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    U: np.ndarray,
+    factor: float,
+    whole: bool,
+    sums: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
     r, line, own, end = U.shape[1], U.shape[1] * sums.itemsize, np.empty(U.shape[1], sums.dtype), indptr[stop]
     for i in range(start, stop):
         for k in range(r):

@@ -125,9 +125,16 @@ def solve_rows_constant(
 
 
 def _solve_rows(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray | None, Y: np.ndarray, ridge: np.ndarray,
-    shared: np.ndarray | None, weights: np.ndarray | None, offset: np.ndarray | None, constant: float,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray | None,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    shared: np.ndarray | None,
+    weights: np.ndarray | None,
+    offset: np.ndarray | None,
+    constant: float,
+) -> tuple[np.ndarray, np.ndarray]:
     n, r = len(indptr) - 1, Y.shape[1]
     indices = np.ascontiguousarray(indices, np.int32)
     entries = Entries(frozen(indptr), frozen(indices), *(_ready(x, Y) for x in (values, weights, offset)))
@@ -197,9 +204,17 @@ def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.n
 
 @njit(nogil=True, cache=True)
 def _add_row(
-    entries: Entries, Y: np.ndarray, i: int, P: np.ndarray, v: np.ndarray, root: np.ndarray,
-    S: int, A: int, b: int, h: int,
-) -> tuple[float, float]:  # fmt: skip
+    entries: Entries,
+    Y: np.ndarray,
+    i: int,
+    P: np.ndarray,
+    v: np.ndarray,
+    root: np.ndarray,
+    S: int,
+    A: int,
+    b: int,
+    h: int,
+) -> tuple[float, float]:
     """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w y``, Σ w, Σ w value."""
     indptr, indices, _, weights, _ = entries
     R, base, packed, targets, roots = Y.shape[1], Y.ctypes.data, P.ctypes.data, v.ctypes.data, root.ctypes.data
@@ -228,9 +243,18 @@ def _add_row(
 
 @njit(nogil=True, cache=True)
 def _solve(
-    entries: Entries, Y: np.ndarray, ridge: np.ndarray, S: np.ndarray, constant: float, X: np.ndarray, x0: np.ndarray,
-    rows: np.ndarray, r: int, start: int, stop: int,
-) -> None:  # fmt: skip
+    entries: Entries,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    S: np.ndarray,
+    constant: float,
+    X: np.ndarray,
+    x0: np.ndarray,
+    rows: np.ndarray,
+    r: int,
+    start: int,
+    stop: int,
+) -> None:
     R, W, s = Y.shape[1], lanes(Y), Y.itemsize
     gap = matrix_gap(Y, R)
     Ap, Tp, bp, Bp = aligned(Y, W * gap), aligned(Y, panels_size(Y, R)), aligned(Y, W * R), aligned(Y, R * W)
@@ -245,9 +269,17 @@ def _solve(
             i = rows[min(first + lane, stop - 1)]  # empty lanes of the last group repeat its last row
             at = lane * R * s
             weight[lane], value[lane] = _add_row(
-                entries, Y, i, P, v, root, S.ctypes.data, Ap.ctypes.data + lane * gap * s, bp.ctypes.data + at,
+                entries,
+                Y,
+                i,
+                P,
+                v,
+                root,
+                S.ctypes.data,
+                Ap.ctypes.data + lane * gap * s,
+                bp.ctypes.data + at,
                 hp.ctypes.data + at if constant else 0,
-            )  # fmt: skip
+            )
             for k in range(r):
                 Ap[lane * gap + k * R + k] += ridge[i]
         factor_interleaved(Y, Ap.ctypes.data, Tp.ctypes.data, R)

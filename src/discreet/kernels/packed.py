@@ -147,9 +147,15 @@ def sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, 
 
 @njit(nogil=True, cache=True)
 def _sums(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, b: np.ndarray, whole: bool,
-    start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    b: np.ndarray,
+    whole: bool,
+    start: int,
+    stop: int,
+) -> None:
     R, s = Y.shape[1], Y.itemsize
     P, one = aligned(Y, PACK * R), np.ones(PACK, Y.dtype)
     for i in range(start, stop):
@@ -167,9 +173,15 @@ def _sums(
 
 @njit(nogil=True, cache=True)
 def _sums_plain(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, b: np.ndarray, whole: bool,
-    start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    b: np.ndarray,
+    whole: bool,
+    start: int,
+    stop: int,
+) -> None:
     for i in range(start, stop):
         for e in range(indptr[i], indptr[i + 1]):
             for k in range(Y.shape[1]):

@@ -19,9 +19,7 @@ from discreet.kernels.threads import even_cuts, run
 PROBE = 64  # matrices that say whether Cholesky is worth trying on the others
 
 
-def solve_psd_numpy(
-    A: np.ndarray, b: np.ndarray, ridge: np.ndarray, shared: np.ndarray | None = None
-) -> np.ndarray:
+def solve_psd_numpy(A: np.ndarray, b: np.ndarray, ridge: np.ndarray, shared: np.ndarray | None = None) -> np.ndarray:
     """x as above: the specification of `solve_psd`."""
     S = 0 if shared is None else shared
     return np.linalg.solve(project_psd_numpy(A) + S + ridge[:, None, None] * np.eye(A.shape[-1]), b[..., None])[..., 0]

@@ -65,8 +65,15 @@ def pivots(typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, top: An
                     y = _away_from_zero(e, e.fma(e.b.fneg(b), inverse[k], e.b.fsub(a, x[v])))
                     inverse[k] = e.b.fdiv(e.constant(1.0), y)
                     e.store(inverse[k], out, e.width * v)
-            return [e.at(d1, size), e.at(s1, size), e.at(t, line), e.at(d2, -size), e.at(s2, -size), e.at(u, -line),
-                    *inverse]  # fmt: skip
+            return [
+                e.at(d1, size),
+                e.at(s1, size),
+                e.at(t, line),
+                e.at(d2, -size),
+                e.at(s2, -size),
+                e.at(u, -line),
+                *inverse,
+            ]
 
         first = [d, squares, e.at(top, line)]
         last = [e.at(e.b.add(d, elements), -size), e.b.add(squares, elements), e.b.add(bottom, lines)]
@@ -81,9 +88,7 @@ def joins(
 ) -> Any:
     """Where the pivots from both sides nearly cancel: the smallest γ in size, and its row (as a floating number)."""
 
-    def emit(
-        e: Emit, d: Any, squares: Any, shifts: Any, top: Any, bottom: Any, gamma: Any, join: Any, r: Any
-    ) -> None:
+    def emit(e: Emit, d: Any, squares: Any, shifts: Any, top: Any, bottom: Any, gamma: Any, join: Any, r: Any) -> None:
         some, line = range(SHIFT_VECTORS), SHIFT_VECTORS * e.width
         x = [e.load(shifts, e.width * v) for v in some]
 
@@ -96,8 +101,15 @@ def joins(
                 y = e.fma(below, e.load(u, e.width * v), y)
                 better = e.b.fcmp_ordered("<", e.call("fabs", y), e.call("fabs", best[v]))
                 best[v], where[v] = e.b.select(better, y, best[v]), e.b.select(better, i, where[v])
-            return [e.at(d, e.size), e.at(squares, e.size), e.at(t, line), e.at(u, line),
-                    e.b.fadd(i, e.constant(1.0)), *best, *where]  # fmt: skip
+            return [
+                e.at(d, e.size),
+                e.at(squares, e.size),
+                e.at(t, line),
+                e.at(u, line),
+                e.b.fadd(i, e.constant(1.0)),
+                *best,
+                *where,
+            ]
 
         start = [e.constant(1e300)] * SHIFT_VECTORS + [e.constant(0.0)] * SHIFT_VECTORS
         found = e.loop(r, [d, squares, top, e.at(bottom, 2 * line), e.constant(0.0), *start], body)[5:]

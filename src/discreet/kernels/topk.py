@@ -95,9 +95,15 @@ def _sift(items: np.ndarray, scores: np.ndarray, item: int, score: float) -> Non
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "contract"})
 def _scan(
-    S: np.ndarray, bias: np.ndarray, first: int, indptr: np.ndarray, indices: np.ndarray, cursor: np.ndarray,
-    items: np.ndarray, scores: np.ndarray,
-) -> None:  # fmt: skip
+    S: np.ndarray,
+    bias: np.ndarray,
+    first: int,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    cursor: np.ndarray,
+    items: np.ndarray,
+    scores: np.ndarray,
+) -> None:
     """Offer the scores of items first, first + 1, … to each user's heap (worst of the best at the root)."""
     width = S.shape[1]
     for i in range(S.shape[0]):

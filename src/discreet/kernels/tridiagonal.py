@@ -115,9 +115,15 @@ def _count(d: np.ndarray, squares: np.ndarray, x: np.ndarray, n: np.ndarray, r: 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _twisted(
-    d: np.ndarray, beside: np.ndarray, squares: np.ndarray, values: np.ndarray, z: np.ndarray, k: int,
-    scale: np.ndarray, work: np.ndarray,
-) -> None:  # fmt: skip
+    d: np.ndarray,
+    beside: np.ndarray,
+    squares: np.ndarray,
+    values: np.ndarray,
+    z: np.ndarray,
+    k: int,
+    scale: np.ndarray,
+    work: np.ndarray,
+) -> None:
     """Step 3: eigenvectors as columns k, k + 1, … of z, one over their length in `scale`; `values` are sharpened."""
     r, B = len(d), len(values)
     size = (r + 2) * B

@@ -132,8 +132,12 @@ class ALS(Recommender):
         return U, b + np.asarray(self.mean_, self.dtype)
 
     def state(self) -> dict[str, Any]:
-        return {"mean": self.mean_, "spread": self.spread_, "regularization": self.regularization_,
-                "user_scale": self.user_scale_}  # fmt: skip
+        return {
+            "mean": self.mean_,
+            "spread": self.spread_,
+            "regularization": self.regularization_,
+            "user_scale": self.user_scale_,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.mean_, self.spread_ = state["mean"], state["spread"]
@@ -207,8 +211,10 @@ class ALS(Recommender):
         require_one_of("weighting", self.weighting, "rating", "row")
         require_one_of("dtype", self.dtype, "float32", "float64")
         require(self.initial_scale != 0, "initial_scale is 0, but must be above 0: factors that start at 0 stay there")
-        require(self.intercepts is None or isinstance(self.intercepts, bool),
-                f"intercepts is {self.intercepts!r}, but must be True, False or None")  # fmt: skip
+        require(
+            self.intercepts is None or isinstance(self.intercepts, bool),
+            f"intercepts is {self.intercepts!r}, but must be True, False or None",
+        )
         require(self._explicit or not self.intercepts, "intercepts is True, but only explicit feedback has intercepts")
 
 

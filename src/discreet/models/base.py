@@ -155,9 +155,15 @@ class Recommender(ABC):
         return self.item_ids_[at[0][found]], scores[0][found]
 
     def recommend_many(
-        self, ratings: Any, n: int = 10, *, exclude_seen: bool = True, items: Sequence[Any] | None = None,
-        unknown: Unknown = "error", progress: Progress | None = None,
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]:  # fmt: skip
+        self,
+        ratings: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Sequence[Any] | None = None,
+        unknown: Unknown = "error",
+        progress: Progress | None = None,
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The best items for many users: ids (n_users, n), padded with −1, and scores, padded with −inf.
 
         `ratings` holds one history per user: `Ratings`, or a sparse matrix with one column per item of the model.
@@ -169,9 +175,15 @@ class Recommender(ABC):
         return ids[at], scores
 
     def recommend_indices(
-        self, ratings: Any, n: int = 10, *, exclude_seen: bool = True, items: Sequence[Any] | None = None,
-        unknown: Unknown = "error", progress: Progress | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:  # fmt: skip
+        self,
+        ratings: Any,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Sequence[Any] | None = None,
+        unknown: Unknown = "error",
+        progress: Progress | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """As `recommend_many`, with positions in ``item_ids_`` instead of ids."""
         self._check_fitted()
         rows = self._rows(as_user_rows(ratings, self.item_ids_), unknown)
@@ -258,9 +270,13 @@ class Recommender(ABC):
         self.restore_items(ratings.item_ids, factors, biases, ratings.titles, scale)
 
     def restore_items(
-        self, item_ids: NDArray[Any], factors: NDArray[Any], biases: NDArray[Any], titles: NDArray[Any] | None,
+        self,
+        item_ids: NDArray[Any],
+        factors: NDArray[Any],
+        biases: NDArray[Any],
+        titles: NDArray[Any] | None,
         rating_range: tuple[float, float] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take over what is known of the items, from `fit` or from a file."""
         assert len(item_ids) == len(factors) == len(biases)
         self.item_ids_, self.item_factors_, self.item_biases_ = item_ids, factors, biases
@@ -298,9 +314,15 @@ class Recommender(ABC):
         return ratings.indptr, ratings.indices, ratings.values
 
     def _top(
-        self, rows: tuple[NDArray[Any], NDArray[Any], NDArray[Any]], n: int, exclude_seen: bool,
-        exclude: Sequence[Any], items: Sequence[Any] | None, unknown: Unknown, progress: Progress | None = None,
-    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:  # fmt: skip
+        self,
+        rows: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+        n: int,
+        exclude_seen: bool,
+        exclude: Sequence[Any],
+        items: Sequence[Any] | None,
+        unknown: Unknown,
+        progress: Progress | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         indptr, indices, values = rows
         bias = self.item_biases_.astype(np.float32)
         if items is not None:

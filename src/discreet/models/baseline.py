@@ -59,9 +59,13 @@ class Baseline(PrivateRecommender):
         if self.centring != "user":
             return Bounds(items=self.max_items, rating=(high - low) / 2, centre=self.centring, norm=self.user_norm)
         return Bounds(
-            items=self.max_items, rating=(high - low) / 3, centre="user", prior_mean=(low + high) / 2,
-            prior_count=PRIOR_COUNT, norm=self.user_norm,
-        )  # fmt: skip
+            items=self.max_items,
+            rating=(high - low) / 3,
+            centre="user",
+            prior_mean=(low + high) / 2,
+            prior_count=PRIOR_COUNT,
+            norm=self.user_norm,
+        )
 
     def _shared(self, lines: Lines) -> Plan:
         """The plan of these releases; `shares` overrides the shares of the budget."""

@@ -188,8 +188,15 @@ class DPALS(ReadableALS):
             if self.resample and step:
                 self._contribute(users, priority, draw=step)
             F, b = self._parts(V)
-            users.solve(F, self._lambda(), exponent=self._user_exponent, scale=self._user_scale(),
-                        unobserved=self._unobserved(), bias=b, intercept=self._intercept())  # fmt: skip
+            users.solve(
+                F,
+                self._lambda(),
+                exponent=self._user_exponent,
+                scale=self._user_scale(),
+                unobserved=self._unobserved(),
+                bias=b,
+                intercept=self._intercept(),
+            )
             if self._shrinks:
                 V = self._estimate(users, session, counts, heard, step, prior)
             else:
@@ -222,9 +229,14 @@ class DPALS(ReadableALS):
         return self
 
     def _estimate(
-        self, users: Users, session: Session, counts: NDArray[Any], heard: NDArray[np.bool_], step: int,
+        self,
+        users: Users,
+        session: Session,
+        counts: NDArray[Any],
+        heard: NDArray[np.bool_],
+        step: int,
         prior: FeaturePrior | None,
-    ) -> NDArray[Any]:  # fmt: skip
+    ) -> NDArray[Any]:
         """Equation (4) of `discreet.models.dpals_shrink`: the noise is known, so use it."""
         plan, relation = session.plan, self.neighbouring
         names = self._name("gram", step), self._name("sum", step)
@@ -242,12 +254,17 @@ class DPALS(ReadableALS):
             g[:, 0], gain[0] = self._repeated[1].add(g[:, 0], plan.noise_multiplier(names[1]))
         V = np.zeros(g.shape, np.float32)
         V[heard] = item_factors(
-            G[heard], g[heard], np.maximum(counts[heard], floor), rating_bound=self.bounds().value,
+            G[heard],
+            g[heard],
+            np.maximum(counts[heard], floor),
+            rating_bound=self.bounds().value,
             gram_noise=plan.noise_multiplier(names[0]) * grams.sensitivity(relation, "l2"),
             sum_noise=plan.noise_multiplier(names[1]) * sums.sensitivity(relation, "l2"),
-            weight=TYPICAL_WEIGHT if self._sampling == "adaptive" else 1.0, towards=prior, heard=heard,
+            weight=TYPICAL_WEIGHT if self._sampling == "adaptive" else 1.0,
+            towards=prior,
+            heard=heard,
             gain=gain,
-        )  # fmt: skip
+        )
         if prior is not None:
             V[~heard] = prior.mean(~heard)
         return V

@@ -117,14 +117,28 @@ class ChosenALS(PrivateRecommender):
         """The algorithm of ``item_step="gradient"`` with these parameters."""
         low, high = self._range()
         return ResidualSteps(
-            factors=self._factors, iterations=self._steps, growth=self._growth, bias_iterations=3,
+            factors=self._factors,
+            iterations=self._steps,
+            growth=self._growth,
+            bias_iterations=3,
             intercept=None if self.intercept is None else self.intercept / self.user_norm,
-            offsets=self.centring == "user", user_norm=self.user_norm, item_norm=4.0,
-            residual_norm=self._residual_norm(), half=(high - low) / 2, rarity=self.adaptivity, ridge=self._lambda(),
-            unobserved=0.0, shrinkage=3.0, momentum=MOMENTUM, stretch=True, step_size=1.0,
-            initial_scale=self.initial_scale or 0.3, popularity=self.popularity is not False,
-            neighbouring=self.neighbouring, seed=self.random_state,
-        )  # fmt: skip
+            offsets=self.centring == "user",
+            user_norm=self.user_norm,
+            item_norm=4.0,
+            residual_norm=self._residual_norm(),
+            half=(high - low) / 2,
+            rarity=self.adaptivity,
+            ridge=self._lambda(),
+            unobserved=0.0,
+            shrinkage=3.0,
+            momentum=MOMENTUM,
+            stretch=True,
+            step_size=1.0,
+            initial_scale=self.initial_scale or 0.3,
+            popularity=self.popularity is not False,
+            neighbouring=self.neighbouring,
+            seed=self.random_state,
+        )
 
     def _residual_norm(self) -> float:
         """G: about what a user's ratings are off by, root mean square."""
@@ -273,12 +287,20 @@ class ChosenALS(PrivateRecommender):
         for name in ("user_norm", "user_normalizer", "growth", "rating_bound", "initial_scale"):
             if (value := getattr(self, name)) is not None or name.startswith("user"):
                 require_positive(name, value)
-        for name in ("regularization", "unobserved_weight", "intercept", "noise_ridge", "user_exponent",
-                     "item_exponent"):  # fmt: skip
+        for name in (
+            "regularization",
+            "unobserved_weight",
+            "intercept",
+            "noise_ridge",
+            "user_exponent",
+            "item_exponent",
+        ):
             if (value := getattr(self, name)) is not None or name in ("noise_ridge", "item_exponent"):
                 require_number(name, value, -10 if name.endswith("exponent") else 0)
-        require(self.growth is None or 0.01 <= self.growth <= 100,
-                f"growth is {self.growth!r}, but must lie between 0.01 and 100")  # fmt: skip
+        require(
+            self.growth is None or 0.01 <= self.growth <= 100,
+            f"growth is {self.growth!r}, but must lie between 0.01 and 100",
+        )
         sigmas = self.sigmas is None or isinstance(self.sigmas, dict)
         require(sigmas, f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1.0}}")
         bias = self._explicit and self._intercept() > 0 and self.initialization == "random"
@@ -287,12 +309,16 @@ class ChosenALS(PrivateRecommender):
             self._check_gradient()
             return
         prior = self.item_features is not None or bool(self.popularity)
-        require(self._shrinks or not prior, "item_features and popularity are for explicit feedback, and not for the "
-                "paper's item step: leave them out")  # fmt: skip
+        require(
+            self._shrinks or not prior,
+            "item_features and popularity are for explicit feedback, and not for the paper's item step: leave them out",
+        )
         pools = self._shrinks and self._intercept() > 0
         require(pools or not self.pooled_intercept, "pooled_intercept needs shrinkage and an intercept: leave it out")
-        require(not self.pooled_items or (not self._explicit and self.recount and self.isometric),
-                "pooled_items is for implicit feedback, isometric noise and recounts: leave it out")  # fmt: skip
+        require(
+            not self.pooled_items or (not self._explicit and self.recount and self.isometric),
+            "pooled_items is for implicit feedback, isometric noise and recounts: leave it out",
+        )
         if self.item_fraction is not None:
             require_fraction("item_fraction", self.item_fraction)
         require_number("adaptivity", self.adaptivity)
@@ -318,14 +344,19 @@ class ChosenALS(PrivateRecommender):
             paper["user_normalizer"] = "a user_exponent"
         for name, wants in paper.items():
             value = getattr(self, name)
-            require(value == usual[name].default, f"{name} is {value!r}, which goes with {wants}: give that too, or "
-                    f"leave {name} out")  # fmt: skip
+            require(
+                value == usual[name].default,
+                f"{name} is {value!r}, which goes with {wants}: give that too, or leave {name} out",
+            )
 
     def _check_gradient(self) -> None:
         require(self._explicit, "item_step='gradient' is for explicit feedback: leave it out")
         name = self._only_solve()
-        require(name is None, f"{name} is {getattr(self, name or 'item_step')!r}, but item_step='gradient' has no such "
-                "choice: leave one of them out")  # fmt: skip
+        require(
+            name is None,
+            f"{name} is {getattr(self, name or 'item_step')!r}, but item_step='gradient' has no such "
+            "choice: leave one of them out",
+        )
         self._residual_steps()  # checks more
         require_number("adaptivity", self.adaptivity)
         require(self.adaptivity <= 1, f"adaptivity is {self.adaptivity!r}, but must lie between 0 and 1")
@@ -335,15 +366,33 @@ class ChosenALS(PrivateRecommender):
     def _check_items(self, n_items: int) -> None:
         most = self._n_frequent(n_items)
         few = self.initialization == "spectral" and self._factors > most
-        require(not few, f"factors is {self._factors:,}, but a spectral start has at most {most:,}, one for each item "
-                "that takes part: lower factors, or take initialization='random'")  # fmt: skip
+        require(
+            not few,
+            f"factors is {self._factors:,}, but a spectral start has at most {most:,}, one for each item "
+            "that takes part: lower factors, or take initialization='random'",
+        )
 
 
 _ONLY_SOLVE = (
-    "unobserved_weight", "user_exponent", "item_exponent", "noise_ridge", "user_normalizer", "max_items",
-    "item_fraction", "sampling", "shrinkage", "recount", "initialization", "isometric", "projection", "orthonormalize",
-    "resample", "sigmas", "pooled_intercept", "pooled_items",
-)  # fmt: skip
+    "unobserved_weight",
+    "user_exponent",
+    "item_exponent",
+    "noise_ridge",
+    "user_normalizer",
+    "max_items",
+    "item_fraction",
+    "sampling",
+    "shrinkage",
+    "recount",
+    "initialization",
+    "isometric",
+    "projection",
+    "orthonormalize",
+    "resample",
+    "sigmas",
+    "pooled_intercept",
+    "pooled_items",
+)
 _SOLVED = ("gram", "sum", "centre sum", "centre count", "initial", "global")  # released by the other item step alone
 _CHOICES = {
     "item_step": ("gradient", "solve"),

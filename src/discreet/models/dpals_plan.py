@@ -36,10 +36,14 @@ class PlannedALS(ChosenALS):
         own = self.centring == "user"
         weighs = self._sampling == "adaptive"
         return Bounds(
-            items=None if weighs else self.max_items, weight=1.0 if weighs else None, rating=rating,
-            centre="user" if own else centre, prior_mean=(low + high) / 2, prior_count=3.0 if own else 0.0,
+            items=None if weighs else self.max_items,
+            weight=1.0 if weighs else None,
+            rating=rating,
+            centre="user" if own else centre,
+            prior_mean=(low + high) / 2,
+            prior_count=3.0 if own else 0.0,
             norm=self.user_norm,
-        )  # fmt: skip
+        )
 
     def plan(self, n_items: int) -> Plan:
         self._large = n_items >= LARGE

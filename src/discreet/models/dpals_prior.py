@@ -59,11 +59,15 @@ class FeaturePrior:
     """
 
     def __init__(
-        self, X: NDArray[np.float64] | None, popularity: NDArray[np.float64] | None, some: NDArray[np.int64],
+        self,
+        X: NDArray[np.float64] | None,
+        popularity: NDArray[np.float64] | None,
+        some: NDArray[np.int64],
         leading: int,
-    ) -> None:  # fmt: skip
-        parts = [standardised(part) for part in (X, None if popularity is None else popularity[:, None])
-                 if part is not None]  # fmt: skip
+    ) -> None:
+        parts = [
+            standardised(part) for part in (X, None if popularity is None else popularity[:, None]) if part is not None
+        ]
         constant = np.ones((len(parts[0]), 1))
         self._all = np.hstack([constant, *(part / np.sqrt(len(parts)) for part in parts)]) / np.sqrt(2.0)
         self._start = parts[0][some] if X is not None else None

@@ -66,8 +66,13 @@ class ReadableALS(PlannedALS):
 
     def state(self) -> dict[str, Any]:
         counts = None if self.counts_ is None else self.counts_.tolist()
-        return {"lambda": self._lambda(), "centre": self.centre_, "range": self._range(),
-                "frequent": np.flatnonzero(self.frequent_).tolist(), "counts": counts}  # fmt: skip
+        return {
+            "lambda": self._lambda(),
+            "centre": self.centre_,
+            "range": self._range(),
+            "frequent": np.flatnonzero(self.frequent_).tolist(),
+            "counts": counts,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         if self._explicit and self.item_step is None:

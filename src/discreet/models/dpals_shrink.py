@@ -64,10 +64,18 @@ def pooled_sums(g: NDArray[Any], counts: NDArray[np.float64], deviation: float) 
 
 
 def item_factors(
-    G: NDArray[Any], g: NDArray[Any], counts: NDArray[np.float64], *, gram_noise: float, sum_noise: float,
-    rating_bound: float, weight: float, towards: FeaturePrior | None = None, heard: NDArray[Any] | None = None,
+    G: NDArray[Any],
+    g: NDArray[Any],
+    counts: NDArray[np.float64],
+    *,
+    gram_noise: float,
+    sum_noise: float,
+    rating_bound: float,
+    weight: float,
+    towards: FeaturePrior | None = None,
+    heard: NDArray[Any] | None = None,
     gain: NDArray[np.float64] | None = None,
-) -> NDArray[np.float32]:  # fmt: skip
+) -> NDArray[np.float32]:
     """v of (4) for every item.
 
     Parameters

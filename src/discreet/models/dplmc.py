@@ -135,8 +135,9 @@ class DPLMC(PlannedLMC):
             V, b, self.centre_, self.per_user_ = found.factors, found.biases, found.centre, found.per_user
             self.counts_ = found.counts
         self.privacy_ = session.finish()
-        self.restore_items(ratings.item_ids, V.astype(np.float32), b, ratings.titles,
-                           self._range() if self._explicit else None)  # fmt: skip
+        self.restore_items(
+            ratings.item_ids, V.astype(np.float32), b, ratings.titles, self._range() if self._explicit else None
+        )
         return self
 
     def _complete(self, users: Users, session: Session, progress: Progress | None) -> NDArray[Any]:
@@ -220,8 +221,13 @@ class DPLMC(PlannedLMC):
 
     def state(self) -> dict[str, Any]:
         counts = None if self.counts_ is None else self.counts_.tolist()
-        return {"centre": self.centre_, "range": self._range(), "share": self.per_user_ / len(self.item_ids_),
-                "counts": counts, "trace": self.trace_}  # fmt: skip
+        return {
+            "centre": self.centre_,
+            "range": self._range(),
+            "share": self.per_user_ / len(self.item_ids_),
+            "counts": counts,
+            "trace": self.trace_,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.centre_, self._seen_range = state["centre"], (state["range"][0], state["range"][1])

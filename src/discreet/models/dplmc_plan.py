@@ -19,7 +19,7 @@ from discreet.models.checks import (
     require_positive,
     require_shares,
     require_whole,
-)  # fmt: skip
+)
 from discreet.models.private import PrivateRecommender
 from discreet.models.residual_steps import EVERY_ITEM, GROWTH, MOMENTUM, RIDGE, ResidualSteps, usual_rank
 from discreet.privacy import gdp
@@ -121,8 +121,14 @@ class PlannedLMC(PrivateRecommender):
             return Bounds(items=EVERY_ITEM, norm=self.user_norm)
         middle = sum(self._range()) / 2
         if self._paper and self.centring == "user":
-            return Bounds(items=EVERY_ITEM, rating=self._largest(), centre="user", prior_mean=middle, prior_count=3.0,
-                          norm=self.user_norm)  # fmt: skip
+            return Bounds(
+                items=EVERY_ITEM,
+                rating=self._largest(),
+                centre="user",
+                prior_mean=middle,
+                prior_count=3.0,
+                norm=self.user_norm,
+            )
         centre = middle if isinstance(self.centring, str) else self.centring
         return Bounds(items=EVERY_ITEM, rating=self._largest(), centre=centre, norm=self.user_norm)
 
@@ -143,16 +149,28 @@ class PlannedLMC(PrivateRecommender):
         explicit = self._explicit
         growth, momentum = (GROWTH, MOMENTUM) if explicit and self.bias_iterations else (1.0, 0.0)
         return ResidualSteps(
-            factors=self._factors, iterations=self._steps,
+            factors=self._factors,
+            iterations=self._steps,
             growth=growth if self.growth is None else self.growth,
-            bias_iterations=self.bias_iterations if explicit else 0, intercept=self.intercept,
-            offsets=explicit and self.centring == "user", user_norm=self.user_norm, item_norm=self.item_norm,
-            residual_norm=self._largest(), half=self._half(), rarity=self.rarity, ridge=self._lambda(),
-            unobserved=0.0 if explicit else self.unobserved_weight, shrinkage=self.shrinkage,
-            momentum=momentum if self.momentum is None else self.momentum, stretch=self.stretch,
-            step_size=self.step_size, initial_scale=self.initial_scale, popularity=self.popularity,
-            neighbouring=self.neighbouring, seed=self.random_state,
-        )  # fmt: skip
+            bias_iterations=self.bias_iterations if explicit else 0,
+            intercept=self.intercept,
+            offsets=explicit and self.centring == "user",
+            user_norm=self.user_norm,
+            item_norm=self.item_norm,
+            residual_norm=self._largest(),
+            half=self._half(),
+            rarity=self.rarity,
+            ridge=self._lambda(),
+            unobserved=0.0 if explicit else self.unobserved_weight,
+            shrinkage=self.shrinkage,
+            momentum=momentum if self.momentum is None else self.momentum,
+            stretch=self.stretch,
+            step_size=self.step_size,
+            initial_scale=self.initial_scale,
+            popularity=self.popularity,
+            neighbouring=self.neighbouring,
+            seed=self.random_state,
+        )
 
     def _paper_lines(self, n: int) -> dict[str, tuple[int, float, tuple[int, ...]]]:
         lines: dict[str, tuple[int, float, tuple[int, ...]]] = {}
@@ -278,11 +296,15 @@ class PlannedLMC(PrivateRecommender):
         for name in ("unobserved_weight", "shrinkage", "rarity", "momentum", "intercept"):
             if (value := getattr(self, name)) is not None or name not in ("momentum", "intercept"):
                 require_number(name, value)
-        require(self.growth is None or 0.01 <= self.growth <= 100,
-                f"growth is {self.growth!r}, but must lie between 0.01 and 100")  # fmt: skip
+        require(
+            self.growth is None or 0.01 <= self.growth <= 100,
+            f"growth is {self.growth!r}, but must lie between 0.01 and 100",
+        )
         require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
-        require(self.momentum is None or self.momentum < 1,
-                f"momentum is {self.momentum!r}, but must be at least 0 and below 1")  # fmt: skip
+        require(
+            self.momentum is None or self.momentum < 1,
+            f"momentum is {self.momentum!r}, but must be at least 0 and below 1",
+        )
         for name in ("stretch", "balanced", "popularity"):
             value = getattr(self, name)
             require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}, but must be True or False")
@@ -303,26 +325,39 @@ class PlannedLMC(PrivateRecommender):
         usual = inspect.signature(PlannedLMC.__init__).parameters
         for name in _ONLY_SCALED if self._paper else _ONLY_PAPER:
             value = getattr(self, name)
-            require(value == usual[name].default,
-                    f"{name} is {value!r}, but variant={self.variant!r} has no {name}: leave it out")  # fmt: skip
+            require(
+                value == usual[name].default,
+                f"{name} is {value!r}, but variant={self.variant!r} has no {name}: leave it out",
+            )
         if not self._paper:
             return
-        require(self._explicit, "feedback is 'implicit', but variant='paper' learns from ratings and would see nothing "
-                "but ones: use variant='scaled'")  # fmt: skip
+        require(
+            self._explicit,
+            "feedback is 'implicit', but variant='paper' learns from ratings and would see nothing "
+            "but ones: use variant='scaled'",
+        )
         if printed:
             require(self._sized, "constants='printed' needs ratings_per_item and ratings_per_user")
-            require(not spectral or self.initial_epsilon is not None,
-                    "constants='printed' needs initial_epsilon for a spectral start")  # fmt: skip
+            require(
+                not spectral or self.initial_epsilon is not None,
+                "constants='printed' needs initial_epsilon for a spectral start",
+            )
             require(self.shares is None, "shares go without constants='printed', which has noise of its own")
         elif spectral:
             left = 1 - self._initial_share() - (0 if self._sized else _SIZE_SHARE)
-            require(left > 1e-3, f"initial_epsilon is {self.initial_epsilon!r}, which leaves nothing of epsilon = "
-                    f"{self.epsilon:g} for the steps: lower it")  # fmt: skip
+            require(
+                left > 1e-3,
+                f"initial_epsilon is {self.initial_epsilon!r}, which leaves nothing of epsilon = "
+                f"{self.epsilon:g} for the steps: lower it",
+            )
 
     def _check_items(self, n_items: int) -> None:
         few = self.initialization == "spectral" and self._factors > n_items
-        require(not few, f"factors is {self._factors:,}, but a spectral start has at most {n_items:,}, one for each "
-                "item: lower factors, or take initialization='random'")  # fmt: skip
+        require(
+            not few,
+            f"factors is {self._factors:,}, but a spectral start has at most {n_items:,}, one for each "
+            "item: lower factors, or take initialization='random'",
+        )
 
 
 _CHOICES = {
@@ -333,14 +368,32 @@ _CHOICES = {
 }
 
 _OPTIONAL = (
-    "residual_norm", "regularization", "ratings_per_item", "ratings_per_user", "initial_epsilon", "balance_share",
+    "residual_norm",
+    "regularization",
+    "ratings_per_item",
+    "ratings_per_user",
+    "initial_epsilon",
+    "balance_share",
     "growth",
-)  # fmt: skip
+)
 _POSITIVE = ("step_size", "user_norm", "item_norm", "initial_scale", "spectral_scale", *_OPTIONAL)
 _ONLY_SCALED = (
-    "rarity", "momentum", "shrinkage", "stretch", "regularization", "unobserved_weight", "bias_iterations", "growth",
-    "intercept", "popularity",
-)  # fmt: skip
+    "rarity",
+    "momentum",
+    "shrinkage",
+    "stretch",
+    "regularization",
+    "unobserved_weight",
+    "bias_iterations",
+    "growth",
+    "intercept",
+    "popularity",
+)
 _ONLY_PAPER = (
-    "balance_share", "ratings_per_item", "ratings_per_user", "initial_epsilon", "balanced", "spectral_scale",
-)  # fmt: skip
+    "balance_share",
+    "ratings_per_item",
+    "ratings_per_user",
+    "initial_epsilon",
+    "balanced",
+    "spectral_scale",
+)

@@ -199,8 +199,10 @@ class DPFrankWolfe(Baseline):
 
     def _check_items(self, n_items: int) -> None:
         most = max(n_items, MOST_STEPS)
-        require(self.factors <= most, f"factors is {self.factors:,}, but each is a step, and {most:,} are the most for "
-                f"{n_items:,} items")  # fmt: skip
+        require(
+            self.factors <= most,
+            f"factors is {self.factors:,}, but each is a step, and {most:,} are the most for {n_items:,} items",
+        )
 
     # ------------------------------------------------------------ reading out
 

@@ -179,10 +179,12 @@ class HuberALS(PlannedHuber):
         factors, biases = self._parts(V)
         self.privacy_ = PrintedStatement.of(session.ledger) if self.as_printed else session.finish()
         if not self.as_printed and np.abs(V).max() < 1e-2:
-            logger.warning("at ε = %g the noise leaves nothing of the items: users' own means will predict",
-                           self.epsilon)  # fmt: skip
-        self.restore_items(ratings.item_ids, factors.astype(np.float32), biases.astype(np.float32), ratings.titles,
-                           self._range())  # fmt: skip
+            logger.warning(
+                "at ε = %g the noise leaves nothing of the items: users' own means will predict", self.epsilon
+            )
+        self.restore_items(
+            ratings.item_ids, factors.astype(np.float32), biases.astype(np.float32), ratings.titles, self._range()
+        )
 
     # ------------------------------------------------------------ reading out
 

@@ -105,10 +105,14 @@ class PlannedHuber(PrivateRecommender):
         low, high = self._range()
         own = self.centring == "user"
         return Bounds(
-            items=self.max_items, rating=self.rating_bound or (high - low) / 4,
-            centre="user" if isinstance(self.centring, str) else self.centring, prior_mean=(low + high) / 2,
-            prior_count=3.0 if own else 0.0, norm=self.user_norm, norm_l1=self._norm_l1(),
-        )  # fmt: skip
+            items=self.max_items,
+            rating=self.rating_bound or (high - low) / 4,
+            centre="user" if isinstance(self.centring, str) else self.centring,
+            prior_mean=(low + high) / 2,
+            prior_count=3.0 if own else 0.0,
+            norm=self.user_norm,
+            norm_l1=self._norm_l1(),
+        )
 
     def plan(self, n_items: int) -> Plan:
         """Two releases in every inner iteration; none for the printed algorithm, which goes round the door."""
@@ -131,11 +135,16 @@ class PlannedHuber(PrivateRecommender):
         huber = self.mechanism == "huber"
         releases = tuple(
             Release(
-                name, n, (n / share[name]) ** power, self.mechanism, self._alpha() if huber else None,
-                ratio if huber else 1.0, shape,
+                name,
+                n,
+                (n / share[name]) ** power,
+                self.mechanism,
+                self._alpha() if huber else None,
+                ratio if huber else 1.0,
+                shape,
             )
             for name, (shape, ratio) in shapes.items()
-        )  # fmt: skip
+        )
         return _calibrate(releases, self.budget, accountant)
 
     def _accountants(self) -> list[str]:

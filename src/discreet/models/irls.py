@@ -55,10 +55,17 @@ class IRLS(ALS):
         random_state: int | None = 0,
     ) -> None:
         super().__init__(
-            factors, iterations=iterations, regularization=regularization, user_exponent=user_exponent,
-            item_exponent=item_exponent, weighting=weighting, intercepts=intercepts, initial_scale=initial_scale,
-            dtype=dtype, random_state=random_state,
-        )  # fmt: skip
+            factors,
+            iterations=iterations,
+            regularization=regularization,
+            user_exponent=user_exponent,
+            item_exponent=item_exponent,
+            weighting=weighting,
+            intercepts=intercepts,
+            initial_scale=initial_scale,
+            dtype=dtype,
+            random_state=random_state,
+        )
         self.transition = transition
         self.inner_iterations = inner_iterations
 
@@ -89,9 +96,15 @@ class IRLS(ALS):
 
 
 def irls_rows(
-    indptr: NDArray[Any], indices: NDArray[Any], target: NDArray[Any], Y: NDArray[Any], ridge: NDArray[Any],
-    transition: float, iterations: int, X: NDArray[Any],
-) -> NDArray[Any]:  # fmt: skip
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    target: NDArray[Any],
+    Y: NDArray[Any],
+    ridge: NDArray[Any],
+    transition: float,
+    iterations: int,
+    X: NDArray[Any],
+) -> NDArray[Any]:
     """Equation (2), `iterations` times from X, for every row at once.
 
     Parameters

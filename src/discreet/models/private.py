@@ -82,11 +82,16 @@ class PrivateRecommender(Recommender):
         for row, event in zip(plan.rows(), plan.events, strict=True):
             statistic, norm = found[row["name"]], event.noise.norm
             sensitivity = statistic.sensitivity(plan.budget.neighbouring, norm)
-            rows.append(row | {
-                "shape": tuple(statistic.shape), "norm": norm, "sensitivity": sensitivity,
-                "deviation": sensitivity * row["noise_multiplier"],
-                "symmetric": statistic.weights(norm) is not None,
-            })  # fmt: skip
+            rows.append(
+                row
+                | {
+                    "shape": tuple(statistic.shape),
+                    "norm": norm,
+                    "sensitivity": sensitivity,
+                    "deviation": sensitivity * row["noise_multiplier"],
+                    "symmetric": statistic.weights(norm) is not None,
+                }
+            )
         return rows
 
     @property

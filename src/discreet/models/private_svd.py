@@ -157,8 +157,9 @@ class DPSVD(Baseline):
         G = float(np.clip(total / max(count, 1.0), (low - high) / 2, (high - low) / 2))
         sums = session.release("item sums", item_totals(users))
         counts = np.maximum(session.release("item counts", users.item_counts()), 0.0)
-        b = damped_means(sums, counts, G, self.item_prior + self._noise_on_sums(session) / np.maximum(counts, 1.0),
-                         (high - low) / 2)  # fmt: skip
+        b = damped_means(
+            sums, counts, G, self.item_prior + self._noise_on_sums(session) / np.maximum(counts, 1.0), (high - low) / 2
+        )
         frequent = self._frequent(counts)
         rows = residuals_of(users.restrict(frequent), G + b[frequent], self._own_prior(), self._clamp())
         C = unpack(session.release("covariance", rows.covariance(self._clamp(), per_rating=True)), len(frequent))[0]

@@ -100,8 +100,10 @@ class ResidualSteps:
 
     def __post_init__(self) -> None:
         part = self.intercept
-        require(part is None or part == 0 or 1e-3 <= part < 1, f"intercept is {part!r} of the norm, but must be 0, or "
-                "at least 0.001 and below 1")  # fmt: skip
+        require(
+            part is None or part == 0 or 1e-3 <= part < 1,
+            f"intercept is {part!r} of the norm, but must be 0, or at least 0.001 and below 1",
+        )
         require(1e-6 <= self.user_norm <= 1e6, f"user_norm is {self.user_norm!r}, but must lie between 1e-6 and 1e6")
 
     # ------------------------------------------------------------ the promise
@@ -153,9 +155,13 @@ class ResidualSteps:
     # ------------------------------------------------------------ learning
 
     def run(
-        self, users: Users, session: Session, X: NDArray[np.float64] | None, progress: Callable[[int, float], None],
+        self,
+        users: Users,
+        session: Session,
+        X: NDArray[np.float64] | None,
+        progress: Callable[[int, float], None],
         check: Callable[[NDArray[Any], float], None] | None = None,
-    ) -> Found:  # fmt: skip
+    ) -> Found:
         """All of it; `progress` hears after each step how far the factors moved, root mean square.
 
         `check` sees the counts and the deviation of their noise before anything is learnt, and may refuse.
@@ -169,8 +175,13 @@ class ResidualSteps:
         c = np.maximum(c, max(deviation / 2, 1e-3))[:, None]
         known, spread, G = first / heavy, heavy * self.residual_norm**2, self.residual_norm
         popular = np.log(np.maximum(known, least / heavy)) if self.popularity and self.bias_iterations else None
-        solve = partial(walk.solve, ridge=self.ridge, centre=centre if self.offsets else None, prior_count=PRIOR_COUNT,
-                        unobserved=self.unobserved)  # fmt: skip
+        solve = partial(
+            walk.solve,
+            ridge=self.ridge,
+            centre=centre if self.offsets else None,
+            prior_count=PRIOR_COUNT,
+            unobserved=self.unobserved,
+        )
         none = np.zeros((n, 0), np.float32)
         biases = _Biases(c, spread, self, self._prior(X, popular, n, 1))
         for _ in range(self.bias_iterations):
@@ -200,8 +211,19 @@ class ResidualSteps:
             s, Q = np.linalg.eigh(P / precision)
             s = np.maximum(s, self._deviation(session, "balance", gram) / m)  # noise may have made some negative
             unseen = self.unobserved * heavy * m  # in the units of c
-            moved = settle(z @ Q / precision, (c + unseen) * s, 1 / precision, spread, self.shrinkage,
-                           G / self.user_norm, 1.0, prior) @ Q.T  # fmt: skip
+            moved = (
+                settle(
+                    z @ Q / precision,
+                    (c + unseen) * s,
+                    1 / precision,
+                    spread,
+                    self.shrinkage,
+                    G / self.user_norm,
+                    1.0,
+                    prior,
+                )
+                @ Q.T
+            )
             V, before = project(V + self.step_size * (rho * moved - V), self.item_norm), V
             progress(step, float(np.sqrt(((V - before) ** 2).mean())) if r else 0.0)
         return Found(V.astype(np.float32), biases.now.astype(np.float32), centre, known, per_user, iota)
@@ -261,9 +283,14 @@ class ResidualSteps:
     # ------------------------------------------------------------ reading out
 
     def fold(
-        self, indptr: NDArray[Any], indices: NDArray[Any], y: NDArray[np.float32], V: NDArray[Any], b: NDArray[Any],
+        self,
+        indptr: NDArray[Any],
+        indices: NDArray[Any],
+        y: NDArray[np.float32],
+        V: NDArray[Any],
+        b: NDArray[Any],
         centre: float,
-    ) -> tuple[NDArray[Any], NDArray[Any]]:  # fmt: skip
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """(1) for users with the ratings y, centred as in training: what a user computes for itself is its own."""
         n, y = len(indptr) - 1, y - b[indices]
         if not self.offsets:
@@ -300,9 +327,15 @@ def project(A: NDArray[Any], largest: float) -> NDArray[Any]:
 
 
 def settle(
-    z: NDArray[Any], S: NDArray[Any], noise: float, spread: float, shrinkage: float, largest: float,
-    by_chance: float = 1.0, prior: FeaturePrior | None = None,
-) -> NDArray[Any]:  # fmt: skip
+    z: NDArray[Any],
+    S: NDArray[Any],
+    noise: float,
+    spread: float,
+    shrinkage: float,
+    largest: float,
+    by_chance: float = 1.0,
+    prior: FeaturePrior | None = None,
+) -> NDArray[Any]:
     """What best explains z = S x + noise + scatter, entry by entry, with x of a variance τ² that z itself tells.
 
     Parameters

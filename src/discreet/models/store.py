@@ -43,8 +43,14 @@ def save(model: Recommender, path: str | os.PathLike[str]) -> None:
     model._check_fitted()
     target = Path(os.path.realpath(path))
     check_target(target)
-    files = {FACTORS: to_bytes({"item_factors": np.ascontiguousarray(model.item_factors_),
-                                "item_biases": np.ascontiguousarray(model.item_biases_)})}  # fmt: skip
+    files = {
+        FACTORS: to_bytes(
+            {
+                "item_factors": np.ascontiguousarray(model.item_factors_),
+                "item_biases": np.ascontiguousarray(model.item_biases_),
+            }
+        )
+    }
     files |= {name: text.encode() for name, text in model.extra_files().items()}
     files[CARD] = model.card().encode()
     files[MODEL] = _as_json(_description(model, files))  # last, because a folder without it is no model

@@ -143,9 +143,12 @@ class Price:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "epsilon": self.epsilon, "delta": self.delta, "mu": self.mu,
-            "accountant": self.accountant, "conversion": self.conversion,
-        }  # fmt: skip
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "mu": self.mu,
+            "accountant": self.accountant,
+            "conversion": self.conversion,
+        }
 
 
 def price(events: Sequence[Event], delta: float, accountant: str = "gdp") -> Price:
@@ -289,9 +292,11 @@ def _batch_losses(events: tuple[Event, ...]) -> Any:
     for event in events:
         if event.rate < 1 and event.count:
             one = plds.from_gaussian_mechanism(
-                event.noise_multiplier, value_discretization_interval=interval, log_mass_truncation_bound=-60,
+                event.noise_multiplier,
+                value_discretization_interval=interval,
+                log_mass_truncation_bound=-60,
                 sampling_prob=event.rate,
-            )  # fmt: skip
+            )
             total = total.compose(one.self_compose(event.count))
     return total
 

@@ -76,9 +76,14 @@ class AuditResult:
 
 
 def audit(
-    release: Draws, claimed: float, direction: NDArray[Any], *, mechanism: str = "gaussian", beyond: float = 0.0,
+    release: Draws,
+    claimed: float,
+    direction: NDArray[Any],
+    *,
+    mechanism: str = "gaussian",
+    beyond: float = 0.0,
     error: float = ERROR,
-) -> AuditResult:  # fmt: skip
+) -> AuditResult:
     """Compare what draws of a release give away with what is claimed.
 
     Parameters
@@ -106,10 +111,18 @@ def audit(
 
 
 def audit_statistic(
-    present: Statistic, absent: Statistic, *, mechanism: str = "gaussian", noise_multiplier: float = 0.25,
-    alpha: float | None = None, neighbouring: Neighbouring = "add-remove", noise: Any = "secure",
-    random_state: int | None = None, draws: int = 20_000, error: float = ERROR,
-) -> AuditResult:  # fmt: skip
+    present: Statistic,
+    absent: Statistic,
+    *,
+    mechanism: str = "gaussian",
+    noise_multiplier: float = 0.25,
+    alpha: float | None = None,
+    neighbouring: Neighbouring = "add-remove",
+    noise: Any = "secure",
+    random_state: int | None = None,
+    draws: int = 20_000,
+    error: float = ERROR,
+) -> AuditResult:
     """Audit one release of a statistic, given with and without the worst-case user (or with one and with another).
 
     The draws are made by `Session.release`, charged and noised as any other, and the claim is what its ledger says.
@@ -117,8 +130,10 @@ def audit_statistic(
     """
     line = Release("audited", 2, noise_multiplier, mechanism, alpha)
     session = Session(Plan.explicit([line], 1e-6, neighbouring), noise, random_state)
-    release = {kind: session.release("audited", Copies(KEY, statistic, draws)).reshape(draws, *present.shape)
-               for kind, statistic in ((True, present), (False, absent))}  # fmt: skip
+    release = {
+        kind: session.release("audited", Copies(KEY, statistic, draws)).reshape(draws, *present.shape)
+        for kind, statistic in ((True, present), (False, absent))
+    }
     entry = session.ledger.entries[0]
     unit = mechanisms.of(entry.mechanism, entry.noise_multiplier, entry.alpha)
     moved = (present.compute(KEY) - absent.compute(KEY)).astype(np.float64)

@@ -68,9 +68,13 @@ def pick(
 
 
 def by_item(
-    indptr: NDArray[Any], items: NDArray[Any], values: NDArray[Any], weights: NDArray[np.float64], n_items: int,
+    indptr: NDArray[Any],
+    items: NDArray[Any],
+    values: NDArray[Any],
+    weights: NDArray[np.float64],
+    n_items: int,
     chosen: NDArray[np.bool_] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:  # fmt: skip
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
     """The chosen entries of all rows, turned: where those of an item begin; then whose they are, values and weights.
 
     Rows keep their order within an item. One weight stands for all.
@@ -93,9 +97,16 @@ def _count(items: np.ndarray, chosen: np.ndarray, n_items: int) -> np.ndarray:
 
 @njit(nogil=True, cache=True)
 def _place(
-    indptr: np.ndarray, items: np.ndarray, values: np.ndarray, weights: np.ndarray, chosen: np.ndarray, at: np.ndarray,
-    user: np.ndarray, value: np.ndarray, weight: np.ndarray,
-) -> None:  # fmt: skip
+    indptr: np.ndarray,
+    items: np.ndarray,
+    values: np.ndarray,
+    weights: np.ndarray,
+    chosen: np.ndarray,
+    at: np.ndarray,
+    user: np.ndarray,
+    value: np.ndarray,
+    weight: np.ndarray,
+) -> None:
     for i in range(len(indptr) - 1):
         for e in range(indptr[i], indptr[i + 1]):
             if chosen[e]:
@@ -116,9 +127,16 @@ _mix_one = njit(nogil=True, cache=True)(_mix)
 
 @njit(nogil=True, cache=True)
 def _pick(
-    indptr: np.ndarray, items: np.ndarray, keys: np.ndarray, place: np.ndarray, k: int, draw: int,
-    picked: np.ndarray, start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: np.ndarray,
+    items: np.ndarray,
+    keys: np.ndarray,
+    place: np.ndarray,
+    k: int,
+    draw: int,
+    picked: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
     """Of each row the k smallest by place, then by lot: all of the places below the k-th entry's, and of that one's
     equals those with the smallest lots."""
     longest = 0

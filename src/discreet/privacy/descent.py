@@ -81,9 +81,17 @@ class Descent(Box[_Path]):
 
     @np.errstate(all="ignore")
     def solve(
-        self, V: NDArray[Any], ridge: float, *, bias: NDArray[Any] | None = None, centre: float | None = None,
-        prior_count: float = 3.0, unobserved: float = 0.0, stretch: bool = False, intercept: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        V: NDArray[Any],
+        ridge: float,
+        *,
+        bias: NDArray[Any] | None = None,
+        centre: float | None = None,
+        prior_count: float = 3.0,
+        unobserved: float = 0.0,
+        stretch: bool = False,
+        intercept: float = 0.0,
+    ) -> None:
         """Each user's offset and vector by least squares on its own history; then the vector is cut to the norm Γ.
 
             (o, u) = argmin Σ_j (o + u · v_j + b_j − y_j)² + λ ‖u‖² + κ (o − centre)² + λ₀ Σ_all (u · v_j)²
@@ -98,8 +106,9 @@ class Descent(Box[_Path]):
         shared = unobserved * second_moment(V) if unobserved else None
         values, expected = rows.values.astype(V.dtype, copy=False), given + (centre or 0.0)
         if V.shape[1]:
-            X, own = solve_rows_constant(rows.indptr, rows.indices, values, V, np.full(n, ridge), lead, shared,
-                                         offset=expected)  # fmt: skip
+            X, own = solve_rows_constant(
+                rows.indptr, rows.indices, values, V, np.full(n, ridge), lead, shared, offset=expected
+            )
         else:
             one = np.full((self.n_items, 1), lead, V.dtype)
             own = solve_rows(rows.indptr, rows.indices, values, one, np.full(n, ridge), offset=expected)[:, 0]
@@ -125,8 +134,9 @@ class Descent(Box[_Path]):
             raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {U.shape[1]}")
         b = np.zeros(self.n_items) if bias is None else self._items("bias", bias)
         weights = path.weight if len(path.weight) else None
-        x, g = residual_rows(rows.indptr, rows.indices, rows.values, U, V.astype(U.dtype), G * SHAVE, b, path.offset,
-                             weights, own)  # fmt: skip
+        x, g = residual_rows(
+            rows.indptr, rows.indices, rows.values, U, V.astype(U.dtype), G * SHAVE, b, path.offset, weights, own
+        )
         self._now(residual=x, own=g)
         self._cut = G
 

@@ -97,13 +97,36 @@ class Ledger:
         """Whether any finite ε can be stated at all."""
         return self.noise in ("secure", "seeded") and not any(entry.unsafe for entry in self.entries)
 
-    def record(self, name: str, *, mechanism: str, sensitivity: float, norm: str, noise_multiplier: float,
-               shape: Sequence[int], where: str, alpha: float | None = None, l2_ratio: float = 1.0,
-               unsafe: bool = False, rate: float = 1.0) -> Entry:  # fmt: skip
+    def record(
+        self,
+        name: str,
+        *,
+        mechanism: str,
+        sensitivity: float,
+        norm: str,
+        noise_multiplier: float,
+        shape: Sequence[int],
+        where: str,
+        alpha: float | None = None,
+        l2_ratio: float = 1.0,
+        unsafe: bool = False,
+        rate: float = 1.0,
+    ) -> Entry:
         """Append a release. Called before the data are opened."""
-        entry = Entry(len(self._records), name, mechanism, float(sensitivity), norm, float(noise_multiplier),
-                      tuple(int(n) for n in shape), where, alpha, l2_ratio, unsafe,
-                      float(rate))  # fmt: skip
+        entry = Entry(
+            len(self._records),
+            name,
+            mechanism,
+            float(sensitivity),
+            norm,
+            float(noise_multiplier),
+            tuple(int(n) for n in shape),
+            where,
+            alpha,
+            l2_ratio,
+            unsafe,
+            float(rate),
+        )
         self._append(entry)
         return entry
 

@@ -208,17 +208,25 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
         multiples, limits, q = sampler.gaussian_tables(scales, limit)
         arguments = (multiples, limits, q, scales, *sampler.TABLES)
         return lambda block, kinds, unit: _run(
-            block, kinds, unit, sampler.gaussian, arguments,
+            block,
+            kinds,
+            unit,
+            sampler.gaussian,
+            arguments,
             lambda kind, words: exact.rounded_gaussian(float(scales[kind]), words, limit=limit),
-        )  # fmt: skip
+        )
 
     def exponential(offset: Fraction, slope: Fraction) -> Callable[..., bool]:
         pairs = [(offset * Fraction(scale), slope * Fraction(scale)) for scale in scales.tolist()]
         arguments = tuple(np.array([float(pair[side]) for pair in pairs]) for side in (0, 1))
         return lambda block, kinds, unit: _run(
-            block, kinds, unit, sampler.exponential, arguments,
+            block,
+            kinds,
+            unit,
+            sampler.exponential,
+            arguments,
             lambda kind, words: exact.rounded_exponential(*pairs[kind], words),
-        )  # fmt: skip
+        )
 
     if isinstance(mechanism, Gaussian):
         return gaussian()
@@ -246,9 +254,13 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
 
 
 def _run(
-    block: NDArray[Any], kinds: NDArray[np.uint8], unit: Any, kernel: Callable[..., Any], arguments: tuple[Any, ...],
+    block: NDArray[Any],
+    kinds: NDArray[np.uint8],
+    unit: Any,
+    kernel: Callable[..., Any],
+    arguments: tuple[Any, ...],
     finish: Callable[[int, list[int]], int],
-) -> bool:  # fmt: skip
+) -> bool:
     """Drive a kernel over a block with fresh words; what it leaves pending is finished by the specification."""
     from discreet.privacy import sampler
 

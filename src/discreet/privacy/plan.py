@@ -102,8 +102,13 @@ class Plan:
         return replace(plan, scale=accounting.calibrate(plan._events(1.0), budget.epsilon, plan._delta, accountant))
 
     @classmethod
-    def explicit(cls, releases: Iterable[Release], delta: float, neighbouring: Neighbouring = "add-remove",
-                 accountant: str = "gdp") -> Plan:  # fmt: skip
+    def explicit(
+        cls,
+        releases: Iterable[Release],
+        delta: float,
+        neighbouring: Neighbouring = "add-remove",
+        accountant: str = "gdp",
+    ) -> Plan:
         """Weights are the noise multipliers themselves, as in the papers' tables; the ε is what they cost."""
         draft = cls(tuple(releases), Budget(1.0, delta, neighbouring), accountant)
         epsilon = draft.epsilon()

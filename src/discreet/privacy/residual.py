@@ -133,9 +133,16 @@ def residuals_of(
 
 
 def frank_wolfe_step(
-    row: NDArray[Any], n: int, v: NDArray[Any], y: NDArray[Any], fitted: NDArray[Any], length: float, size: float,
-    gamma: float, largest: float,
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:  # fmt: skip
+    row: NDArray[Any],
+    n: int,
+    v: NDArray[Any],
+    y: NDArray[Any],
+    fitted: NDArray[Any],
+    length: float,
+    size: float,
+    gamma: float,
+    largest: float,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """The local step of n users, on their own entries.
 
         a = fitted − y,   û_i = a_i · v / length,   fitted ← Π_L((1 − γ) fitted − γ k û_i v)

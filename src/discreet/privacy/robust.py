@@ -64,10 +64,16 @@ def under_noised(
     sensitivity = statistic.sensitivity(session.plan.budget.neighbouring, noise.norm if noise else "l2")
     deviation = noise.standard_deviation if noise else 0.0
     session.ledger.record(
-        name, mechanism=noise.kind if noise else "none", sensitivity=sensitivity, norm=noise.norm if noise else "l2",
-        noise_multiplier=deviation / sensitivity, shape=statistic.shape, where=caller(),
-        alpha=getattr(noise, "alpha", None), unsafe=True,
-    )  # fmt: skip
+        name,
+        mechanism=noise.kind if noise else "none",
+        sensitivity=sensitivity,
+        norm=noise.norm if noise else "l2",
+        noise_multiplier=deviation / sensitivity,
+        shape=statistic.shape,
+        where=caller(),
+        alpha=getattr(noise, "alpha", None),
+        unsafe=True,
+    )
     exact = statistic.compute(KEY)
     return exact + noise.sample(exact.shape, rng) if noise else exact
 
@@ -98,9 +104,16 @@ def huber_weights(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _weights(
-    item: np.ndarray, user: np.ndarray, value: np.ndarray, U: np.ndarray, V: np.ndarray, alpha: float,
-    weight: np.ndarray, start: int, stop: int,
-) -> None:  # fmt: skip
+    item: np.ndarray,
+    user: np.ndarray,
+    value: np.ndarray,
+    U: np.ndarray,
+    V: np.ndarray,
+    alpha: float,
+    weight: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
     for at in range(start, stop):
         predicted = 0.0
         for k in range(U.shape[1]):

@@ -81,9 +81,16 @@ def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
         mean += np.float32(bounds.centre)
     none = np.zeros(0, np.float64)
     rows = _Rows(
-        ratings.indptr, ratings.indices, values - np.repeat(mean, counts), mean, keys,
-        none.astype(np.int32), np.zeros(ratings.n_items + 1, np.int64), none, none,
-    )  # fmt: skip
+        ratings.indptr,
+        ratings.indices,
+        values - np.repeat(mean, counts),
+        mean,
+        keys,
+        none.astype(np.int32),
+        np.zeros(ratings.n_items + 1, np.int64),
+        none,
+        none,
+    )
     return Users(rows, bounds, ratings.n_items)
 
 
@@ -126,10 +133,14 @@ class Users(Box[_Rows]):
         indices = position[rows.indices]
         keep = np.flatnonzero(indices >= 0)
         fewer = rows._replace(
-            indptr=np.searchsorted(keep, rows.indptr), indices=indices[keep], values=rows.values[keep],
-            user=rows.user[:0], by_item=np.zeros(len(items) + 1, np.int64), value=rows.value[:0],
+            indptr=np.searchsorted(keep, rows.indptr),
+            indices=indices[keep],
+            values=rows.values[keep],
+            user=rows.user[:0],
+            by_item=np.zeros(len(items) + 1, np.int64),
+            value=rows.value[:0],
             weight=rows.weight[:0],
-        )  # fmt: skip
+        )
         return Users(fewer, self.bounds, len(items))
 
     @np.errstate(all="ignore")
@@ -183,9 +194,16 @@ class Users(Box[_Rows]):
 
     @np.errstate(all="ignore")
     def solve(
-        self, V: NDArray[Any], ridge: float, *, exponent: float = 0.0, scale: float = 1.0,
-        unobserved: float = 0.0, bias: NDArray[Any] | None = None, intercept: float = 0.0,
-    ) -> None:  # fmt: skip
+        self,
+        V: NDArray[Any],
+        ridge: float,
+        *,
+        exponent: float = 0.0,
+        scale: float = 1.0,
+        unobserved: float = 0.0,
+        bias: NDArray[Any] | None = None,
+        intercept: float = 0.0,
+    ) -> None:
         """Each user's vector by least squares on its own history, cut to the norm.
 
             u = (Σ v vᵀ + λ₀ VᵀV + λ · scale · c^exponent I)⁻¹ Σ (y − b) v,   with c the user's own number of ratings.

@@ -81,9 +81,12 @@ class Session:
     """
 
     def __init__(
-        self, plan: Plan, noise: Literal["secure", "seeded"] | NoiseSource = "secure", random_state: int | None = None,
+        self,
+        plan: Plan,
+        noise: Literal["secure", "seeded"] | NoiseSource = "secure",
+        random_state: int | None = None,
         threads: int | None = None,
-    ):  # fmt: skip
+    ):
         plan.check()
         self.plan = plan
         self._noise = _source(noise, random_state, threads)
@@ -164,10 +167,17 @@ class Session:
         with self._lock:
             self._admit(planned, shape)
             return self.ledger.record(
-                name, mechanism=planned.mechanism, sensitivity=sensitivity, norm=noise.norm,
-                noise_multiplier=self.plan.noise_multiplier(name), shape=shape, where=caller(), alpha=planned.alpha,
-                l2_ratio=planned.l2_ratio, rate=planned.rate,
-            )  # fmt: skip
+                name,
+                mechanism=planned.mechanism,
+                sensitivity=sensitivity,
+                norm=noise.norm,
+                noise_multiplier=self.plan.noise_multiplier(name),
+                shape=shape,
+                where=caller(),
+                alpha=planned.alpha,
+                l2_ratio=planned.l2_ratio,
+                rate=planned.rate,
+            )
 
     def _admit(self, planned: Release, shape: tuple[int, ...]) -> None:
         name = planned.name

@@ -36,8 +36,16 @@ class PrivacyStatement:
     def of(cls, ledger: Ledger) -> PrivacyStatement:
         """The statement that a ledger supports."""
         price = ledger.price()
-        return cls(price.epsilon, price.delta, price.mu, ledger.plan.budget.neighbouring, price.accountant,
-                   ledger.noise, ledger.assumptions, ledger)  # fmt: skip
+        return cls(
+            price.epsilon,
+            price.delta,
+            price.mu,
+            ledger.plan.budget.neighbouring,
+            price.accountant,
+            ledger.noise,
+            ledger.assumptions,
+            ledger,
+        )
 
     @property
     def private(self) -> bool:
@@ -61,11 +69,9 @@ class PrivacyStatement:
             "conversion": CONVERSIONS[self.accountant],
             "noise": self.noise,
             "releases": len(self.ledger.entries),
-            "assumptions": [
-                {"name": a.name, "text": a.text, "inferred": a.inferred} for a in self.assumptions
-            ],
+            "assumptions": [{"name": a.name, "text": a.text, "inferred": a.inferred} for a in self.assumptions],
             "text": str(self),
-        }  # fmt: skip
+        }
 
     def _promise(self) -> str:
         times = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
@@ -95,8 +101,10 @@ class PrivacyStatement:
             return text
         shares = ", ".join(f"{rate:.3g}" for rate in rates)
         amplified = "lowers the price" if self.accountant == "pld" else "is not counted in the price"
-        return (f"{text} Some are of batches: each user is in one with probability {shares}, by coins that nobody else "
-                f"sees, which {amplified}.")  # fmt: skip
+        return (
+            f"{text} Some are of batches: each user is in one with probability {shares}, by coins that nobody else "
+            f"sees, which {amplified}."
+        )
 
     def _noise(self) -> str:
         return {
@@ -124,6 +132,8 @@ def _runs(names: list[str]) -> list[str]:
             numbers.setdefault(stem, []).append(int(last))
     long = {stem: n for stem, n in numbers.items() if len(n) > 2 and n == list(range(n[0], n[0] + len(n)))}
     stems = [name.rpartition(" ")[0] for name in names]
-    listed = [f"{stem} {long[stem][0]} to {long[stem][-1]}" if stem in long else name
-              for stem, name in zip(stems, names, strict=True)]  # fmt: skip
+    listed = [
+        f"{stem} {long[stem][0]} to {long[stem][-1]}" if stem in long else name
+        for stem, name in zip(stems, names, strict=True)
+    ]
     return list(dict.fromkeys(listed))

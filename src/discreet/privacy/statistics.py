@@ -215,9 +215,16 @@ def residuals(
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _residuals(
-    indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, U: np.ndarray, V: np.ndarray, largest: float,
-    e: np.ndarray, start: int, stop: int,
-) -> None:  # fmt: skip
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    U: np.ndarray,
+    V: np.ndarray,
+    largest: float,
+    e: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
     for i in range(start, stop):
         square = 0.0
         for at in range(indptr[i], indptr[i + 1]):

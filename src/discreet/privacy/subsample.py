@@ -72,10 +72,16 @@ def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None
     kept = there[rows.row]
     counts = np.diff(rows.indptr)[there]
     some = rows._replace(
-        indptr=np.concatenate([[0], np.cumsum(counts)]), indices=rows.indices[kept], values=rows.values[kept],
-        mean=rows.mean[there], key=rows.key[there], user=rows.user[:0], by_item=np.zeros(users.n_items + 1, np.int64),
-        value=rows.value[:0], weight=rows.weight[:0],
-    )  # fmt: skip
+        indptr=np.concatenate([[0], np.cumsum(counts)]),
+        indices=rows.indices[kept],
+        values=rows.values[kept],
+        mean=rows.mean[there],
+        key=rows.key[there],
+        user=rows.user[:0],
+        by_item=np.zeros(users.n_items + 1, np.int64),
+        value=rows.value[:0],
+        weight=rows.weight[:0],
+    )
     batch = Batch(some, users.bounds, users.n_items)
     batch.rate, batch.secret, batch._used = float(rate), seed is None, False
     return batch
@@ -99,9 +105,7 @@ class BatchSum(Sum):
         return super().compute(key, grid=grid, rows=rows)
 
 
-def clipped_gradient(
-    users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None
-) -> Sum:
+def clipped_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None) -> Sum:
     """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C).
 
     Parameters
@@ -133,9 +137,14 @@ def clipped_gradient(
 
 @np.errstate(all="ignore")
 def _coefficients(
-    indptr: NDArray[Any], indices: NDArray[Any], y: NDArray[Any], U: NDArray[Any], V: NDArray[Any],
-    s: NDArray[np.float64], C: float,
-) -> NDArray[np.float64]:  # fmt: skip
+    indptr: NDArray[Any],
+    indices: NDArray[Any],
+    y: NDArray[Any],
+    U: NDArray[Any],
+    V: NDArray[Any],
+    s: NDArray[np.float64],
+    C: float,
+) -> NDArray[np.float64]:
     """s_j e_ij of every entry, cut such that ‖c_i‖ ‖u_i‖ ≤ C; what is not finite becomes 0."""
     c = residuals(indptr, indices, y, U, V, _UNCUT) * s[indices]
     n = len(indptr) - 1

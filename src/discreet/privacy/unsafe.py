@@ -17,9 +17,15 @@ def reveal(session: Session, name: str, statistic: Statistic) -> NDArray[Any]:
     Privacy: none. The entry is written first, and from then on ``session.statement.epsilon`` is infinite.
     """
     session.ledger.record(
-        name, mechanism="none", sensitivity=statistic.sensitivity(session.plan.budget.neighbouring, "l2"), norm="l2",
-        noise_multiplier=0.0, shape=statistic.shape, where=caller(), unsafe=True,
-    )  # fmt: skip
+        name,
+        mechanism="none",
+        sensitivity=statistic.sensitivity(session.plan.budget.neighbouring, "l2"),
+        norm="l2",
+        noise_multiplier=0.0,
+        shape=statistic.shape,
+        where=caller(),
+        unsafe=True,
+    )
     return statistic.compute(KEY)
 
 

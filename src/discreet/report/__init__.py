@@ -1,8 +1,8 @@
 """``discreet report``: one HTML file about a trained model, to be looked at rather than read.
 
-    promise, items, quality     what there is to say: from the ledger, from the vectors, from ratings (a look at data)
-    html, charts                how to say it: escaped markup, SVG
-    privacy_part, page          the page, with style.css and script.js inside
+promise, items, quality     what there is to say: from the ledger, from the vectors, from ratings (a look at data)
+html, charts                how to say it: escaped markup, SVG
+privacy_part, page          the page, with style.css and script.js inside
 """
 
 from __future__ import annotations

@@ -71,8 +71,9 @@ def epsilon_curve(points: Sequence[tuple[float, float]], delta: float, epsilon: 
         x = at(10.0**exponent, 0)[0]
         parts.append(_text(x, bottom + 16, power(10.0**exponent), text_anchor="middle"))
     parts.append(_text(left - 6, top - 6, "ε", text_anchor="end", class_="strong"))
-    parts.append(_text((left + right) / 2, bottom + 34, "δ: the promise may fail with this probability",
-                       text_anchor="middle"))  # fmt: skip
+    parts.append(
+        _text((left + right) / 2, bottom + 34, "δ: the promise may fail with this probability", text_anchor="middle")
+    )
     parts.append(_path([at(d, e) for d, e in points], "line c0"))
     x, y = at(min(max(delta, points[-1][0]), points[0][0]), epsilon)
     parts.append(tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=5, class_="dot c0"))
@@ -94,8 +95,10 @@ def staircase(names: Sequence[str], values: Sequence[float], label: str) -> Html
 
     parts = []
     for value in ticks(0, highest):
-        parts += [_line(left, y(value), right, y(value), "grid"),
-                  _text(left - 6, y(value) + 3.5, f"{value:g}", text_anchor="end")]  # fmt: skip
+        parts += [
+            _line(left, y(value), right, y(value), "grid"),
+            _text(left - 6, y(value) + 3.5, f"{value:g}", text_anchor="end"),
+        ]
     points = [(float(left), y(0))]
     for at, value in enumerate(values):
         points += [(left + at * width, y(value)), (left + (at + 1) * width, y(value))]
@@ -144,9 +147,11 @@ def bars(rows: Sequence[tuple[str, float, float, int]], label: str, mark: float 
         if not math.isnan(error):
             half = error * scale
             end = width + half
-            parts += [_line(width - half, y + 24, end, y + 24, "whisker"),
-                      _line(width - half, y + 20, width - half, y + 28, "whisker"),
-                      _line(end, y + 20, end, y + 28, "whisker")]  # fmt: skip
+            parts += [
+                _line(width - half, y + 24, end, y + 24, "whisker"),
+                _line(width - half, y + 20, width - half, y + 28, "whisker"),
+                _line(end, y + 20, end, y + 28, "whisker"),
+            ]
         parts.append(_text(end + 6, y + 28, _short(value), class_="strong"))
         if mark is not None:  # in pieces, so that it crosses no name
             parts.append(_line(mark * scale, y + 14, mark * scale, y + 34, "mark"))
@@ -156,9 +161,12 @@ def bars(rows: Sequence[tuple[str, float, float, int]], label: str, mark: float 
 def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Html:
     """Lines over groups with error bars; the axis is cut to where the values are."""
     left, right, top, bottom = 42, WIDTH - 14, 12, 190
-    ends = [(v - e, v + e) for s in series
-            for v, e in zip(s.values, (0 if math.isnan(x) else x for x in s.errors), strict=True)
-            if not math.isnan(v)]  # fmt: skip
+    ends = [
+        (v - e, v + e)
+        for s in series
+        for v, e in zip(s.values, (0 if math.isnan(x) else x for x in s.errors), strict=True)
+        if not math.isnan(v)
+    ]
     if not ends:
         return Html("")
     low, high = min(a for a, _ in ends), max(b for _, b in ends)

@@ -50,8 +50,13 @@ def title(value: Any) -> Html:
 
 
 def table(
-    head: Sequence[Any], rows: Sequence[Sequence[Any]], *, caption: str, words: Sequence[int] = (), quiet: bool = False,
-) -> Html:  # fmt: skip
+    head: Sequence[Any],
+    rows: Sequence[Sequence[Any]],
+    *,
+    caption: str,
+    words: Sequence[int] = (),
+    quiet: bool = False,
+) -> Html:
     """A table whose first column names the rows.
 
     On a phone rows of more than three cells become cards (by the style sheet), which would make browsers forget that
@@ -66,15 +71,18 @@ def table(
             kind = "words" if at in words else None
             cells.append(tag("td", tag("span", value), role="cell", data_label=head[at], class_=kind))
         lines.append(tag("tr", *cells, role="row"))
-    names = [tag("th", name, scope="col", role="columnheader", class_="words" if at in (0, *words) else None)
-             for at, name in enumerate(head)]  # fmt: skip
+    names = [
+        tag("th", name, scope="col", role="columnheader", class_="words" if at in (0, *words) else None)
+        for at, name in enumerate(head)
+    ]
     whole = tag(
         "table",
         tag("caption", caption, class_="unseen" if quiet else None),
         tag("thead", tag("tr", *names, role="row"), role="rowgroup"),
         tag("tbody", *lines, role="rowgroup"),
-        role="table", class_="narrow" if len(head) <= 3 else None,
-    )  # fmt: skip
+        role="table",
+        class_="narrow" if len(head) <= 3 else None,
+    )
     return tag("div", whole, class_="scroll")
 
 

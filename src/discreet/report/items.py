@@ -91,16 +91,22 @@ def map_data(drawn: Map, model: Any) -> dict[str, Any]:
     titles = names(model)
     shown = [titles[a] if len(titles[a]) <= LONGEST else titles[a][: LONGEST - 1] + "…" for a in drawn.at.tolist()]
     return {
-        "grid": GRID, "height": round(drawn.height, 3), "x": drawn.x.tolist(), "y": drawn.y.tolist(),
-        "length": drawn.length.tolist(), "titles": shown,
+        "grid": GRID,
+        "height": round(drawn.height, 3),
+        "x": drawn.x.tolist(),
+        "y": drawn.y.tolist(),
+        "length": drawn.length.tolist(),
+        "titles": shown,
         "alike": None if drawn.alike is None else drawn.alike.tolist(),
-    }  # fmt: skip
+    }
 
 
 def samples(model: Any, n: int = 10, how_many: int = 4, long: int = 5) -> list[Sample]:
     """Histories of items that lie together, chosen far from each other, and the recommendations for them."""
-    return [recommended(model, history, f"Somebody who liked {name}", n, invented=True)
-            for name, history in _histories(model, how_many, long)]  # fmt: skip
+    return [
+        recommended(model, history, f"Somebody who liked {name}", n, invented=True)
+        for name, history in _histories(model, how_many, long)
+    ]
 
 
 def recommended(model: Any, history: dict[Any, float], name: str, n: int, *, invented: bool = False) -> Sample:

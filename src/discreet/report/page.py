@@ -37,32 +37,57 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
     name = type(model).__name__
     badge = f"private, ε = {statement.epsilon:.4g}, δ = {power(statement.delta)}" if private else "NOT PRIVATE"
     sections = [
-        tag("section", tag("h2", heading, tag("span", _LOOK, class_="look") if look else None, id=f"h-{key}"), body,
-            id=key, aria_labelledby=f"h-{key}")
+        tag(
+            "section",
+            tag("h2", heading, tag("span", _LOOK, class_="look") if look else None, id=f"h-{key}"),
+            body,
+            id=key,
+            aria_labelledby=f"h-{key}",
+        )
         for key, heading, body, look in parts
-    ]  # fmt: skip
+    ]
     kind = "private" if private else "open"
-    research = (tag("p", "RESEARCH MODE: seeded noise", class_="badge open")
-                if private and statement.noise == "seeded" else None)  # fmt: skip
+    research = (
+        tag("p", "RESEARCH MODE: seeded noise", class_="badge open")
+        if private and statement.noise == "seeded"
+        else None
+    )
     header = tag(
         "header",
         tag("p", "discreet report", class_="over"),
         tag("h1", name),
-        tag("p", badge, class_=f"badge {kind}"), research,
-        tag("p", f"{len(model.item_ids_):,} items, vectors of {model.item_factors_.shape[1]} numbers, {model.feedback} "
-            "feedback. It holds no user's vector and no rating.", class_="sub"),
-        tag("nav", tag("ul", *(tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _, _ in parts)),
-            aria_label="Contents"),
+        tag("p", badge, class_=f"badge {kind}"),
+        research,
+        tag(
+            "p",
+            f"{len(model.item_ids_):,} items, vectors of {model.item_factors_.shape[1]} numbers, {model.feedback} "
+            "feedback. It holds no user's vector and no rating.",
+            class_="sub",
+        ),
+        tag(
+            "nav",
+            tag("ul", *(tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _, _ in parts)),
+            aria_label="Contents",
+        ),
         _caution(quality),
-    )  # fmt: skip
-    head = join([
-        tag("meta", charset="utf-8"), tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
-        tag("meta", name="color-scheme", content="light dark"), tag("title", f"{name}: {badge}"),
-        tag("style", Html(_file("style.css"))),
-    ])  # fmt: skip
-    body = tag("body", tag("a", "Skip to the promise", href="#promise", class_="skip"), header, tag("main", *sections),
-               tag("script", Html(_file("script.js"))))  # fmt: skip
+    )
+    head = join(
+        [
+            tag("meta", charset="utf-8"),
+            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            tag("meta", name="color-scheme", content="light dark"),
+            tag("title", f"{name}: {badge}"),
+            tag("style", Html(_file("style.css"))),
+        ]
+    )
+    body = tag(
+        "body",
+        tag("a", "Skip to the promise", href="#promise", class_="skip"),
+        header,
+        tag("main", *sections),
+        tag("script", Html(_file("script.js"))),
+    )
     return "<!doctype html>\n" + tag("html", tag("head", head), body, lang="en") + "\n"
 
 
@@ -73,9 +98,14 @@ def _file(name: str) -> str:
 def _caution(quality: Quality | None) -> Html | None:
     if quality is None:
         return None
-    return tag("p", tag("strong", "This page looks at people's ratings. "), f"Parts marked “{_LOOK}” show exact "
-               "statistics of ratings, which no model's ε pays for. Show them only to those who may see the ratings.",
-               class_="note", role="note")  # fmt: skip
+    return tag(
+        "p",
+        tag("strong", "This page looks at people's ratings. "),
+        f"Parts marked “{_LOOK}” show exact "
+        "statistics of ratings, which no model's ε pays for. Show them only to those who may see the ratings.",
+        class_="note",
+        role="note",
+    )
 
 
 # ------------------------------------------------------------ quality
@@ -83,34 +113,47 @@ def _caution(quality: Quality | None) -> Html | None:
 
 def _quality(model: Any, quality: Quality | None) -> Html:
     if quality is None:
-        return tag("p", "Not measured: no ratings were given. With ", tag("code", "--data ratings.csv"),
-                   " this part shows the model beside baselines, as a whole and by popularity.")  # fmt: skip
+        return tag(
+            "p",
+            "Not measured: no ratings were given. With ",
+            tag("code", "--data ratings.csv"),
+            " this part shows the model beside baselines, as a whole and by popularity.",
+        )
     found = quality.found
     how = (
         f"A fifth of the ratings was held out at random ({quality.targets:,} ratings of {quality.users:,} people). The "
         "saved model may have learnt from them, so the same kind of model, with the same parameters, was trained anew "
         "on the other four fifths; baselines learnt from the same."
-        if quality.retrained else
-        f"The saved model was asked about {quality.targets:,} test ratings of {quality.users:,} people, knowing what "
-        "the data hold of them; baselines learnt from the data."
-    )  # fmt: skip
+        if quality.retrained
+        else f"The saved model was asked about {quality.targets:,} test ratings of {quality.users:,} people, knowing "
+        "what the data hold of them; baselines learnt from the data."
+    )
     head = ["model", *found.metrics]
     rows = [[row.name, *(_score(row.scores.get(m)) for m in found.metrics)] for row in found.rows]
     figures = []
     for metric in found.metrics:
-        bars = [(row.name, row.scores[metric].mean, row.scores[metric].stderr, 0 if row.name == quality.mine else 5)
-                for row in found.rows if metric in row.scores]  # fmt: skip
+        bars = [
+            (row.name, row.scores[metric].mean, row.scores[metric].stderr, 0 if row.name == quality.mine else 5)
+            for row in found.rows
+            if metric in row.scores
+        ]
         words = f"{metric}, {_better(metric)}"
         figures.append(tag("figure", tag("figcaption", words), charts.bars(bars, f"Bars: {words}")))
     relevant = "all held-out items" if found.relevant is None else f"held-out items rated {found.relevant:g} or more"
-    return join([
-        tag("p", how),
-        tag("div", *figures, class_="figures"),
-        table(head, rows, caption="Scores ± standard error over people"),
-        tag("p", f"Error bars are one standard error over people. Relevant in rankings: {relevant}. Everybody's known "
-            "items are left out of the lists.", class_="small"),
-        _slices(found, quality),
-    ])  # fmt: skip
+    return join(
+        [
+            tag("p", how),
+            tag("div", *figures, class_="figures"),
+            table(head, rows, caption="Scores ± standard error over people"),
+            tag(
+                "p",
+                f"Error bars are one standard error over people. Relevant in rankings: {relevant}. Everybody's known "
+                "items are left out of the lists.",
+                class_="small",
+            ),
+            _slices(found, quality),
+        ]
+    )
 
 
 def _slices(found: Any, quality: Quality) -> Html:
@@ -121,17 +164,27 @@ def _slices(found: Any, quality: Quality) -> Html:
             row.name, [g[metric].mean for g in row.quintiles], [g[metric].stderr for g in row.quintiles], at % 6
         )
         for at, row in enumerate(rows)
-    ]  # fmt: skip
+    ]
     words = f"{metric} from popular to rare items ({_better(metric)})"
     cells = [[row.name, *(_score(g.get(metric)) for g in row.quintiles)] for row in rows]
-    return join([
-        tag("h3", "From popular to rare items"),
-        tag("p", "Each of the five groups of items has a fifth of the training ratings: few popular items on the left, "
-            "many rare ones on the right."),
-        tag("figure", tag("figcaption", f"{words}; the axis is cut"),
-            charts.lines(QUINTILES, series, f"Lines: {words}"), charts.legend(series), class_="wide"),
-        table(["model", *QUINTILES], cells, caption=f"{metric} by popularity"),
-    ])  # fmt: skip
+    return join(
+        [
+            tag("h3", "From popular to rare items"),
+            tag(
+                "p",
+                "Each of the five groups of items has a fifth of the training ratings: few popular items on the left, "
+                "many rare ones on the right.",
+            ),
+            tag(
+                "figure",
+                tag("figcaption", f"{words}; the axis is cut"),
+                charts.lines(QUINTILES, series, f"Lines: {words}"),
+                charts.legend(series),
+                class_="wide",
+            ),
+            table(["model", *QUINTILES], cells, caption=f"{metric} by popularity"),
+        ]
+    )
 
 
 def _score(score: Any) -> str:
@@ -155,8 +208,10 @@ def _samples(model: Any, shown: list[Sample]) -> Html:
         alike = f", each rated {min(ratings):g}" if explicit and len(ratings) == 1 else ""
         single = explicit and not alike
         rated = [tag("li", title(name), f": {rating:g}" if single else None) for name, rating in sample.history]
-        rows = [[str(at), title(name), f"{score:.2f}" if explicit else f"{score:.3f}"]
-                for at, (name, score) in enumerate(sample.best, start=1)]  # fmt: skip
+        rows = [
+            [str(at), title(name), f"{score:.2f}" if explicit else f"{score:.3f}"]
+            for at, (name, score) in enumerate(sample.best, start=1)
+        ]
         known = tag("details", tag("summary", f"The history: {len(rated)} items{alike}"), tag("ul", *rated), open=True)
         head = [tag("span", "rank", class_="unseen"), "recommended", "predicted" if explicit else "score"]
         best = table(head, rows, caption=f"Recommendations: {sample.name}", words=(1,), quiet=True)
@@ -164,14 +219,16 @@ def _samples(model: Any, shown: list[Sample]) -> Html:
     what = (
         "Invented histories, nobody's in particular: items that the model takes to be alike. What a real person gets "
         "is computed the same way, from that person's history alone."
-        if all(sample.invented for sample in shown) else
-        "For the histories given when this page was written. What is recommended is computed from the history "
+        if all(sample.invented for sample in shown)
+        else "For the histories given when this page was written. What is recommended is computed from the history "
         "alone: whoever sees this page sees both."
-    )  # fmt: skip
-    return join([
-        tag("p", what),
-        tag("div", *cards, class_="cards"),
-    ])  # fmt: skip
+    )
+    return join(
+        [
+            tag("p", what),
+            tag("div", *cards, class_="cards"),
+        ]
+    )
 
 
 def _map(model: Any) -> Html:
@@ -181,22 +238,44 @@ def _map(model: Any) -> Html:
     missing = len(model.item_ids_) - len(drawn.at)
     left_out = f" {missing:,} items without a vector are not on it." if missing else ""
     keys = "Point at a dot, or move to the map with the tab key and go from item to item with the arrow keys."
-    return join([
-        tag("p", f"Each dot is one of {len(drawn.at):,} items. Items that the same people like lie close together, as "
-            f"far as a plane can show it: these two directions hold {drawn.share:.0%} of how the vectors differ. "
-            f"Strong colour: a long vector, of which the model is sure.{left_out}"),
-        tag("div",
-            tag("label", "Find an item ",
-                tag("input", type="search", id="find", autocomplete="off", spellcheck="false")),
-            tag("span", id="matches", role="status"), class_="find"),
-        tag("div", tag("canvas", id="plane", tabindex="0", role="application", aria_roledescription="map",
-                       aria_label=f"Map of {len(drawn.at):,} items", aria_describedby="keys chosen"),
-            tag("div", id="tip", hidden=True, aria_hidden="true"), class_="plane"),
-        tag("p", keys, id="keys", class_="small"),
-        tag("p", id="chosen", role="status", aria_live="polite", class_="chosen"),
-        tag("noscript", tag("p", "The map is drawn by a script in this file, and scripts are switched off.")),
-        data("items", items.map_data(drawn, model)),
-    ])  # fmt: skip
+    return join(
+        [
+            tag(
+                "p",
+                f"Each dot is one of {len(drawn.at):,} items. Items that the same people like lie close together, as "
+                f"far as a plane can show it: these two directions hold {drawn.share:.0%} of how the vectors differ. "
+                f"Strong colour: a long vector, of which the model is sure.{left_out}",
+            ),
+            tag(
+                "div",
+                tag(
+                    "label",
+                    "Find an item ",
+                    tag("input", type="search", id="find", autocomplete="off", spellcheck="false"),
+                ),
+                tag("span", id="matches", role="status"),
+                class_="find",
+            ),
+            tag(
+                "div",
+                tag(
+                    "canvas",
+                    id="plane",
+                    tabindex="0",
+                    role="application",
+                    aria_roledescription="map",
+                    aria_label=f"Map of {len(drawn.at):,} items",
+                    aria_describedby="keys chosen",
+                ),
+                tag("div", id="tip", hidden=True, aria_hidden="true"),
+                class_="plane",
+            ),
+            tag("p", keys, id="keys", class_="small"),
+            tag("p", id="chosen", role="status", aria_live="polite", class_="chosen"),
+            tag("noscript", tag("p", "The map is drawn by a script in this file, and scripts are switched off.")),
+            data("items", items.map_data(drawn, model)),
+        ]
+    )
 
 
 # ------------------------------------------------------------ about
@@ -210,11 +289,17 @@ def _about(model: Any, quality: Quality | None) -> Html:
     looked = (
         "It was computed from the saved model alone, without a look at any rating, so it gives away no more than the "
         "model does."
-        if quality is None else
-        "Parts marked as such were computed from ratings; the others from the saved model alone."
-    )  # fmt: skip
-    return join([
-        tag("p", f"Written by discreet {__version__} with ", tag("code", "discreet report"), f". {looked} It loads "
-            "nothing from anywhere and works without a network."),
-        join([tag("h3", "Parameters of the model"), tag("dl", *rows, class_="parameters")]) if rows else None,
-    ])  # fmt: skip
+        if quality is None
+        else "Parts marked as such were computed from ratings; the others from the saved model alone."
+    )
+    return join(
+        [
+            tag(
+                "p",
+                f"Written by discreet {__version__} with ",
+                tag("code", "discreet report"),
+                f". {looked} It loads nothing from anywhere and works without a network.",
+            ),
+            join([tag("h3", "Parameters of the model"), tag("dl", *rows, class_="parameters")]) if rows else None,
+        ]
+    )

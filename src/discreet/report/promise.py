@@ -57,8 +57,17 @@ def kinds(model: Any) -> list[Kind]:
     ledger: Ledger = model.privacy_.ledger
     found: dict[tuple[Any, ...], list[Entry]] = {}
     for entry in ledger.entries:
-        key = (entry.name, entry.mechanism, entry.sensitivity, entry.norm, entry.noise_multiplier, entry.shape,
-               entry.alpha, entry.unsafe, entry.rate)  # fmt: skip
+        key = (
+            entry.name,
+            entry.mechanism,
+            entry.sensitivity,
+            entry.norm,
+            entry.noise_multiplier,
+            entry.shape,
+            entry.alpha,
+            entry.unsafe,
+            entry.rate,
+        )
         found.setdefault(key, []).append(entry)
     parts = [(some[0], len(some), _weight(some[0]) * len(some)) for some in found.values()]
     total = sum(weight for _, _, weight in parts)
@@ -148,8 +157,10 @@ def spent(statement: PrivacyStatement) -> list[tuple[str, float]]:
     ends = np.unique(np.linspace(1, len(entries), min(len(entries), _MOST_STEPS)).round().astype(int))
     delta = max(0.0, statement.delta - statement.ledger.noise_delta)
     events = [entry.event for entry in entries]
-    return [(entries[end - 1].name, float(accounting.epsilon(events[:end], delta, statement.accountant)))
-            for end in ends.tolist()]  # fmt: skip
+    return [
+        (entries[end - 1].name, float(accounting.epsilon(events[:end], delta, statement.accountant)))
+        for end in ends.tolist()
+    ]
 
 
 def belief(prior: float, epsilon: float) -> float:
@@ -173,8 +184,13 @@ def quintiles(model: Any, counts: NDArray[Any], people: float) -> list[Quintile]
     for g in range(N_QUINTILES):
         mine = group == g
         middle = float(np.median(counts[mine])) if mine.any() else math.nan
-        found.append(Quintile(
-            int(mine.sum()), int((length[mine] > 0).sum()), middle, middle / people,
-            float(length[mine & (length > 0)].mean()) if (length[mine] > 0).any() else math.nan,
-        ))  # fmt: skip
+        found.append(
+            Quintile(
+                int(mine.sum()),
+                int((length[mine] > 0).sum()),
+                middle,
+                middle / people,
+                float(length[mine & (length > 0)].mean()) if (length[mine] > 0).any() else math.nan,
+            )
+        )
     return found

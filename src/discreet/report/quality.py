@@ -86,8 +86,10 @@ def measure(
         raise DataError("none of the ratings is of an item that the model knows")
     split = random_ratings(data, (0.8, 0.2), seed) if test is None else _given(model, data, test)
     if test is None and _without_features(model):
-        raise DataError("the model was trained with item features that are not saved with it, so it cannot be trained "
-                        "again: give ratings that it has not seen with --test")  # fmt: skip
+        raise DataError(
+            "the model was trained with item features that are not saved with it, so it cannot be trained "
+            "again: give ratings that it has not seen with --test"
+        )
     mine = _called(model)
     trained: list[Any] = []
 
@@ -101,8 +103,9 @@ def measure(
     if scale is None:
         makers = {name: make for name, make in makers.items() if make(0).feedback == "implicit"}
     with _quiet():
-        found = compare(makers, [split], 1, METRICS[model.feedback], relevant=relevant, slices="ratings",
-                        progress=progress)  # fmt: skip
+        found = compare(
+            makers, [split], 1, METRICS[model.feedback], relevant=relevant, slices="ratings", progress=progress
+        )
     trace = [float(x) for x in getattr(trained[-1], "trace_", None) or []]
     counts = np.bincount(split.train.indices, minlength=data.n_items)
     target = split.test.target

@@ -120,9 +120,11 @@ def _moved(one: Released, other: Released, label: str, relation: str, slack: flo
     size = {"l2": float(np.sqrt((weighted**2).sum())), "l1": float(np.abs(weighted).sum())}
     stated = one.statistic.sensitivity(relation, entry.norm)
     must(entry.sensitivity == stated, f"{one.name!r}: the ledger has {entry.sensitivity}, the statistic {stated}")
-    must(size[entry.norm] <= stated * (1 + slack),
-         f"{one.name!r}, {label}: it moved by {size[entry.norm]:.6g} in the {entry.norm} norm, and its sensitivity is "
-         f"{stated:.6g}; a contribution is not cut, or what one person adds depends on others")  # fmt: skip
+    must(
+        size[entry.norm] <= stated * (1 + slack),
+        f"{one.name!r}, {label}: it moved by {size[entry.norm]:.6g} in the {entry.norm} norm, and its sensitivity is "
+        f"{stated:.6g}; a contribution is not cut, or what one person adds depends on others",
+    )
     if entry.mechanism == "huber":
         must(size["l2"] <= stated * entry.l2_ratio * (1 + slack), f"{one.name!r}, {label}: l2_ratio does not hold")
     most = one.statistic.sensitivity("add-remove", "inf") * (2 if relation == "replace-one" else 1)

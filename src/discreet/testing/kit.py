@@ -33,9 +33,15 @@ _FILES_OF_RULES = (door, promise)
 
 
 def check_private_model(
-    model: PrivateRecommender, *, ratings: Ratings | None = None, twin: Twin | None = None, people: int = 12,
-    draws: int = 4000, tolerance: float = 1e-4, rules: Iterable[str] | None = None,
-) -> Report:  # fmt: skip
+    model: PrivateRecommender,
+    *,
+    ratings: Ratings | None = None,
+    twin: Twin | None = None,
+    people: int = 12,
+    draws: int = 4000,
+    tolerance: float = 1e-4,
+    rules: Iterable[str] | None = None,
+) -> Report:
     """Check that a private model keeps its promises, on small data and without changing the model.
 
     It is fitted about forty times. Two fits on neighbouring data see the same released values, so that whatever else
@@ -127,9 +133,14 @@ class Kit:
     seed = _SEED
 
     def __init__(
-        self, model: PrivateRecommender, ratings: Ratings | None = None, twin: Twin | None = None, people: int = 12,
-        draws: int = 4000, tolerance: float = 1e-4,
-    ):  # fmt: skip
+        self,
+        model: PrivateRecommender,
+        ratings: Ratings | None = None,
+        twin: Twin | None = None,
+        people: int = 12,
+        draws: int = 4000,
+        tolerance: float = 1e-4,
+    ):
         if not isinstance(model, PrivateRecommender):
             raise ConfigError(f"{type(model).__name__} is no PrivateRecommender, so there is no promise to check")
         self.model, self.twin, self.people, self.draws, self.tolerance = model, twin, people, draws, tolerance
@@ -269,8 +280,14 @@ class Kit:
     def other_people(self) -> Run | Exception:
         ids = self.ratings.item_ids
         strangers = self._people(2 * self.ratings.n_users, seed=1, n_items=len(ids))
-        strangers = Ratings.from_indices(strangers.indptr, strangers.indices, strangers.values, strangers.user_ids, ids,
-                                         catalogue=self.ratings.catalogue)  # fmt: skip
+        strangers = Ratings.from_indices(
+            strangers.indptr,
+            strangers.indices,
+            strangers.values,
+            strangers.user_ids,
+            ids,
+            catalogue=self.ratings.catalogue,
+        )
         try:
             return self._fit(strangers, "secure")
         except FitFailed as failed:

@@ -20,9 +20,15 @@ _FAR = 1e6
 
 
 def make_ratings(
-    n_users: int, *, n_items: int = N_ITEMS, low: float = 1.0, high: float = 5.0, far: bool = True,
-    implicit: bool = False, seed: int = 0,
-) -> Ratings:  # fmt: skip
+    n_users: int,
+    *,
+    n_items: int = N_ITEMS,
+    low: float = 1.0,
+    high: float = 5.0,
+    far: bool = True,
+    implicit: bool = False,
+    seed: int = 0,
+) -> Ratings:
     """Ratings of a crowd of `n_users` with two tastes, behind whom the special people come first.
 
     Parameters

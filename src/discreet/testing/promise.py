@@ -37,12 +37,19 @@ def _noise(kit: Kit) -> str:
             entry = record.entry
             assert entry is not None
             size = entry.noise_multiplier * entry.sensitivity
-            z = np.concatenate([(draw * (1.0 if part.weights is None else part.weights)).ravel() / size
-                                for part in record.parts for draw in part.draws])  # fmt: skip
+            z = np.concatenate(
+                [
+                    (draw * (1.0 if part.weights is None else part.weights)).ravel() / size
+                    for part in record.parts
+                    for draw in part.draws
+                ]
+            )
             ratio, chance = _variance_test(z, entry.mechanism)
-            must(chance > UNLIKELY,
-                 f"{record.name!r}, {grade}: over {z.size:,} draws the noise has {ratio:.3f} times the variance that "
-                 f"was priced (chi-square, p = {chance:.1e})")  # fmt: skip
+            must(
+                chance > UNLIKELY,
+                f"{record.name!r}, {grade}: over {z.size:,} draws the noise has {ratio:.3f} times the variance that "
+                f"was priced (chi-square, p = {chance:.1e})",
+            )
             law = stats.kstest(z, mechanisms.of(entry.mechanism, 1.0, entry.alpha).cdf).pvalue
             must(law > UNLIKELY, f"{record.name!r}, {grade}: the noise is not {entry.mechanism} (p = {law:.1e})")
             least = min(least, z.size)
@@ -67,8 +74,10 @@ def _secure(kit: Kit) -> str:
         for a, b in zip(one.parts, other.parts, strict=True):
             must(not np.array_equal(a.draws[0], b.draws[0]), f"{one.name!r} had the same noise in two secure fits")
             units = a.released / (a.grid or math.inf)
-            must(a.grid is not None and np.array_equal(units, np.rint(units)),
-                 f"{one.name!r} is not on its grid: low bits may show what the noise should hide")  # fmt: skip
+            must(
+                a.grid is not None and np.array_equal(units, np.rint(units)),
+                f"{one.name!r} is not on its grid: low bits may show what the noise should hide",
+            )
     for label, near in kit.neighbours:
         theirs = near.watch.releases if isinstance(near, Run) else []
         for one, other in zip(kit.base.watch.releases, theirs, strict=False):

@@ -148,9 +148,10 @@ def _listening(said: list[str]) -> Iterator[None]:
         logger.addHandler(handler)
     try:
         with (
-            contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
             warnings.catch_warnings(record=True) as caught,
-        ):  # fmt: skip
+        ):
             yield
     finally:
         for logger in loggers:

@@ -128,8 +128,9 @@ class Watch:
         return release
 
     def _add(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def add(source: Any, values: NDArray[Any], mechanism: Mechanism, weights: Any = None,
-                grid: float | None = None) -> NDArray[Any]:  # fmt: skip
+        def add(
+            source: Any, values: NDArray[Any], mechanism: Mechanism, weights: Any = None, grid: float | None = None
+        ) -> NDArray[Any]:
             record, self.current = self.current, None
             if record is None:
                 self.stray += 1
