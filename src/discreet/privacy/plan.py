@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import Any
 
 from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch
@@ -28,8 +29,55 @@ RESERVE = delta_of(MOST_DRAWS)
 
 
 @dataclass(frozen=True)
+class Line:
+    """What an algorithm means to release: which sum, at which step, and its part of the budget.
+
+    Parameters
+    ----------
+    name : str
+        What is summed, such as "gradient".
+    step : int, optional
+        Steps whose noise differs are lines of their own, numbered from 1; else `times` says how often.
+    times : int
+    share : float
+        Part of μ² for all `times` together, relative to the other lines.
+    shape : tuple of int
+        Of one release; follows from public numbers alone.
+    rate : float, default 1.0
+        The share of users in the Poisson batch that is released.
+    """
+
+    name: str
+    step: int | None = None
+    times: int = 1
+    share: float = 1.0
+    shape: tuple[int, ...] = ()
+    rate: float = 1.0
+
+    def __str__(self) -> str:
+        """The name in plan and ledger."""
+        return self.name if self.step is None else f"{self.name} {self.step}"
+
+
+def reshare(lines: Iterable[Line], shares: Mapping[str, float]) -> list[Line]:
+    """The lines with other parts of the budget: `shares` says, by name, what all lines of that name have together."""
+    lines = list(lines)
+    names = list(dict.fromkeys(line.name for line in lines))
+    for name, part in shares.items():
+        if name not in names:
+            raise ConfigError(f"shares names {name!r}, but the releases are {', '.join(names)}")
+        if isinstance(part, bool) or not isinstance(part, Real) or not 0 < float(part) < math.inf:
+            raise ConfigError(f"shares has {part!r} for {name!r}, but every release needs a positive part")
+    whole = {name: sum(line.share for line in lines if line.name == name) for name in names}
+    return [
+        replace(line, share=shares[line.name] * line.share / whole[line.name]) if line.name in shares else line
+        for line in lines
+    ]
+
+
+@dataclass(frozen=True)
 class Release:
-    """One line of a plan.
+    """One line of a plan with its noise.
 
     Parameters
     ----------
@@ -96,6 +144,15 @@ class Plan:
             )
 
     @classmethod
+    def shared(cls, lines: Iterable[Line], budget: Budget, accountant: str = "gdp") -> Plan:
+        """The least noise with which all lines cost at most the budget, divided among them as their shares say."""
+        releases = [
+            Release(str(line), line.times, math.sqrt(line.times / line.share), shape=line.shape, rate=line.rate)
+            for line in lines
+        ]
+        return cls.calibrated(releases, budget, accountant)
+
+    @classmethod
     def calibrated(cls, releases: Iterable[Release], budget: Budget, accountant: str = "gdp") -> Plan:
         """The least noise, in the proportions of the weights, with which all releases cost at most the budget."""
         plan = cls(tuple(releases), budget, accountant)
@@ -136,15 +193,16 @@ class Plan:
         if cost > self.budget.epsilon * (1 + 1e-9):
             raise BudgetExceeded(f"the plan costs ε={cost:.6g}, the budget allows {self.budget.epsilon:.6g}")
 
-    def release(self, name: str) -> Release:
+    def release(self, name: str | Line) -> Release:
         """The line of that name."""
+        name = str(name)
         for line in self.releases:
             if line.name == name:
                 return line
         planned = ", ".join(repr(line.name) for line in self.releases) or "none"
         raise PlanMismatch(f"the plan holds no release named {name!r}; planned are: {planned}")
 
-    def noise_multiplier(self, name: str) -> float:
+    def noise_multiplier(self, name: str | Line) -> float:
         """Standard deviation of the noise over the sensitivity."""
         return self.scale * self.release(name).weight
 

@@ -25,7 +25,7 @@ from discreet.privacy.budget import Neighbouring, Norm
 from discreet.privacy.ledger import Entry, Ledger
 from discreet.privacy.mechanisms import Mechanism
 from discreet.privacy.noise import NoiseSource, SecureNoise, SeededNoise, grid_for
-from discreet.privacy.plan import MOST_DRAWS, Plan, Release
+from discreet.privacy.plan import MOST_DRAWS, Line, Plan, Release
 from discreet.privacy.statement import PrivacyStatement
 from discreet.privacy.vault import KEY, Key
 
@@ -96,7 +96,7 @@ class Session:
         self._draws = 0
         self._lock = threading.Lock()
 
-    def release(self, name: str, statistic: Statistic, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    def release(self, name: str | Line, statistic: Statistic, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """The statistic with noise.
 
         Privacy: releases ``statistic``; sensitivity as the statistic states it; the noise multiplier is the plan's. The
@@ -111,7 +111,7 @@ class Session:
         return self._noisy(entry, statistic, None).astype(dtype, copy=False)
 
     def release_blocks(
-        self, name: str, statistic: Statistic, rows: int | None = None, dtype: DTypeLike = np.float64
+        self, name: str | Line, statistic: Statistic, rows: int | None = None, dtype: DTypeLike = np.float64
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """The same release in blocks of rows, as (slice, noisy rows): for statistics that should not be held at once.
 
@@ -127,6 +127,20 @@ class Session:
                 yield part, self._noisy(entry, statistic, part).astype(dtype, copy=False)
 
         return blocks()
+
+    def deviation(self, name: str | Line, statistic: Statistic) -> float:
+        """Standard deviation of the noise that a release of this statistic gets: the multiplier times the sensitivity.
+
+        Public, and the same whether the release has been made or not. An entry with weight w has 1/w of it.
+        """
+        planned = self.plan.release(name)
+        norm = mechanisms.of(planned.mechanism, 1.0, planned.alpha).norm
+        return self.plan.noise_multiplier(name) * statistic.sensitivity(self.plan.budget.neighbouring, norm)
+
+    @property
+    def silent(self) -> bool:
+        """Whether there is no noise at all, as in tests that compare with a non-private twin."""
+        return self.ledger.noise == "none"
 
     def assume(self, name: str, text: str, inferred: bool = False) -> None:
         """Record something that is taken to be public; what was inferred from data is warned about as well."""
@@ -152,8 +166,9 @@ class Session:
     def __reduce__(self) -> NoReturn:
         raise PrivacyError("a session cannot be copied or stored: its copy could release the same plan again")
 
-    def _charge(self, name: str, statistic: Statistic) -> Entry:
+    def _charge(self, name: str | Line, statistic: Statistic) -> Entry:
         """Everything here is public: the entry is complete before a single rating is read."""
+        name = str(name)
         planned = self.plan.release(name)
         shape = tuple(int(n) for n in statistic.shape)
         noise = mechanisms.of(planned.mechanism, 1.0, planned.alpha)
