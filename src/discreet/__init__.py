@@ -18,16 +18,14 @@ if TYPE_CHECKING:
     from discreet.data.splits import Split
     from discreet.evaluation.protocols import evaluate
     from discreet.models.als import ALS
+    from discreet.models.baselines import DPSGD, DPSGLD, DPSVD, DPFrankWolfe
     from discreet.models.bias import Bias
     from discreet.models.dpals import DPALS
     from discreet.models.dplmc import DPLMC
-    from discreet.models.frank_wolfe import DPFrankWolfe
+    from discreet.models.dpmf import DPMF
     from discreet.models.huber import HuberALS
     from discreet.models.irls import IRLS
     from discreet.models.popularity import Popularity
-    from discreet.models.private_svd import DPSVD
-    from discreet.models.sgd import DPSGD
-    from discreet.models.sgld import DPSGLD
     from discreet.models.store import load
     from discreet.privacy import mechanisms
 
@@ -35,6 +33,7 @@ __all__ = [
     "ALS",
     "DPALS",
     "DPLMC",
+    "DPMF",
     "DPSGD",
     "DPSGLD",
     "DPSVD",

@@ -78,6 +78,11 @@ class Recommender(ABC):
         """Take over what `state` gave, when loading."""
         assert not state
 
+    @classmethod
+    def from_saved(cls, parameters: dict[str, Any]) -> Self:
+        """A model with the parameters that `saved_params` gave."""
+        return cls(**parameters)
+
     def card(self) -> str:
         """Text of the README that is saved with the model."""
         from discreet.models.card import not_private

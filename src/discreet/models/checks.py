@@ -66,3 +66,10 @@ def require_one_of(name: str, value: Any, *allowed: str) -> None:
     """Raise a `ConfigError` unless the value is one of these words."""
     good = isinstance(value, str) and value in allowed
     require(good, f"{name} is {value!r}, but must be {' or '.join(map(repr, allowed))}")
+
+
+def require_flag(name: str, value: Any) -> None:
+    """Raise a `ConfigError` unless the value is True or False."""
+    import numpy as np
+
+    require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}, but must be True or False")

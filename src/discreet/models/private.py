@@ -1,49 +1,58 @@
-"""What the private recommenders share: a budget, a plan, one session per fit, and a ledger saved with the model.
+"""What the private recommenders share: `fit`, written once, around an algorithm that is a value.
 
-A private `fit` seals the ratings, makes a session from the plan, and from then on holds nothing but released numbers.
-The plan follows from the parameters and the number of items in the public catalogue; no rating is needed to price it.
+A private `fit` resolves the algorithm, seals the ratings, makes a session from the plan, and from then on holds nothing
+but released numbers. The plan follows from the parameters and the number of items in the public catalogue; no rating is
+needed to price it. The resolved algorithm is saved with the model, so that nothing is derived anew when it is read.
+A `fit` that does not come to its end (Ctrl-C, an error) leaves the ledger of what it had released, and nothing learnt.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import secrets
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.models.base import Recommender
-from discreet.models.checks import require_range, require_whole
+from discreet.errors import ConfigError
+from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from
+from discreet.models.base import Progress, Recommender
+from discreet.models.checks import require, require_range, require_whole
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget, Neighbouring
 from discreet.privacy.ledger import Ledger
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users, seal
-from discreet.privacy.session import Session, Statistic
+from discreet.privacy.session import Session
 from discreet.privacy.statement import PrivacyStatement
 
 LEDGER = "ledger.json"
-
-
-def kept_counts(state: dict[str, Any], n_items: int) -> NDArray[np.float64] | None:
-    """Released counts out of a saved state; models saved before version 0.1 was finished have none."""
-    if state.get("counts") is None:
-        return None
-    counts = np.asarray(state["counts"], np.float64)
-    if counts.shape != (n_items,):
-        raise ValueError("released counts and item ids differ in number")
-    return counts
+COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
 
 
 class PrivateRecommender(Recommender):
     """Base of the models with a promise.
 
-    Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise`` and ``random_state`` among their
-    parameters, and say `bounds` (what one user may contribute), `plan` (what will be released) and `statistics` (of
-    what). A `random_state` of None, which a loaded model has, stands for another seed in every fit.
+    Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise``, ``random_state``,
+    ``rating_range`` and ``method`` among their parameters, and say `algorithm`. Parameters of the algorithm that a
+    subclass repeats (`_knobs`) are None where the algorithm's own default is meant. A `random_state` of None stands for
+    another seed in every fit.
+
+    Attributes
+    ----------
+    algorithm_ : Algorithm
+        As it was resolved for the last fit.
+    details_ : dict
+        What was learnt beside item factors and biases: plain numbers, all of them released or made of released ones.
+    counts_ : (n_items,) float64 or None
+        About how many people rated each item, where the algorithm releases that.
+    privacy_ : PrivacyStatement
+        Of the last fit, also if it was interrupted; then it is all there is.
     """
 
     epsilon: float
@@ -52,32 +61,63 @@ class PrivateRecommender(Recommender):
     accountant: str
     noise: Any
     random_state: int | None
-    feedback: str
     rating_range: tuple[float, float] | None
+    method: Algorithm | None
 
+    #: Parameters of the algorithm that the constructor takes as well.
+    _knobs: ClassVar[tuple[str, ...]] = ()
+
+    algorithm_: Algorithm
+    details_: Mapping[str, Any]
+    counts_: NDArray[np.float64] | None
     privacy_: PrivacyStatement
-    _seen_range: tuple[float, float] | None = None
+
+    # ------------------------------------------------------------ the algorithm
 
     @abstractmethod
-    def bounds(self) -> Bounds:
+    def algorithm(self) -> Algorithm:
+        """What these parameters say, with the rest still open."""
+
+    def _chosen(self, kind: type[Algorithm], *others: type[Algorithm], **fixed: Any) -> Algorithm:
+        """An algorithm of that kind with the knobs that were given, or `method`, if it is of a kind that fits."""
+        given = {name: getattr(self, name) for name in self._knobs if getattr(self, name) is not None}
+        if self.method is None:
+            return kind(**given, **fixed)
+        if not isinstance(self.method, (kind, *others)):
+            names = " or ".join(one.__name__ for one in (kind, *others))
+            what = self.method.__name__ if isinstance(self.method, type) else type(self.method).__name__
+            raise ConfigError(f"method is a {what}, but {type(self).__name__} needs a value of {names}")
+        if given:
+            name = next(iter(given))
+            raise ConfigError(f"{name} is given beside method, which has a {name} of its own: leave one of them out")
+        return dataclasses.replace(self.method, **fixed)
+
+    def resolved(self, n_items: int) -> Algorithm:
+        """The algorithm with nothing left open, for a catalogue of that many items. Pure: no data are needed."""
+        return self.algorithm().resolve(self.budget, n_items, self._range())
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(self.epsilon, self.delta, self.neighbouring)
+
+    def bounds(self, n_items: int = 1) -> Bounds:
         """What one user may contribute at most."""
+        return self.resolved(n_items).bounds()
 
-    @abstractmethod
     def plan(self, n_items: int) -> Plan:
         """What `fit` will release on a catalogue of that many items, and at which price."""
-
-    @abstractmethod
-    def statistics(self, users: Users) -> dict[str, Statistic]:
-        """The statistics behind the plan's releases, by name, for any sealed users: so they are priced without data."""
+        self.check()
+        return self.resolved(n_items).plan(n_items, self.budget, self.accountant)
 
     def price_list(self, n_items: int) -> list[dict[str, Any]]:
         """The plan as a table, with how far one user can move each release and how much noise that means.
 
         No data are needed: the statistics are built for nobody at all, and say the same as for everybody.
         """
+        algorithm = self.resolved(n_items)
         plan = self.plan(n_items)
         nobody = Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalogue=True)
-        found = self.statistics(seal(nobody, self.bounds()))
+        found = algorithm.statistics(seal(nobody, algorithm.bounds()))
         rows = []
         for row, event in zip(plan.rows(), plan.events, strict=True):
             statistic, norm = found[row["name"]], event.noise.norm
@@ -94,73 +134,161 @@ class PrivateRecommender(Recommender):
             )
         return rows
 
-    @property
-    def budget(self) -> Budget:
-        return Budget(self.epsilon, self.delta, self.neighbouring)
-
-    def _begin(self, ratings: Ratings) -> None:
-        super()._begin(ratings)
-        vars(self).pop("privacy_", None)
-
-    # ------------------------------------------------------------ parameters
-
     def _check(self) -> None:
-        """What all of them have; with what was seen of the ratings, if their range was not given."""
-        if self.rating_range is not None or self._seen_range is not None:
-            require_range("rating_range", self._seen_range if self.rating_range is None else self.rating_range)
+        if self.rating_range is not None:
+            require_range("rating_range", self.rating_range)
         if self.random_state is not None:
             require_whole("random_state", self.random_state, 0)
+        self.resolved(1 << 20)  # so many items that no number of factors is too large
 
-    def _check_items(self, n_items: int) -> None:
-        """Raise a `ConfigError` for parameters with which no fit can be made on so many items."""
+    # ------------------------------------------------------------ learning
 
-    # ------------------------------------------------------------ the range of ratings
-
-    @property
-    def _explicit(self) -> bool:
-        return self.feedback == "explicit"
-
-    def _range(self) -> tuple[float, float]:
-        """The public range of ratings; as it was seen where it was not given, which the statement then says."""
-        return self.rating_range or self._seen_range or (1.0, 5.0)
-
-    def _infer_range(self, ratings: Ratings) -> None:
-        self._seen_range = None
-        if self._explicit and self.rating_range is None and ratings.n_ratings:
-            self._seen_range = float(ratings.values.min()), float(ratings.values.max())
-
-    def _assume_range(self, session: Session) -> None:
-        if self._explicit:
-            low, high = self._range()
-            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
-
-    def _open_session(self, ratings: Ratings) -> tuple[Users, Session]:
-        """Sealed users and the door to them, with the assumptions that hold for every model written down."""
+    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+        """Learn from scratch and return self; `progress` is called as ``progress(done, total, text)``."""
+        self._begin(ratings)
+        self.check()
+        seen = self._seen_range(ratings)
+        rating_range = self.rating_range or seen or COMMON_RANGE
+        require_range("rating_range", rating_range)
+        algorithm = self.algorithm().resolve(self.budget, ratings.n_items, rating_range)
+        features = self._features(ratings)
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
-        plan = self.plan(ratings.n_items)
-        self._check_items(ratings.n_items)
+        plan = algorithm.plan(ratings.n_items, self.budget, self.accountant)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
+        self._assume(session, ratings, algorithm, seen, features)
+        try:
+            users = seal(ratings, algorithm.bounds(), seed=seed)
+            learnt = self._learn(algorithm, users, session, features, seed, progress)
+            session.finish()
+        except BaseException:  # Ctrl-C as well: what was released stays released
+            self.privacy_ = algorithm.statement(session.ledger)
+            raise
+        self._keep(algorithm, learnt, session.ledger)
+        explicit = algorithm.feedback == "explicit"
+        self.restore_items(
+            ratings.item_ids, learnt.factors, learnt.biases, ratings.titles, rating_range if explicit else None
+        )
+        return self
+
+    def _learn(
+        self,
+        algorithm: Algorithm,
+        users: Users,
+        session: Session,
+        features: NDArray[Any] | None,
+        seed: int,
+        progress: Progress | None,
+    ) -> Learnt:
+        return algorithm.learn(users, session, features=features, seed=seed, progress=progress or _silent)
+
+    def _keep(self, algorithm: Algorithm, learnt: Learnt, ledger: Ledger) -> None:
+        self.algorithm_ = algorithm
+        self.details_ = learnt.details
+        self.counts_ = learnt.counts
+        self.privacy_ = algorithm.statement(ledger)
+
+    def _begin(self, ratings: Any) -> None:
+        super()._begin(ratings)
+        for name in ("privacy_", "algorithm_", "details_", "counts_"):
+            vars(self).pop(name, None)
+
+    def _assume(
+        self,
+        session: Session,
+        ratings: Any,
+        algorithm: Algorithm,
+        seen: tuple[float, float] | None,
+        features: NDArray[Any] | None,
+    ) -> None:
+        """Write down what is taken to be public."""
         if getattr(ratings, "catalogue", False):
             session.assume("items", f"the catalogue of {ratings.n_items:,} items")
         else:
             session.assume("items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True)
+        if getattr(ratings, "filtered", ""):
+            session.assume("filter", ratings.filtered, inferred=True)
         session.assume("parameters", "every parameter of the model")
-        return seal(ratings, self.bounds(), seed=seed), session
+        if algorithm.feedback == "explicit":
+            low, high = self.rating_range or seen or COMMON_RANGE
+            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
+        for name, text in algorithm.assumptions().items():
+            session.assume(name, text)
+        if features is not None:
+            session.assume("features", f"the features of the items, {features.shape[1]:,} for each")
+
+    def _features(self, ratings: Any) -> NDArray[Any] | None:
+        """Public features of the items, for models that have any."""
+        return None
+
+    def _range(self) -> tuple[float, float]:
+        """The range of ratings: as given, as it was found in the last fit, or a common one."""
+        return self.rating_range or getattr(self, "rating_range_", None) or COMMON_RANGE
+
+    def _seen_range(self, ratings: Any) -> tuple[float, float] | None:
+        """The range as it is in the data, where it was not given; the statement then says so."""
+        if self.rating_range is not None or self.feedback != "explicit" or not ratings.n_ratings:
+            return None
+        return float(ratings.values.min()), float(ratings.values.max())
+
+    # ------------------------------------------------------------ reading out
+
+    def fold(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        return self.algorithm_.fold(Rows(indptr, indices, values), self._learnt())
+
+    def scoring(
+        self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        return self.algorithm_.scoring(Rows(indptr, indices, values), self._learnt())
+
+    def _learnt(self) -> Learnt:
+        return Learnt(self.item_factors_, self.item_biases_, self.counts_, self.details_)
 
     # ------------------------------------------------------------ on disk
 
     def saved_params(self) -> dict[str, Any]:
         """Without the seed: whoever knows the seed of seeded noise can subtract it."""
         given = self.get_params()
-        return given | {"random_state": None, "noise": given["noise"] if isinstance(given["noise"], str) else "seeded"}
+        return given | {
+            "random_state": None,
+            "noise": given["noise"] if isinstance(given["noise"], str) else "seeded",
+            "method": None if self.method is None else self.method.to_dict(),
+        }
+
+    @classmethod
+    def from_saved(cls, parameters: dict[str, Any]) -> Self:
+        method = parameters.get("method")
+        return cls(**(parameters | {"method": None if method is None else algorithm_from(method)}))
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "algorithm": self.algorithm_.to_dict(),
+            "details": dict(self.details_),
+            "counts": None if self.counts_ is None else self.counts_.tolist(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.algorithm_ = algorithm_from(state["algorithm"])
+        self.details_ = dict(state["details"])
+        counts = state["counts"]
+        self.counts_ = None if counts is None else np.asarray(counts, np.float64)
+        require(
+            self.counts_ is None or self.counts_.shape == (len(self.item_ids_),),
+            "released counts and item ids differ in number",
+        )
 
     def extra_files(self) -> dict[str, str]:
         return {LEDGER: json.dumps(self.privacy_.ledger.to_dict(), indent=1, ensure_ascii=False) + "\n"}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
-        self.privacy_ = PrivacyStatement.of(Ledger.from_dict(json.loads(files[LEDGER])))
+        self.privacy_ = self.algorithm_.statement(Ledger.from_dict(json.loads(files[LEDGER])))
 
     def card(self) -> str:
         from discreet.models.card import private
 
         return private(self, self.privacy_)
+
+
+def _silent(done: int, total: int, text: str) -> None:
+    """Progress that nobody watches."""

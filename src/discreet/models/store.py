@@ -106,7 +106,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _assemble(described: dict[str, Any], files: dict[str, bytes], arrays: dict[str, Any]) -> Recommender:
-    model: Recommender = model_class(described["class"])(**described["parameters"])
+    model: Recommender = model_class(described["class"]).from_saved(described["parameters"])
     ids = as_ids([_decode(i) for i in described["item_ids"]], "item id")
     titles, scale = described["titles"], described["rating_range"]
     if not len(ids) == len(arrays["item_factors"]) == len(arrays["item_biases"]):

@@ -1,4 +1,4 @@
-"""What the Huber model needs of private data: weights that users give their own ratings, and the paper's bare releases.
+"""What the Huber model needs of private data: weights that users give their own ratings.
 
 A user's rating counts the less, the further it is from what the public factors predict (Holland & Welsch, 1977):
 
@@ -23,10 +23,7 @@ from numpy.typing import NDArray
 from discreet.errors import ConfigError
 from discreet.kernels.threads import even_cuts, run
 from discreet.privacy.bounds import bound
-from discreet.privacy.mechanisms import Mechanism
 from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic, caller
-from discreet.privacy.vault import KEY
 
 
 @np.errstate(all="ignore")
@@ -52,30 +49,6 @@ def reweighted(users: Users, V: NDArray[Any], alpha: float) -> Users:
     fewer = Users(rows._replace(weight=weight), users.bounds, users.n_items)
     fewer._contributing, fewer._rank, fewer._vectors = True, users.rank, users._vectors
     return fewer
-
-
-def under_noised(
-    session: Session, name: str, statistic: Statistic, noise: Mechanism | None, rng: np.random.Generator
-) -> NDArray[Any]:
-    """The statistic with noise of a fixed size, however far one user moves it: what the Huber paper does.
-
-    Privacy: none. The entry is written first and marked unsafe: from then on ``session.statement.epsilon`` is infinite.
-    """
-    sensitivity = statistic.sensitivity(session.plan.budget.neighbouring, noise.norm if noise else "l2")
-    deviation = noise.standard_deviation if noise else 0.0
-    session.ledger.record(
-        name,
-        mechanism=noise.kind if noise else "none",
-        sensitivity=sensitivity,
-        norm=noise.norm if noise else "l2",
-        noise_multiplier=deviation / sensitivity,
-        shape=statistic.shape,
-        where=caller(),
-        alpha=getattr(noise, "alpha", None),
-        unsafe=True,
-    )
-    exact = statistic.compute(KEY)
-    return exact + noise.sample(exact.shape, rng) if noise else exact
 
 
 # ------------------------------------------------------------------ weights

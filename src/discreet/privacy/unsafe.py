@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet.privacy.mechanisms import Mechanism
@@ -27,6 +28,30 @@ def reveal(session: Session, name: str, statistic: Statistic) -> NDArray[Any]:
         unsafe=True,
     )
     return statistic.compute(KEY)
+
+
+def under_noised(
+    session: Session, name: str, statistic: Statistic, noise: Mechanism | None, rng: np.random.Generator
+) -> NDArray[Any]:
+    """The statistic with noise of a fixed size, however far one user moves it: what the Huber paper does.
+
+    Privacy: none. The entry is written first and marked unsafe: from then on ``session.statement.epsilon`` is infinite.
+    """
+    sensitivity = statistic.sensitivity(session.plan.budget.neighbouring, noise.norm if noise else "l2")
+    deviation = noise.standard_deviation if noise else 0.0
+    session.ledger.record(
+        name,
+        mechanism=noise.kind if noise else "none",
+        sensitivity=sensitivity,
+        norm=noise.norm if noise else "l2",
+        noise_multiplier=deviation / sensitivity,
+        shape=statistic.shape,
+        where=caller(),
+        alpha=getattr(noise, "alpha", None),
+        unsafe=True,
+    )
+    exact = statistic.compute(KEY)
+    return exact + noise.sample(exact.shape, rng) if noise else exact
 
 
 class NoNoise:

@@ -1,0 +1,39 @@
+"""The private algorithms, each a frozen value in a file of its own that reads like its paper.
+
+`algorithm` says what an algorithm is. A model (`discreet.models`) is a thin shell around one of these; ``method=`` of
+the shell takes any value of the right kind, with every knob. `ALGORITHMS` says which file holds which, by the name under
+which a saved model keeps it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from discreet.errors import DataError
+from discreet.models.algorithms.algorithm import Algorithm, Learnt, Rows
+
+__all__ = ["ALGORITHMS", "Algorithm", "Learnt", "Rows", "algorithm_from"]
+
+ALGORITHMS = {
+    "residual gradient": ("discreet.models.algorithms.residual_gradient", "ResidualGradient"),
+    "noisy solve": ("discreet.models.algorithms.noisy_solve", "NoisySolve"),
+    "projected gradient": ("discreet.models.algorithms.projected_gradient", "ProjectedGradient"),
+    "robust solve": ("discreet.models.algorithms.robust_solve", "RobustSolve"),
+    "Huber, as printed": ("discreet.models.algorithms.huber_as_printed", "HuberAsPrinted"),
+    "Frank–Wolfe": ("discreet.models.algorithms.frank_wolfe", "FrankWolfe"),
+    "covariance SVD": ("discreet.models.algorithms.covariance", "CovarianceSVD"),
+    "Langevin": ("discreet.models.algorithms.langevin", "Langevin"),
+    "Poisson descent": ("discreet.models.algorithms.poisson_descent", "PoissonDescent"),
+}
+
+
+def algorithm_from(document: Mapping[str, Any]) -> Algorithm:
+    """The algorithm that ``to_dict`` described."""
+    name = document.get("name")
+    if name not in ALGORITHMS:
+        raise DataError(f"there is no algorithm {name!r} in this version of discreet")
+    module, cls = ALGORITHMS[name]
+    found: Algorithm = getattr(importlib.import_module(module), cls).from_dict(document)
+    return found

@@ -1,0 +1,207 @@
+"""An algorithm is a value: every public number that one training needs, and what follows from these numbers alone.
+
+A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the range of ratings, what
+was left open; after it no field is None, and the resolved value is what a saved model keeps. `bounds`, `releases`,
+`plan` and `statistics` are pure. `learn` sees people only through sealed users and a session, and whatever it finds out
+on the way, such as a ridge that follows from released counts, goes into `Learnt`. `fold` reads the fields and `Learnt`,
+and nothing else: that is why a folder written today predicts the same tomorrow.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from numbers import Real
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import DataError
+from discreet.models.checks import require
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.budget import Budget
+from discreet.privacy.ledger import Ledger
+from discreet.privacy.plan import Line, Plan, reshare
+from discreet.privacy.sealed import Users
+from discreet.privacy.session import Session, Statistic
+from discreet.privacy.statement import PrivacyStatement
+
+Progress = Callable[[int, int, str], None]
+Range = tuple[float, float]
+EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
+
+
+class Rows(NamedTuple):
+    """Histories of users as CSR arrays over the model's items."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[Any]
+    values: NDArray[Any]
+
+    @property
+    def n(self) -> int:
+        """How many users."""
+        return len(self.indptr) - 1
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many ratings each user has."""
+        return np.diff(self.indptr)
+
+    @property
+    def row(self) -> NDArray[np.int64]:
+        """Whose each entry is."""
+        return np.repeat(np.arange(self.n), self.counts)
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What was learnt of the items: all of it made of released numbers, so that everybody may see it.
+
+    Parameters
+    ----------
+    factors : (n_items, r) float32
+    biases : (n_items,) float32
+    counts : (n_items,) float64, optional
+        About how many people rated each item.
+    details : dict
+        Whatever else `fold` reads or people ask for, as plain JSON values.
+    """
+
+    factors: NDArray[Any]
+    biases: NDArray[Any]
+    counts: NDArray[np.float64] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def some(self, name: str) -> NDArray[np.bool_]:
+        """A mask over the items out of the positions listed under that name."""
+        mask = np.zeros(len(self.biases), bool)
+        mask[np.asarray(self.details[name], np.int64)] = True
+        return mask
+
+
+@dataclass(frozen=True)
+class Algorithm(ABC):
+    """Base of all algorithms; see the module's docstring."""
+
+    name: ClassVar[str]
+    #: What it learns from; algorithms that can do both have a field of this name.
+    feedback: ClassVar[str] = "explicit"
+
+    # ------------------------------------------------------------ pure: before any rating is read
+
+    @abstractmethod
+    def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
+        """The same algorithm with nothing left open; raises a `ConfigError` for what cannot be done."""
+
+    @abstractmethod
+    def bounds(self) -> Bounds:
+        """What one user may contribute at most."""
+
+    @abstractmethod
+    def releases(self, n_items: int) -> list[Line]:
+        """What will be released on a catalogue of that many items."""
+
+    @abstractmethod
+    def statistics(self, users: Users) -> dict[str, Statistic]:
+        """The statistics behind the releases by name, for any sealed users: so they are priced without data."""
+
+    def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
+        """The releases with their noise."""
+        return Plan.shared(reshare(self.releases(n_items), self._shares()), budget, accountant)
+
+    def assumptions(self) -> dict[str, str]:
+        """What is taken to be public beside the catalogue, the range of ratings and the parameters."""
+        return {}
+
+    def statement(self, ledger: Ledger) -> PrivacyStatement:
+        """What may be promised of a training with this ledger."""
+        return PrivacyStatement.of(ledger)
+
+    # ------------------------------------------------------------ learning and reading out
+
+    @abstractmethod
+    def learn(
+        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+    ) -> Learnt:
+        """Release what was planned and make the most of it. `seed` is of the start, never of noise."""
+
+    @abstractmethod
+    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Vectors (n, r) and offsets (n,) of users, each from its own row; what a user computes is for itself."""
+
+    def scoring(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
+        return *self.fold(rows, learnt), learnt.factors
+
+    # ------------------------------------------------------------ as a document
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        found = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {"name": self.name} | {
+            key: list(value) if isinstance(value, tuple) else value for key, value in found.items()
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """The algorithm that ``to_dict`` described. A field that is not there is an error, never a default."""
+        names = [entry.name for entry in fields(cls)]
+        given = {key: value for key, value in document.items() if key != "name"}
+        if sorted(given) != sorted(names):
+            odd = sorted(set(given) ^ set(names))
+            raise DataError(f"this is not the {cls.name} of this version of discreet: {', '.join(odd[:3])} differs")
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+
+    def open_fields(self) -> list[str]:
+        """Fields that are still None."""
+        return [entry.name for entry in fields(self) if getattr(self, entry.name) is None]
+
+    def _shares(self) -> Mapping[str, float]:
+        return getattr(self, "shares", None) or {}
+
+
+# ------------------------------------------------------------------ what several algorithms do
+
+
+def centred_by_own_mean(rows: Rows, prior_mean: float, prior_count: float) -> NDArray[np.float32]:
+    """Every user's own mean, counting `prior_count` ratings of the public value `prior_mean` as well."""
+    total = np.bincount(rows.row, rows.values, minlength=rows.n) + prior_mean * prior_count
+    return (total / (rows.counts + prior_count)).astype(np.float32)
+
+
+def most_frequent(counts: NDArray[Any], how_many: int) -> NDArray[np.int64]:
+    """Positions, in order, of the items with the largest noisy counts (erratum 7: noisy, and charged)."""
+    return np.sort(np.argsort(-counts, kind="stable")[:how_many])
+
+
+def share_of_items(item_fraction: float, n_items: int) -> int:
+    """How many items take part: a number that no rating may change, so that shapes say nothing."""
+    return max(1, math.ceil(item_fraction * n_items))
+
+
+def spread_out(values: NDArray[Any], at: NDArray[np.int64], n_items: int) -> NDArray[np.float32]:
+    """Values of the items at these positions, and zeros for all others."""
+    whole = np.zeros((n_items, *values.shape[1:]), np.float32)
+    whole[at] = values
+    return whole
+
+
+def check_centring(centring: float | Literal["user"], *words: str) -> None:
+    """Raise a `ConfigError` unless ratings can be centred by it."""
+    number = isinstance(centring, Real) and not isinstance(centring, bool) and math.isfinite(centring)
+    allowed = " or ".join(map(repr, words))
+    require(number or centring in words, f"centring is {centring!r}, but must be {allowed} or a number")
+
+
+def middle(rating_range: Range) -> float:
+    low, high = rating_range
+    return (low + high) / 2
+
+
+def width(rating_range: Range) -> float:
+    low, high = rating_range
+    return high - low
