@@ -17,7 +17,7 @@ from discreet.models import MODELS, model_class
 _PANEL, _PRIVACY = "Model", "Privacy"
 _SPELLINGS = {name.lower(): name for name in MODELS}
 _PROMISE = ("epsilon", "delta", "neighbouring", "noise", "accountant", "rating_range")
-PRIVATE = "dpals"
+PRIVATE = "dpmf"
 
 
 def _option(help: str, *names: str, panel: str = _PANEL, **rest: Any) -> Any:
@@ -30,13 +30,13 @@ class Choice:
 
     model: Annotated[
         str | None,
-        _option(f"One of {', '.join(_SPELLINGS)}; als unless said otherwise, dpals with --epsilon.", metavar="NAME"),
+        _option(f"One of {', '.join(_SPELLINGS)}; als by default, dpmf with --epsilon.", metavar="NAME"),
     ] = None
     factors: Annotated[
-        int | None, _option("Length of the vectors; unless given, 32 for als, by the budget for dpals.", metavar="N")
+        int | None, _option("Length of the vectors; by default 32 for als, and by the budget for dpmf.", metavar="N")
     ] = None
     iterations: Annotated[
-        int | None, _option("Sweeps over users and items; unless given, 15 for als and 8 for dpals.", metavar="N")
+        int | None, _option("Sweeps over users and items; by default 15 for als and 8 for dpmf.", metavar="N")
     ] = None
     regularization: Annotated[
         float | None, _option("How strongly vectors are held back; als finds out unless given.")
@@ -80,7 +80,7 @@ class Choice:
     item_features: Annotated[
         str | None,
         _option(
-            "Public features of the items, such as genres, for dpals: a file with an id, and numbers or words such "
+            "Public features of the items, such as genres, for dpmf: a file with an id, and numbers or words such "
             "as Comedy|War, per line.",
             metavar="FILE",
         ),
@@ -99,16 +99,21 @@ class Choice:
             if name in given:
                 how = f"use --model {PRIVATE}" if self.model or "epsilon" in given else "give --epsilon"
                 raise ConfigError(f"--{name.replace('_', '-')} is for private models, and {cls.__name__} is not: {how}")
+        from discreet.models.algorithms import field_names
+
+        inner = cls.kinds(**given)[0] if hasattr(cls, "kinds") else None
+        known = allowed if inner is None else list(dict.fromkeys([*allowed, *field_names(inner)]))
         for name in given:
-            if name not in allowed:
-                near = difflib.get_close_matches(name, allowed, n=1, cutoff=0.8)
-                has = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(allowed) or 'none'}"
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+                has = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
                 has = getattr(cls, "instead", {}).get(name, has)
                 raise ConfigError(f"{cls.__name__} has no parameter {name!r}: {has}")
-        types = get_type_hints(cls.__init__)
+        types = get_type_hints(cls.__init__) if inner is None else get_type_hints(inner) | get_type_hints(cls.__init__)
         checked = {name: _checked(name, value, types.get(name, Any)) for name, value in given.items()}
         usual = {name: value for name, value in more.items() if name in allowed}
-        return cls(**(usual | checked))
+        make = cls if inner is None else cls.configured
+        return make(**(usual | checked))
 
     def ready(self) -> Any:
         """The model, with everything about it checked that can be without data."""

@@ -134,7 +134,7 @@ def demo(
 
 
 def the_model(epsilon: float, seed: int) -> Any:
-    """What the demo trains: DPALS as it comes, from who watched what; its noise is secure, and new in every run."""
+    """What the demo trains, from who watched what; its noise is secure, and new in every run."""
     from discreet.models.dpals import DPALS
 
     return DPALS(epsilon=epsilon, delta=DELTA, feedback="implicit", random_state=seed)

@@ -46,8 +46,6 @@ def train(
     is one, a rating per line, - for the same through a pipe, or the name of a data set (see discreet datasets).
     """
     model = choice.ready()
-    if choice.epsilon is not None and getattr(model, "sigmas", None) is not None:
-        raise ConfigError("sigmas say how much noise there is, and --epsilon would say it again: leave one of them out")
     check_out(to)
     choice.use_threads()
     ratings, facts = source.read(data, out)

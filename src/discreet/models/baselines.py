@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from discreet.models.algorithms.algorithm import Algorithm
 from discreet.models.algorithms.covariance import CovarianceSVD
 from discreet.models.algorithms.frank_wolfe import FrankWolfe
 from discreet.models.algorithms.langevin import Langevin
@@ -35,7 +34,7 @@ class DPFrankWolfe(PrivateRecommender):
     """
 
     feedback = "explicit"
-    _knobs = ("factors", "nuclear_norm", "item_fraction")
+    _kinds = (FrankWolfe,)
     #: What to say of parameters that other models have.
     instead: ClassVar = {"iterations": "its number of steps is 'factors'"}
 
@@ -66,9 +65,6 @@ class DPFrankWolfe(PrivateRecommender):
         self.random_state = random_state
         self.method = method
 
-    def algorithm(self) -> Algorithm:
-        return self._chosen(FrankWolfe)
-
 
 class DPSVD(PrivateRecommender):
     """A private covariance of ratings, factorised (McSherry & Mironov, 2009).
@@ -92,7 +88,7 @@ class DPSVD(PrivateRecommender):
     """
 
     feedback = "explicit"
-    _knobs = ("factors", "regularization", "item_fraction")
+    _kinds = (CovarianceSVD,)
 
     def __init__(
         self,
@@ -121,9 +117,6 @@ class DPSVD(PrivateRecommender):
         self.random_state = random_state
         self.method = method
 
-    def algorithm(self) -> Algorithm:
-        return self._chosen(CovarianceSVD)
-
 
 class DPSGLD(PrivateRecommender):
     """Private Langevin dynamics (Liu, Wang & Smola, 2015).
@@ -147,7 +140,7 @@ class DPSGLD(PrivateRecommender):
     """
 
     feedback = "explicit"
-    _knobs = ("factors", "iterations", "item_fraction")
+    _kinds = (Langevin,)
 
     def __init__(
         self,
@@ -176,9 +169,6 @@ class DPSGLD(PrivateRecommender):
         self.random_state = random_state
         self.method = method
 
-    def algorithm(self) -> Algorithm:
-        return self._chosen(Langevin)
-
 
 class DPSGD(PrivateRecommender):
     """Private stochastic gradient descent (Abadi et al., 2016).
@@ -206,7 +196,7 @@ class DPSGD(PrivateRecommender):
     """
 
     feedback = "explicit"
-    _knobs = ("factors", "iterations", "batch_rate", "item_fraction")
+    _kinds = (PoissonDescent,)
 
     def __init__(
         self,
@@ -236,6 +226,3 @@ class DPSGD(PrivateRecommender):
         self.noise = noise
         self.random_state = random_state
         self.method = method
-
-    def algorithm(self) -> Algorithm:
-        return self._chosen(PoissonDescent)

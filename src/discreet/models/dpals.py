@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from discreet.models.algorithms.algorithm import Algorithm
 from discreet.models.algorithms.noisy_solve import NoisySolve
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.budget import Neighbouring
@@ -39,7 +38,7 @@ class DPALS(PrivateRecommender):
         The algorithm with every knob.
     """
 
-    _knobs = ("factors", "iterations", "regularization", "max_items", "item_fraction")
+    _kinds = (NoisySolve,)
 
     def __init__(
         self,
@@ -73,6 +72,3 @@ class DPALS(PrivateRecommender):
         self.noise = noise
         self.random_state = random_state
         self.method = method
-
-    def algorithm(self) -> Algorithm:
-        return self._chosen(NoisySolve, feedback=self.feedback)

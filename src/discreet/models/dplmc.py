@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from discreet.models.algorithms.algorithm import Algorithm
 from discreet.models.algorithms.projected_gradient import ProjectedGradient
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.budget import Neighbouring
@@ -36,7 +35,7 @@ class DPLMC(PrivateRecommender):
     """
 
     feedback = "explicit"
-    _knobs = ("factors", "iterations", "step_size", "user_norm", "item_norm")
+    _kinds = (ProjectedGradient,)
 
     def __init__(
         self,
@@ -68,6 +67,3 @@ class DPLMC(PrivateRecommender):
         self.noise = noise
         self.random_state = random_state
         self.method = method
-
-    def algorithm(self) -> Algorithm:
-        return self._chosen(ProjectedGradient)

@@ -47,7 +47,7 @@ class DPMF(PrivateRecommender):
         The algorithm with every knob, in place of `factors`, `iterations` and `regularization`.
     """
 
-    _knobs = ("factors", "iterations", "regularization")
+    _kinds = (ResidualGradient,)
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class DPMF(PrivateRecommender):
 
     def algorithm(self) -> Algorithm:
         require_one_of("goal", self.goal, "rating")
-        return self._chosen(ResidualGradient)
+        return super().algorithm()
 
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         return None if self.item_features is None else item_features(self.item_features, ratings.item_ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from discreet.models.algorithms.algorithm import Algorithm
 from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 from discreet.models.algorithms.robust_solve import RobustSolve
 from discreet.models.private import PrivateRecommender
@@ -39,7 +38,7 @@ class HuberALS(PrivateRecommender):
     """
 
     feedback = "explicit"
-    _knobs = ("factors", "mechanism", "solver", "iterations", "max_items")
+    _kinds = (RobustSolve, HuberAsPrinted)
 
     def __init__(
         self,
@@ -71,6 +70,3 @@ class HuberALS(PrivateRecommender):
         self.noise = noise
         self.random_state = random_state
         self.method = method
-
-    def algorithm(self) -> Algorithm:
-        return self._chosen(RobustSolve, HuberAsPrinted)

@@ -9,9 +9,9 @@ A `fit` that does not come to its end (Ctrl-C, an error) leaves the ledger of wh
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 import secrets
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
-from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from
+from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
 from discreet.models.base import Progress, Recommender
 from discreet.models.checks import require, require_range, require_whole
 from discreet.privacy.bounds import Bounds
@@ -39,9 +39,9 @@ class PrivateRecommender(Recommender):
     """Base of the models with a promise.
 
     Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise``, ``random_state``,
-    ``rating_range`` and ``method`` among their parameters, and say `algorithm`. Parameters of the algorithm that a
-    subclass repeats (`_knobs`) are None where the algorithm's own default is meant. A `random_state` of None stands for
-    another seed in every fit.
+    ``rating_range`` and ``method`` among their parameters, and say which kinds of algorithm they are a shell of.
+    Parameters that the algorithm has by the same name are None where its own default is meant. A `random_state` of None
+    stands for another seed in every fit.
 
     Attributes
     ----------
@@ -64,8 +64,8 @@ class PrivateRecommender(Recommender):
     rating_range: tuple[float, float] | None
     method: Algorithm | None
 
-    #: Parameters of the algorithm that the constructor takes as well.
-    _knobs: ClassVar[tuple[str, ...]] = ()
+    #: The algorithm of this model, and others that `method` may be.
+    _kinds: ClassVar[tuple[type[Algorithm], ...]] = ()
 
     algorithm_: Algorithm
     details_: Mapping[str, Any]
@@ -74,23 +74,51 @@ class PrivateRecommender(Recommender):
 
     # ------------------------------------------------------------ the algorithm
 
-    @abstractmethod
-    def algorithm(self) -> Algorithm:
-        """What these parameters say, with the rest still open."""
+    @classmethod
+    def kinds(cls, **settings: Any) -> tuple[type[Algorithm], ...]:
+        """The kind of algorithm that a model with these settings is a shell of, and others that `method` may be."""
+        return cls._kinds
 
-    def _chosen(self, kind: type[Algorithm], *others: type[Algorithm], **fixed: Any) -> Algorithm:
-        """An algorithm of that kind with the knobs that were given, or `method`, if it is of a kind that fits."""
-        given = {name: getattr(self, name) for name in self._knobs if getattr(self, name) is not None}
+    def algorithm(self) -> Algorithm:
+        """What the parameters say, with the rest still open: `method`, or an algorithm with the knobs given."""
+        kinds = self.kinds(**self.get_params())
+        knobs = {name: value for name in self._knobs(kinds[0]) if (value := getattr(self, name)) is not None}
+        fixed = {"feedback": self.feedback} if "feedback" in field_names(kinds[0]) else {}
         if self.method is None:
-            return kind(**given, **fixed)
-        if not isinstance(self.method, (kind, *others)):
-            names = " or ".join(one.__name__ for one in (kind, *others))
+            return kinds[0](**knobs, **fixed)
+        if not isinstance(self.method, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
             what = self.method.__name__ if isinstance(self.method, type) else type(self.method).__name__
             raise ConfigError(f"method is a {what}, but {type(self).__name__} needs a value of {names}")
-        if given:
-            name = next(iter(given))
+        if knobs:
+            name = next(iter(knobs))
             raise ConfigError(f"{name} is given beside method, which has a {name} of its own: leave one of them out")
         return dataclasses.replace(self.method, **fixed)
+
+    @classmethod
+    def configured(cls, **settings: Any) -> Self:
+        """A model from its own parameters and, by name, any field of its algorithm."""
+        own = cls.parameter_names()
+        kind = cls.kinds(**settings)[0]
+        inner = field_names(kind)
+        for name in settings:
+            if name not in own and name not in inner:
+                near = difflib.get_close_matches(name, [*own, *inner], n=1, cutoff=0.8)
+                has = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(dict.fromkeys([*own, *inner]))}"
+                raise ConfigError(f"{cls.__name__} has no parameter {name!r}: {has}")
+        more = {name: value for name, value in settings.items() if name not in own}
+        if not more:
+            return cls(**settings)
+        knobs = cls._knobs(kind)
+        more |= {name: value for name, value in settings.items() if name in knobs and value is not None}
+        rest = {name: value for name, value in settings.items() if name in own and name not in knobs}
+        return cls(**(rest | {"method": kind(**more)}))
+
+    @classmethod
+    def _knobs(cls, kind: type[Algorithm]) -> list[str]:
+        """Parameters that the algorithm has as well, but for those that are the model's to say."""
+        inner = field_names(kind)
+        return [name for name in cls.parameter_names() if name in inner and name not in ("rating_range", "feedback")]
 
     def resolved(self, n_items: int) -> Algorithm:
         """The algorithm with nothing left open, for a catalogue of that many items. Pure: no data are needed."""

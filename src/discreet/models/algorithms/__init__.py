@@ -1,8 +1,8 @@
 """The private algorithms, each a frozen value in a file of its own that reads like its paper.
 
 `algorithm` says what an algorithm is. A model (`discreet.models`) is a thin shell around one of these; ``method=`` of
-the shell takes any value of the right kind, with every knob. `ALGORITHMS` says which file holds which, by the name under
-which a saved model keeps it.
+the shell takes any value of the right kind, with every knob. `ALGORITHMS` says which file holds which, by the name
+under which a saved model keeps it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from discreet.errors import DataError
-from discreet.models.algorithms.algorithm import Algorithm, Learnt, Rows
+from discreet.models.algorithms.algorithm import Algorithm, Learnt, Rows, field_names
 
-__all__ = ["ALGORITHMS", "Algorithm", "Learnt", "Rows", "algorithm_from"]
+__all__ = ["ALGORITHMS", "Algorithm", "Learnt", "Rows", "algorithm_from", "field_names"]
 
 ALGORITHMS = {
     "residual gradient": ("discreet.models.algorithms.residual_gradient", "ResidualGradient"),

@@ -1,7 +1,7 @@
 """An algorithm is a value: every public number that one training needs, and what follows from these numbers alone.
 
-A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the range of ratings, what
-was left open; after it no field is None, and the resolved value is what a saved model keeps. `bounds`, `releases`,
+A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the range of ratings,
+what was left open; after it no field is None, and the resolved value is what a saved model keeps. `bounds`, `releases`,
 `plan` and `statistics` are pure. `learn` sees people only through sealed users and a session, and whatever it finds out
 on the way, such as a ridge that follows from released counts, goes into `Learnt`. `fold` reads the fields and `Learnt`,
 and nothing else: that is why a folder written today predicts the same tomorrow.
@@ -149,7 +149,7 @@ class Algorithm(ABC):
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """The algorithm that ``to_dict`` described. A field that is not there is an error, never a default."""
-        names = [entry.name for entry in fields(cls)]
+        names = field_names(cls)
         given = {key: value for key, value in document.items() if key != "name"}
         if sorted(given) != sorted(names):
             odd = sorted(set(given) ^ set(names))
@@ -162,6 +162,11 @@ class Algorithm(ABC):
 
     def _shares(self) -> Mapping[str, float]:
         return getattr(self, "shares", None) or {}
+
+
+def field_names(kind: type[Algorithm]) -> list[str]:
+    """The parameters of an algorithm."""
+    return [entry.name for entry in fields(kind)]
 
 
 # ------------------------------------------------------------------ what several algorithms do

@@ -42,8 +42,14 @@ from discreet.models.algorithms.algorithm import (
     width,
 )
 from discreet.models.algorithms.own_mean import own_mean_bounds, ridge_fold, what_factors_explain
-from discreet.models.checks import require, require_fraction, require_number, require_one_of, require_positive
-from discreet.models.checks import require_whole
+from discreet.models.checks import (
+    require,
+    require_fraction,
+    require_number,
+    require_one_of,
+    require_positive,
+    require_whole,
+)
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget
 from discreet.privacy.plan import Line
@@ -206,7 +212,8 @@ class FrankWolfe(Algorithm):
 
     def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
         """A user's weights of the directions, from its own ratings and what was released."""
-        assert self.rating_range is not None and self.row_norm is not None
+        assert self.rating_range is not None
+        assert self.row_norm is not None
         known = learnt.some("frequent")
         offset, target = what_factors_explain(rows, learnt, known, self.rating_range, self.centring, self.prior_count)
         if self.folding == "least-squares":
