@@ -21,7 +21,11 @@ NOT_PRIVATE = (
     "Do not share it more widely than the ratings."
 )
 
-REMEDIES = {"items": "a public catalogue with --items", "ratings": "the public range of ratings with --rating-range"}
+REMEDIES = {
+    "items": "a public catalogue with --items",
+    "ratings": "the public range of ratings with --rating-range",
+    "filter": "all items, without --min-item-ratings",
+}
 
 
 @command(

@@ -144,6 +144,8 @@ class PrivateRecommender(Recommender):
             session.assume("items", f"the catalogue of {ratings.n_items:,} items")
         else:
             session.assume("items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True)
+        if getattr(ratings, "filtered", ""):
+            session.assume("filter", ratings.filtered, inferred=True)
         session.assume("parameters", "every parameter of the model")
         return seal(ratings, self.bounds(), seed=seed), session
 
