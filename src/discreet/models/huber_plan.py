@@ -7,7 +7,6 @@ what the parameters mean.
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 from collections.abc import Iterable
 from functools import lru_cache
@@ -17,7 +16,7 @@ import numpy as np
 
 from discreet.data.ratings import Ratings
 from discreet.models.base import require, require_number, require_whole
-from discreet.models.private import LEDGER, PrivateRecommender
+from discreet.models.private import PrivateRecommender
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget, Neighbouring
 from discreet.privacy.ledger import Ledger
@@ -271,11 +270,8 @@ class PlannedHuber(PrivateRecommender):
         pure = self.mechanism == "gaussian" and self.delta == 0 and not self.as_printed
         require(not pure, "delta is 0 and mechanism is 'gaussian', which has no pure ε: take 'laplace' or 'huber'")
 
-    # ------------------------------------------------------------ on disk
-
-    def restore_files(self, files: dict[str, bytes]) -> None:
-        kind = PrintedStatement if self.as_printed else PrivacyStatement
-        self.privacy_ = kind.of(Ledger.from_dict(json.loads(files[LEDGER])))
+    def _statement(self, ledger: Ledger) -> PrivacyStatement:
+        return PrintedStatement.of(ledger) if self.as_printed else super()._statement(ledger)
 
 
 class PrintedStatement(PrivacyStatement):

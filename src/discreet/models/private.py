@@ -2,13 +2,16 @@
 
 A private `fit` seals the ratings, makes a session from the plan, and from then on holds nothing but released numbers.
 The plan follows from the parameters and the number of items in the public catalogue; no rating is needed to price it.
+A `fit` that does not come to its end (Ctrl-C, an error) leaves the ledger of what it had released, and nothing learnt.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import secrets
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.models.base import Recommender
 from discreet.models.checks import require_range, require_whole
+from discreet.models.earlier import LEDGER, earlier_name
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget, Neighbouring
 from discreet.privacy.ledger import Ledger
@@ -24,8 +28,6 @@ from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users, seal
 from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statement import PrivacyStatement
-
-LEDGER = "ledger.json"
 
 
 def kept_counts(state: dict[str, Any], n_items: int) -> NDArray[np.float64] | None:
@@ -44,6 +46,15 @@ class PrivateRecommender(Recommender):
     Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise`` and ``random_state`` among their
     parameters, and say `bounds` (what one user may contribute), `plan` (what will be released) and `statistics` (of
     what). A `random_state` of None, which a loaded model has, stands for another seed in every fit.
+
+    Attributes whose names begin or end with an underscore are what a fit learnt: the next one begins without them.
+
+    Attributes
+    ----------
+    privacy_ : PrivacyStatement
+        Of the last fit, also if it was interrupted; then it is all there is.
+    earlier_ledgers_ : tuple of Ledger
+        Those of the fits before, which have been spent as well. They are saved with the model.
     """
 
     epsilon: float
@@ -56,7 +67,14 @@ class PrivateRecommender(Recommender):
     rating_range: tuple[float, float] | None
 
     privacy_: PrivacyStatement
+    earlier_ledgers_: tuple[Ledger, ...] = ()
     _seen_range: tuple[float, float] | None = None
+    _session: Session | None = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "fit" in vars(cls):
+            cls.fit = _accounted(cls.fit)  # type: ignore[method-assign]
 
     @abstractmethod
     def bounds(self) -> Bounds:
@@ -100,7 +118,26 @@ class PrivateRecommender(Recommender):
 
     def _begin(self, ratings: Ratings) -> None:
         super()._begin(ratings)
-        vars(self).pop("privacy_", None)
+        self._forget()
+        before = vars(self).pop("privacy_", None)
+        if before is not None and before.ledger.entries:
+            self.earlier_ledgers_ = (*self.earlier_ledgers_, before.ledger)
+
+    def _forget(self) -> None:
+        """Drop what was learnt, but for what was spent on it."""
+        for name in set(vars(self)) - {"privacy_", "earlier_ledgers_", "_session"}:
+            if name.startswith("_") or name.endswith("_"):
+                delattr(self, name)
+
+    def _abandon(self) -> None:
+        """What is left of a fit that did not come to its end: the ledger, if it had one already."""
+        if self._session is not None:
+            self._forget()
+            self.privacy_ = self._statement(self._session.ledger)
+
+    def _statement(self, ledger: Ledger) -> PrivacyStatement:
+        """What may be said of what the ledger lists."""
+        return PrivacyStatement.of(ledger)
 
     # ------------------------------------------------------------ parameters
 
@@ -140,6 +177,7 @@ class PrivateRecommender(Recommender):
         plan = self.plan(ratings.n_items)
         self._check_items(ratings.n_items)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
+        self._session = session
         if getattr(ratings, "catalogue", False):
             session.assume("items", f"the catalogue of {ratings.n_items:,} items")
         else:
@@ -157,12 +195,33 @@ class PrivateRecommender(Recommender):
         return given | {"random_state": None, "noise": given["noise"] if isinstance(given["noise"], str) else "seeded"}
 
     def extra_files(self) -> dict[str, str]:
-        return {LEDGER: json.dumps(self.privacy_.ledger.to_dict(), indent=1, ensure_ascii=False) + "\n"}
+        earlier = [_as_text(ledger) for ledger in self.earlier_ledgers_]
+        return {LEDGER: _as_text(self.privacy_.ledger)} | {earlier_name(text.encode()): text for text in earlier}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
-        self.privacy_ = PrivacyStatement.of(Ledger.from_dict(json.loads(files[LEDGER])))
+        self.privacy_ = self._statement(Ledger.from_dict(json.loads(files[LEDGER])))
 
     def card(self) -> str:
         from discreet.models.card import private
 
         return private(self, self.privacy_)
+
+
+def _as_text(ledger: Ledger) -> str:
+    return json.dumps(ledger.to_dict(), indent=1, ensure_ascii=False) + "\n"
+
+
+def _accounted(fit: Callable[..., Any]) -> Callable[..., Any]:
+    """A `fit` after which the ledger of what it released is there, also if it did not come to its end."""
+
+    @functools.wraps(fit)
+    def accounted(self: PrivateRecommender, *args: Any, **options: Any) -> Any:
+        try:
+            return fit(self, *args, **options)
+        except BaseException:  # Ctrl-C as well: what was released stays released
+            self._abandon()
+            raise
+        finally:
+            vars(self).pop("_session", None)
+
+    return accounted
