@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import discreet
+from discreet.privacy.ledger import Ledger
 
 DISCREET = [sys.executable, "-m", "discreet"]
 WAIT = 120  # seconds that no answer takes, also on a busy machine that still has to compile
@@ -171,3 +172,68 @@ except KeyboardInterrupt:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("heard\n", "")
+
+
+SIGNALLED = """
+import os, sys
+from discreet.cli import main
+from discreet.privacy.ledger import Ledger
+
+number, record, save = int(sys.argv[1]), Ledger.record, Ledger.save
+
+def recorded(ledger, *args, **rest):
+    entry = record(ledger, *args, **rest)
+    if len(ledger.entries) == 5:
+        os.kill(os.getpid(), number)
+    return entry
+
+def saved(ledger, path):  # somebody impatient does it again
+    os.kill(os.getpid(), number)
+    save(ledger, path)
+
+Ledger.record, Ledger.save = recorded, saved
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_an_interrupted_private_training_leaves_its_ledger(private, tmp_path, number, code):
+    """What was released is said, and listed in a ledger beside the place of the model, which is not there."""
+    args = ["train", private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5"]
+    args += ["--epsilon", 50, "--factors", 2, "--out", tmp_path / "m"]
+    done = subprocess.run(
+        [sys.executable, "-c", SIGNALLED, str(int(number)), *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+    )
+    assert done.returncode == code, done.stderr
+    (file,) = tmp_path.iterdir()
+    assert file.name.startswith("m.unfinished-")
+    assert file.name.endswith(".ledger.json")
+    ledger = Ledger.load(file)
+    planned = sum(release.count for release in ledger.plan.releases)
+    assert len(ledger.entries) == 5 < planned
+    assert 0 < ledger.price().epsilon < 50
+    assert done.stderr.splitlines() == [
+        f"discreet: the training had made 5 of {planned} releases, which cost ε = {ledger.price().epsilon:.4g} at "
+        f"δ = 1e-06 and count like any other; their ledger is {file}",
+        "discreet: interrupted: nothing was left half-written",
+    ]
+    priced = shell("budget", file, "--json")
+    assert priced.returncode == 0, priced.stderr
+
+
+def test_a_signal_that_was_ignored_before_still_is(private, tmp_path):
+    """As with nohup."""
+    args = [sys.executable, "-c", SIGNALLED, str(int(signal.SIGHUP)), "train", private / "ratings.csv", "--epsilon", 50]
+    done = subprocess.run(
+        [*map(str, args), "--out", str(tmp_path / "m")],
+        capture_output=True,
+        text=True,
+        timeout=WAIT,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    assert done.returncode == 0, done.stderr
+    assert discreet.load(tmp_path / "m").privacy_.private

@@ -162,7 +162,7 @@ def test_filter_reaches_the_fixed_point(rows, min_user, min_item):
 
 def test_filter_items_and_the_catalogue_flag():
     ratings = small().with_items({"a": "A", "b": "B", "c": "C", "d": "D", "e": "E"})
-    some = ratings.filter(items=["e", "b"])
+    some = ratings.filter(items=["e", "b"], public=True)
     assert (some.item_ids.tolist(), some.titles.tolist(), some.catalogue) == (["b", "e"], ["B", "E"], True)
     assert some.n_users == 3
     assert ratings.filter(items=["b"], min_user_ratings=1).user_ids.tolist() == [2, 3]
@@ -170,6 +170,32 @@ def test_filter_items_and_the_catalogue_flag():
     assert ratings.filter() == ratings
     with pytest.raises(DataError, match="1 of the items to keep are not there, such as 'zzz'"):
         ratings.filter(items=["a", "zzz"])
+
+
+def test_a_list_of_items_is_a_catalogue_only_where_the_caller_says_so():
+    ratings = small().with_items({"a": "A", "b": "B", "c": "C", "d": "D", "e": "E"})
+    rated = ratings.item_ids[np.unique(ratings.indices)].tolist()  # a look at the data
+    assert not ratings.with_items(rated).catalogue
+    assert not ratings.filter(items=rated).catalogue
+    assert ratings.with_items(rated, public=True).catalogue
+    assert ratings.filter(items=rated, public=True).catalogue
+    assert not ratings.with_items(dict.fromkeys(rated, ""), public=False).catalogue
+    assert ratings.with_items(ratings.item_ids).catalogue  # its own catalogue again, unchanged
+
+
+def test_filtering_items_by_exact_counts_is_remembered_and_filtering_users_by_their_own_is_no_look():
+    ratings = small().with_items({"a": "A", "b": "B", "c": "C", "d": "D"})
+    assert ratings.filtered == ""
+    own = ratings.filter(min_user_ratings=2)
+    assert (own.filtered, own.catalogue) == ("", True)
+    counted = ratings.filter(min_item_ratings=2)
+    assert counted.filtered.startswith("which items have at least 2 ratings, by exact counts")
+    for later in (counted.binarize(1), counted.select_users([1]), counted.with_items({"a": "A", "b": "B"})):
+        assert later.filtered == counted.filtered
+    assert pickle.loads(pickle.dumps(counted)).filtered == counted.filtered
+    both = counted.filter(min_item_ratings=3, min_user_ratings=1)
+    assert both.filtered.startswith(counted.filtered)
+    assert "at least 3 ratings, among users with at least 1" in both.filtered
 
 
 def test_binarize():

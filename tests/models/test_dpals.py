@@ -166,7 +166,7 @@ def test_released_counts_are_kept_and_about_what_was_counted(ratings, tmp_path):
         assert model.counts_.dtype == np.float64
         assert np.abs(model.counts_ / true - 1).max() < off  # people of 12 ratings each weigh more than those of 30
         assert np.corrcoef(model.counts_, true)[0, 1] > 0.9
-        model.save(tmp_path / "model")
+        model.save(tmp_path / "model", replace=True)
         assert np.array_equal(discreet.load(tmp_path / "model").counts_, model.counts_)
 
 

@@ -161,7 +161,7 @@ def test_it_comes_back_from_disk(cinema, tmp_path):
     file.write_text("item_id,genres\n" + "".join(f"{i},{genres}\n" for i, genres in GENRES.items()))
     models = [discreet.DPALS(item_features=given, **SAME).fit(cinema.train) for given in (str(file), file, GENRES)]
     for model, kept in zip(models, (str(file), str(file), None), strict=True):
-        model.save(tmp_path / "model")
+        model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
         assert again.item_features == kept
         assert np.array_equal(again.predict(cinema.train, cinema.train), model.predict(cinema.train, cinema.train))

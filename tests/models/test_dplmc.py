@@ -265,7 +265,7 @@ def test_it_comes_back_from_disk(tmp_path):
     _, ratings = planted(m=300)
     for changes in ({}, {"variant": "paper", "centring": 0.0}):
         model = discreet.DPLMC(3, epsilon=20.0, rating_range=(-4.0, 4.0), **changes).fit(ratings)
-        model.save(tmp_path / "model")
+        model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
         assert np.array_equal(model.predict(ratings, ratings), again.predict(ratings, ratings))
         assert again.privacy_ == model.privacy_

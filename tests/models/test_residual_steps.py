@@ -168,7 +168,7 @@ def test_a_faint_signal_is_spent_on_biases(cinema):
 def test_it_comes_back_from_disk(cinema, tmp_path):
     for changes in ({}, dict(centring=3.0, intercept=0.0), dict(factors=0)):
         model = discreet.DPALS(**SAME, **changes).fit(cinema.train)
-        model.save(tmp_path / "model")
+        model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
         assert np.array_equal(model.predict(cinema.train, cinema.train), again.predict(cinema.train, cinema.train))
         assert np.array_equal(model.counts_, again.counts_)

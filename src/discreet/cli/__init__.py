@@ -1,7 +1,8 @@
 """The command line: what ``discreet`` in a shell calls.
 
 `main` is the only place where errors become words and exit codes: 0 success, 1 something that should not happen, 2 bad
-input (one sentence on stderr that starts with ``discreet:``), 130 interrupted. Commands raise; they never print errors.
+input (one sentence on stderr that starts with ``discreet:``), 130 interrupted, 143 ended by SIGTERM (129 by SIGHUP).
+Commands raise; they never print errors.
 """
 
 from __future__ import annotations
@@ -9,13 +10,25 @@ from __future__ import annotations
 import _thread
 import contextlib
 import os
+import signal
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 DEBUG = "DISCREET_DEBUG"
 OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
+class Ended(BaseException):
+    """Another process, or the end of the terminal, asked this one to end.
+
+    No `KeyboardInterrupt`, which typer would turn into an exit code of its own.
+    """
+
+    def __init__(self, number: int):
+        self.code = 128 + number
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
@@ -28,17 +41,41 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     if "--debug" in given:
         os.environ[DEBUG] = "1"
     sys.unraisablehook = _interrupt_again
-    try:
-        code = _run(given or ["--help"])
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _silence_stdout()
-        code = FAILED
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    if code == INTERRUPTED:
+    with _ending_is_an_interrupt():
+        try:
+            code = _run(given or ["--help"])
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _silence_stdout()
+            code = FAILED
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        except Ended as ending:
+            code = ending.code
+    if code > 128:  # by a signal
         _complain("interrupted: nothing was left half-written")
     sys.exit(code)
+
+
+@contextlib.contextmanager
+def _ending_is_an_interrupt() -> Iterator[None]:
+    """Let commands clean up, and write down what they have spent, also when they are told to end.
+
+    A signal that is ignored (``nohup``) stays so.
+    """
+
+    def end(number: int, frame: Any) -> None:
+        raise Ended(number)
+
+    ours = threading.current_thread() is threading.main_thread()
+    changed = [number for number in ENDINGS if ours and signal.getsignal(number) == signal.SIG_DFL]
+    for number in changed:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in changed:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _open_streams() -> None:
@@ -51,7 +88,7 @@ def _open_streams() -> None:
 
 def _interrupt_again(problem: Any) -> None:
     """Python drops an interrupt that arrives while it cleans up after itself (in a weak reference's callback)."""
-    if problem.exc_type is KeyboardInterrupt:
+    if problem.exc_type in (KeyboardInterrupt, Ended):
         threading.Timer(0.02, _thread.interrupt_main).start()  # at once, it would be dropped again, in here
     else:
         sys.__unraisablehook__(problem)

@@ -191,7 +191,8 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
 
 def _read(path: Path) -> Ledger:
     """The ledger in a file, or in the folder of a model, verified."""
-    from discreet.models.store import LEDGER, MODEL
+    from discreet.models.earlier import LEDGER
+    from discreet.models.store import MODEL
     from discreet.privacy.ledger import Ledger
 
     file = path / LEDGER if path.is_dir() else path

@@ -51,7 +51,7 @@ def demo(
     folder = Path(to)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{to} is a file: the demo writes a model and a plot to a folder")
-    check_out(str(folder / "model"))
+    check_out(str(folder / "model"), replace=True)  # by another demo, whose people were invented too
     from discreet.data.cinema import GENRES, example_history, films, make_cinema
     from discreet.data.splits import random_ratings
 
@@ -189,7 +189,7 @@ def _save(model: Any, found: Comparison, curve: dict[float, float], what: str, f
     from discreet.data.download import written_aside
 
     picture = draw_demo(found, curve, what)
-    model.save(folder / "model")
+    model.save(folder / "model", replace=True)
     with written_aside(plot) as aside:
         aside.write_bytes(picture)
 

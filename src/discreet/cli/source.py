@@ -118,7 +118,13 @@ class Source(Layout):
         int, _option("Leave out users with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)
     ] = 0
     min_item_ratings: Annotated[
-        int, _option("Leave out items with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)
+        int,
+        _option(
+            "Leave out items with fewer ratings; no private choice, so a caution says so.",
+            min=0,
+            metavar="N",
+            panel=_CHOOSING,
+        ),
     ] = 0
 
     def read(self, data: str, out: Output) -> tuple[Ratings, dict[str, Any]]:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
+import signal
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from discreet.cli import ENDINGS
 from discreet.cli.app import command, program
 from discreet.cli.choice import Choice, is_private
 from discreet.cli.output import Output
@@ -21,7 +28,11 @@ NOT_PRIVATE = (
     "Do not share it more widely than the ratings."
 )
 
-REMEDIES = {"items": "a public catalogue with --items", "ratings": "the public range of ratings with --rating-range"}
+REMEDIES = {
+    "items": "a public catalogue with --items",
+    "ratings": "the public range of ratings with --rating-range",
+    "filter": "all items, without --min-item-ratings",
+}
 
 
 @command(
@@ -36,25 +47,29 @@ def train(
     choice: Choice,
     source: Source,
     out: Output,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace a private model that is there; its ledger is kept.")
+    ] = False,
 ) -> None:
     """Learn from ratings and save the model.
 
     With --epsilon the model is private: what it holds would be nearly as likely without any one user. Without, it is
-    not.
+    not. If a private training is interrupted or fails, the ledger of what it had released is written beside the folder.
 
     DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) with a user, an item and, where there
     is one, a rating per line, - for the same through a pipe, or the name of a data set (see discreet datasets).
     """
     model = choice.ready()
-    check_out(to)
+    check_out(to, replace)
     choice.use_threads()
     ratings, facts = source.read(data, out)
     if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":  # it is read from the data then
         low, high = float(ratings.values.min()), float(ratings.values.max())
         if low == high:
             raise nothing_to_predict(data, low, model)
-    seconds = fit(model, ratings, out)
-    model.save(to)
+    with ledger_kept(model, to, out):
+        seconds = fit(model, ratings, out)
+        model.save(to, replace=replace)
     out.say(f"Saved to {to}")
     if is_private(model):
         out.say(str(model.privacy_), style="bold green")
@@ -75,6 +90,52 @@ def fit(model: Any, ratings: Any, out: Output) -> float:
     seconds = time.perf_counter() - start
     out.say(f"Trained {model} in {seconds:.1f} s")
     return seconds
+
+
+@contextmanager
+def ledger_kept(model: Any, folder: str, out: Output) -> Iterator[None]:
+    """Where the block does not come to its end, say what was released, and write the ledger of it beside `folder`."""
+    try:
+        yield
+    except BaseException:  # an interrupt as well: what was released stays released
+        statement = getattr(model, "privacy_", None)
+        if statement is not None and statement.ledger.entries:
+            with _undisturbed():
+                out.note(_unfinished(statement, Path(os.path.realpath(folder))))
+        raise
+
+
+def _unfinished(statement: Any, folder: Path) -> str:
+    """Write the ledger of a training that was cut short; returns a sentence about it."""
+    from discreet.data.download import written_aside
+
+    made, planned = len(statement.ledger.entries), sum(r.count for r in statement.ledger.plan.releases)
+    spent = f"ε = {statement.epsilon:.4g} at δ = {statement.delta:.3g}"
+    text = f"the training had made {made} of {planned} releases, which cost {spent} and count like any other"
+    when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    file = folder.with_name(f"{folder.name}.unfinished-{when}-{os.getpid()}.ledger.json")
+    try:
+        with written_aside(file) as aside:
+            statement.ledger.save(aside)
+    except OSError as error:
+        ledger = json.dumps(statement.ledger.to_dict())
+        return (
+            f"{text}; their ledger could not be written to {file} ({error.strerror or error}), so here it is: {ledger}"
+        )
+    return f"{text}; their ledger is {file}"
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ignore further signals to end: somebody impatient should not lose the ledger."""
+    ours = threading.current_thread() is threading.main_thread()
+    numbers = [signal.SIGINT, *ENDINGS] if ours else []
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
@@ -106,12 +167,14 @@ def examples(folder: str, model: Any) -> list[str]:
     return lines
 
 
-def check_out(folder: str) -> None:
+def check_out(folder: str, replace: bool = False) -> None:
     """Refuse a place where no model can be saved, before time is spent on training one."""
+    from discreet.models.earlier import check_replaced
     from discreet.models.store import check_target
 
     target = Path(folder)
     check_target(target)
+    check_replaced(target, replace)
     place = target.absolute().parent
     while not place.exists():
         place = place.parent

@@ -10,6 +10,7 @@ _RULES = [
     (r"\b(rating|timestamp)=False", r"--\1 none"),
     (r"\b(user|item|rating|timestamp)=(\.\.\.|<column name>)", r"--\1 COLUMN"),
     (r"\b(user|item|rating|timestamp)=(?=[\s,;:.]|$)", r"--\1"),
+    (r"\breplace=True\b", "--replace"),
     (r"\bheader=False", "--no-header"),
     (r"\bheader=True", "--header"),
     (r"\bseparator='([^']*)'", r"--separator '\1'"),

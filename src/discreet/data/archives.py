@@ -119,6 +119,7 @@ def _titled(ratings: Ratings, listed: Catalogue) -> Ratings:
         titles,
         ratings.catalogue,
         ratings.merged,
+        ratings.filtered,
     )
 
 

@@ -28,7 +28,18 @@ from discreet.errors import ConfigError, DataError
 
 Duplicates = Literal["last", "mean", "error"]
 Unknown = Literal["error", "drop"]
-_FIELDS = ("indptr", "indices", "values", "user_ids", "item_ids", "timestamps", "titles", "catalogue", "merged")
+_FIELDS = (
+    "indptr",
+    "indices",
+    "values",
+    "user_ids",
+    "item_ids",
+    "timestamps",
+    "titles",
+    "catalogue",
+    "merged",
+    "filtered",
+)
 
 
 class Ratings:
@@ -51,6 +62,8 @@ class Ratings:
         Whether the items came from a public catalogue given by the caller, and not from the ratings themselves.
     merged : int
         How many rows were merged into others because they repeated a (user, item) pair.
+    filtered : str
+        What exact counts over users decided, in words that private models put into their statement; empty if nothing.
     """
 
     __slots__ = (*_FIELDS, "_item_index", "_user_index")
@@ -65,6 +78,7 @@ class Ratings:
     titles: NDArray[Any] | None
     catalogue: bool
     merged: int
+    filtered: str
     _user_index: IdIndex
     _item_index: IdIndex
 
@@ -195,6 +209,7 @@ class Ratings:
         titles: Any = None,
         catalogue: bool = False,
         merged: int = 0,
+        filtered: str = "",
     ) -> Ratings:
         """Ratings over arrays that are already in the inner form; trusted, so only lengths are checked.
 
@@ -219,7 +234,7 @@ class Ratings:
         assert int(self.indptr[-1]) == len(self.indices) == len(self.values), "indptr, indices and values disagree"
         assert self.timestamps is None or len(self.timestamps) == self.n_ratings, "one timestamp per rating is needed"
         assert self.titles is None or len(self.titles) == self.n_items, "one title per item is needed"
-        for name, value in (("catalogue", bool(catalogue)), ("merged", int(merged))):
+        for name, value in (("catalogue", bool(catalogue)), ("merged", int(merged)), ("filtered", str(filtered))):
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_user_index", IdIndex(self.user_ids))
         object.__setattr__(self, "_item_index", IdIndex(self.item_ids))
@@ -295,14 +310,21 @@ class Ratings:
         entries = np.arange(indptr[-1]) + np.repeat(self.indptr[rows] - indptr[:-1], counts)
         return self._replace(indptr=indptr, user_ids=self.user_ids[rows], **self._entries(entries))
 
-    def with_items(self, item_ids: Any, unknown: Unknown = "error") -> Ratings:
+    def with_items(self, item_ids: Any, unknown: Unknown = "error", *, public: bool | None = None) -> Ratings:
         """The same users over other items: a :class:`Catalogue`, file, frame or mapping, or just a list of ids.
 
         Ratings of items that are not among them are refused or, with ``unknown="drop"``, left out.
+
+        Parameters
+        ----------
+        public : bool, optional
+            Whether these items are a public catalogue. By default a file, a mapping or a `Catalogue` is one, and a bare
+            list is not, because it may come from the ratings themselves: say ``public=True`` if it does not.
         """
         given = Catalogue.of(item_ids)
-        # a bare list may just as well come from a model or another part of the data, so it does not make a catalogue
-        public = self.catalogue or isinstance(item_ids, (Catalogue, Mapping, str, os.PathLike))
+        if public is None:
+            unchanged = self.catalogue and np.array_equal(given.ids, self.item_ids)
+            public = unchanged or isinstance(item_ids, (Catalogue, Mapping, str, os.PathLike))
         columns, known = align(self.indices, self.item_ids, given, unknown)
         entries = self._entries(slice(None) if known is None else known)
         rows = row_of_entry(self.indptr) if known is None else row_of_entry(self.indptr)[known]
@@ -316,12 +338,17 @@ class Ratings:
             **parts._replace(merged=self.merged)._asdict(), item_ids=given.ids, titles=titles, catalogue=public
         )
 
-    def filter(self, *, min_user_ratings: int = 0, min_item_ratings: int = 0, items: Any = None) -> Ratings:
+    def filter(
+        self, *, min_user_ratings: int = 0, min_item_ratings: int = 0, items: Any = None, public: bool = False
+    ) -> Ratings:
         """Only the users and items with enough ratings among each other, and only the ``items`` listed.
 
         The minima hold in the result: users and items are dropped in turn until nobody has too few. With both at 0
-        nobody is dropped for want of ratings. Items dropped for that reason make the remaining list depend on the
-        data, so that it is no public catalogue any more.
+        nobody is dropped for want of ratings.
+
+        Privacy: ``min_user_ratings`` alone is each user's own affair. With ``min_item_ratings`` exact counts over all
+        users decide whose ratings are left; `filtered` says so, and so does the statement of a private model. Neither
+        what is left then nor a list of ``items`` is a public catalogue, unless the list is said to be ``public``.
         """
         keep_items = np.ones(self.n_items, dtype=bool)
         if items is not None:
@@ -343,7 +370,8 @@ class Ratings:
             indices=(np.cumsum(kept, dtype=np.int32) - np.int32(1))[smaller.indices],
             item_ids=self.item_ids[kept],
             titles=None if self.titles is None else self.titles[kept],
-            catalogue=self.catalogue and min_item_ratings <= 0,
+            catalogue=self.catalogue and min_item_ratings <= 0 and (items is None or public),
+            filtered=_with_filter(self.filtered, min_user_ratings, min_item_ratings),
         )
 
     def binarize(self, threshold: float) -> Ratings:
@@ -384,6 +412,15 @@ class Ratings:
 
 def _trusted(ids: Any, what: str) -> NDArray[Any]:
     return ids if isinstance(ids, np.ndarray) and ids.dtype in (np.int64, object) else as_ids(ids, what)
+
+
+def _with_filter(before: str, min_user_ratings: int, min_item_ratings: int) -> str:
+    """What exact counts decided, with this filter as well."""
+    if min_item_ratings <= 0:
+        return before
+    users = f", among users with at least {min_user_ratings:,}" if min_user_ratings > 0 else ""
+    text = f"which items have at least {min_item_ratings:,} ratings{users}, by exact counts: the others were left out"
+    return f"{before}; {text}" if before else text
 
 
 def _same(a: Any, b: Any) -> bool:

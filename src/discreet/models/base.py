@@ -244,11 +244,14 @@ class Recommender(ABC):
         scores = self._score_pairs(self._rows(histories, unknown), where[user], item)
         return scores if self.rating_range_ is None else np.clip(scores, *self.rating_range_)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a folder: safetensors, JSON and a README card; whole or not at all."""
+    def save(self, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+        """Write the model to a folder: safetensors, JSON and a README card; whole or not at all.
+
+        In the place of a private model only with `replace`; the ledger of that one is kept in the folder.
+        """
         from discreet.models.store import save
 
-        save(self, path)
+        save(self, path, replace=replace)
 
     # ------------------------------------------------------------ for subclasses
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from discreet.models.earlier import is_earlier
 
 if TYPE_CHECKING:
     from discreet.models.base import Recommender
@@ -46,6 +49,21 @@ print(model.privacy_)
 item_ids, scores = model.recommend({example}, n=10)
 ```
 """
+
+
+_EARLIER = """
+- what was released for earlier models in this place is listed in {names}; where it was about the same people, the
+  promises add up: what all of them give away together is more than this card says
+"""
+
+
+def with_earlier(card: str, files: Iterable[str]) -> str:
+    """The card with a line about the ledgers of earlier trainings among the files, if there are any."""
+    names = [f"`{name}`" for name in files if is_earlier(name)]
+    if not names:
+        return card
+    start, fence, rest = card.partition("\n```python")
+    return start + _EARLIER.removeprefix("\n").format(names=", ".join(names)) + fence + rest
 
 
 def private(model: Recommender, statement: PrivacyStatement) -> str:

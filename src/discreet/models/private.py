@@ -23,6 +23,7 @@ from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
 from discreet.models.base import Progress, Recommender
 from discreet.models.checks import require, require_range, require_whole
+from discreet.models.earlier import LEDGER, earlier_name
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget, Neighbouring
 from discreet.privacy.ledger import Ledger
@@ -31,7 +32,6 @@ from discreet.privacy.sealed import Users, seal
 from discreet.privacy.session import Session
 from discreet.privacy.statement import PrivacyStatement
 
-LEDGER = "ledger.json"
 COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
 
 
@@ -53,6 +53,8 @@ class PrivateRecommender(Recommender):
         About how many people rated each item, where the algorithm releases that.
     privacy_ : PrivacyStatement
         Of the last fit, also if it was interrupted; then it is all there is.
+    earlier_ledgers_ : tuple of Ledger
+        Those of the fits before, which have been spent as well. They are saved with the model.
     """
 
     epsilon: float
@@ -71,6 +73,7 @@ class PrivateRecommender(Recommender):
     details_: Mapping[str, Any]
     counts_: NDArray[np.float64] | None
     privacy_: PrivacyStatement
+    earlier_ledgers_: tuple[Ledger, ...] = ()
 
     # ------------------------------------------------------------ the algorithm
 
@@ -189,6 +192,7 @@ class PrivateRecommender(Recommender):
             learnt = self._learn(algorithm, users, session, features, seed, progress)
             session.finish()
         except BaseException:  # Ctrl-C as well: what was released stays released
+            self._forget()
             self.privacy_ = algorithm.statement(session.ledger)
             raise
         self._keep(algorithm, learnt, session.ledger)
@@ -217,8 +221,16 @@ class PrivateRecommender(Recommender):
 
     def _begin(self, ratings: Any) -> None:
         super()._begin(ratings)
-        for name in ("privacy_", "algorithm_", "details_", "counts_"):
-            vars(self).pop(name, None)
+        self._forget()
+        before = vars(self).pop("privacy_", None)
+        if before is not None and before.ledger.entries:
+            self.earlier_ledgers_ = (*self.earlier_ledgers_, before.ledger)
+
+    def _forget(self) -> None:
+        """Drop what was learnt, but for what was spent on it."""
+        for name in set(vars(self)) - {"privacy_", "earlier_ledgers_"}:
+            if name.startswith("_") or name.endswith("_"):
+                delattr(self, name)
 
     def _assume(
         self,
@@ -307,7 +319,8 @@ class PrivateRecommender(Recommender):
         )
 
     def extra_files(self) -> dict[str, str]:
-        return {LEDGER: json.dumps(self.privacy_.ledger.to_dict(), indent=1, ensure_ascii=False) + "\n"}
+        earlier = [_as_text(ledger) for ledger in self.earlier_ledgers_]
+        return {LEDGER: _as_text(self.privacy_.ledger)} | {earlier_name(text.encode()): text for text in earlier}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
         self.privacy_ = self.algorithm_.statement(Ledger.from_dict(json.loads(files[LEDGER])))
@@ -316,6 +329,10 @@ class PrivateRecommender(Recommender):
         from discreet.models.card import private
 
         return private(self, self.privacy_)
+
+
+def _as_text(ledger: Ledger) -> str:
+    return json.dumps(ledger.to_dict(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _silent(done: int, total: int, text: str) -> None:

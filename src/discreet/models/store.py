@@ -3,6 +3,7 @@
     factors.safetensors   item factors and biases
     model.json            class, parameters, item ids, titles, what else was learnt, checksums of the other files
     ledger.json           what was released, for private models
+    earlier-ledger-….json what was released for models that were here before (see `earlier`)
     README.md             a card that says what this is and what it promises
 
 A folder is written under another name beside its place and changes places with an earlier one when complete: whoever
@@ -29,20 +30,26 @@ from discreet.data.encode import as_ids, object_array
 from discreet.errors import ConfigError, DataError
 from discreet.models import MODELS, model_class
 from discreet.models.base import Recommender
+from discreet.models.card import with_earlier
+from discreet.models.earlier import LEDGER, check_replaced, earlier_name, keep_beside, kept_ledgers
 from discreet.models.exchange import displaced, exchange
 from discreet.version import __version__
 
 FORMAT = 1
-FACTORS, MODEL, CARD, LEDGER = "factors.safetensors", "model.json", "README.md", "ledger.json"
+FACTORS, MODEL, CARD = "factors.safetensors", "model.json", "README.md"
 
 
-def save(model: Recommender, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model to the folder `path`, replacing a model that is there, and nothing else."""
+def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+    """Write a fitted model to the folder `path`, replacing a model that is there, and nothing else.
+
+    A private model is only replaced where `replace` says so, and its ledger stays in the folder.
+    """
     from safetensors.numpy import save as to_bytes
 
     model._check_fitted()
     target = Path(os.path.realpath(path))
     check_target(target)
+    check_replaced(target, replace)
     files = {
         FACTORS: to_bytes(
             {
@@ -52,7 +59,9 @@ def save(model: Recommender, path: str | os.PathLike[str]) -> None:
         )
     }
     files |= {name: text.encode() for name, text in model.extra_files().items()}
-    files[CARD] = model.card().encode()
+    own = earlier_name(files.get(LEDGER, b""))  # saved again, a model does not come before itself
+    files |= {name: content for name, content in kept_ledgers(target).items() if name != own}
+    files[CARD] = with_earlier(model.card(), files).encode()
     files[MODEL] = _as_json(_description(model, files))  # last, because a folder without it is no model
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     aside.mkdir(parents=True)
@@ -65,6 +74,7 @@ def save(model: Recommender, path: str | os.PathLike[str]) -> None:
         _sync_folder(aside)
         if target.exists():
             exchange(aside, target)  # what is aside from here on is the earlier model
+            keep_beside(target, aside, {own, *files})
         else:
             aside.rename(target)
         _sync_folder(target.parent)

@@ -167,7 +167,8 @@ def _references(model: Any, retrain: bool) -> dict[str, Callable[[int], Any]]:
 def _can_be_quiet(model: Any) -> bool:
     """Whether a larger ε is all it takes to have less noise."""
     statement = getattr(model, "privacy_", None)
-    if statement is None or not statement.private or getattr(getattr(model, "algorithm_", None), "sigmas", None) or statement.epsilon >= QUIET / 4:
+    fixed_noise = bool(getattr(getattr(model, "algorithm_", None), "sigmas", None))
+    if statement is None or not statement.private or fixed_noise or statement.epsilon >= QUIET / 4:
         return False
     if statement.accountant not in ("gdp", "rdp"):
         return False

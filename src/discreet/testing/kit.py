@@ -17,7 +17,8 @@ import numpy as np
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError, PrivacyError
 from discreet.models import MODELS, store
-from discreet.models.private import LEDGER, PrivateRecommender
+from discreet.models.earlier import LEDGER
+from discreet.models.private import PrivateRecommender
 from discreet.privacy.unsafe import NoNoise
 from discreet.testing import door, people, promise
 from discreet.testing.report import Check, ConformanceError, Report

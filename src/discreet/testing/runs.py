@@ -65,7 +65,8 @@ def fit(
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder, "model"))
         files = {path.name: path.read_bytes() for path in sorted(Path(folder, "model").rglob("*")) if path.is_file()}
-    learnt = {name: value for name, value in vars(model).items() if name not in model.parameter_names()}
+    known = {*model.parameter_names(), "earlier_ledgers_"}  # which tell of the fits before this one
+    learnt = {name: value for name, value in vars(model).items() if name not in known}
     return Run(model, watch, [*said, text], flatten(learnt), files)
 
 

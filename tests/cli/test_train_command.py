@@ -1,0 +1,92 @@
+"""``discreet train`` and what has been spent: no ledger is overwritten, and none is lost when training fails."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+import discreet
+from discreet.models import store
+from discreet.models.base import Recommender
+from discreet.privacy.ledger import Ledger
+
+
+@pytest.fixture
+def train(run, private, tmp_path):
+    """Trains a private model to ``m``."""
+
+    def call(*more):
+        data = [private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5", "--factors", 2]
+        return run("train", *data, "--out", tmp_path / "m", *more)
+
+    return call
+
+
+def test_a_private_model_is_replaced_only_with_replace(train, run, private, tmp_path):
+    assert train("--epsilon", 20).code == 0
+    ledger = (tmp_path / "m" / "ledger.json").read_bytes()
+    opened = run("train", private / "ratings.csv", "--model", "bias", "--out", tmp_path / "m")
+    for refused in (train("--epsilon", 30), opened):
+        assert refused.code == 2
+        assert refused.out == ""
+        assert refused.err == (
+            f"discreet: {tmp_path / 'm'} holds a private model: choose a new folder, or say --replace, which keeps "
+            "its ledger beside the new one\n"
+        )
+    assert (tmp_path / "m" / "ledger.json").read_bytes() == ledger
+    assert train("--epsilon", 30, "--replace").code == 0
+    assert discreet.load(tmp_path / "m").privacy_.ledger.plan.budget.epsilon == 30
+    (earlier,) = (tmp_path / "m").glob("earlier-ledger-*.json")
+    assert earlier.read_bytes() == ledger
+    assert [file.name for file in tmp_path.iterdir()] == ["m"]
+
+
+def test_a_training_that_gives_up_leaves_the_ledger_of_what_it_released(train, tmp_path):
+    """At so small an ε the counts are released, and turn out to be noise."""
+    done = train("--epsilon", 0.01)
+    assert done.code == 2
+    (file,) = tmp_path.iterdir()
+    ledger = Ledger.load(file)
+    assert 0 < ledger.price().epsilon < 0.01
+    note, problem = done.err.splitlines()
+    assert note.startswith(f"discreet: the training had made {len(ledger.entries)} of ")
+    assert note.endswith(f"their ledger is {file}")
+    assert problem.startswith("discreet: ")
+
+
+def test_a_model_that_cannot_be_saved_leaves_its_ledger(train, tmp_path, monkeypatch):
+    """All of it was released."""
+
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store, "_description", full)
+    done = train("--epsilon", 20)
+    assert done.code == 2
+    (file,) = tmp_path.iterdir()
+    assert Ledger.load(file).price().epsilon == pytest.approx(20, rel=1e-3)
+    assert "No space left on device" in done.err
+
+
+def test_a_ledger_that_cannot_be_written_is_shown(train, tmp_path, monkeypatch):
+    def full(*args, **options):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store, "_description", full)
+    monkeypatch.setattr(Ledger, "save", full)
+    done = train("--epsilon", 20)
+    assert done.code == 2
+    assert not list(tmp_path.iterdir())
+    assert '"format": "discreet-ledger/1"' in done.err
+    assert "could not be written to" in done.err
+
+
+def test_a_training_that_released_nothing_leaves_nothing(train, tmp_path, monkeypatch):
+    def broken(*args, **options):
+        raise discreet.errors.DataError("no")
+
+    monkeypatch.setattr(Recommender, "_begin", broken)
+    done = train("--epsilon", 20)
+    assert (done.code, done.err) == (2, "discreet: no\n")
+    assert not list(tmp_path.iterdir())
