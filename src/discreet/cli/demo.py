@@ -177,8 +177,7 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
 
 
 def _recommend(model: Any, history: list[str]) -> list[dict[str, Any]]:
-    from discreet.cli.items import Items
-    from discreet.cli.recommend import ranked
+    from discreet.models.items import Items, ranked
 
     return ranked(Items(model), *model.recommend(history, 10))
 

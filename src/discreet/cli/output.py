@@ -6,9 +6,7 @@ only. With ``--json`` stdout holds exactly one JSON document and nothing else.
 
 from __future__ import annotations
 
-import json as json_format
 import logging
-import math
 import os
 import sys
 import warnings
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from discreet.cli.words import for_shell
+from discreet.data.json_text import to_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -113,23 +112,6 @@ class Output:
 def shows_progress(stream: TextIO) -> bool:
     """Whether a moving bar makes sense there."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
-
-
-def to_json(value: Any) -> str:
-    """JSON text; numpy values become plain ones, and what JSON has no number for (NaN, infinity) becomes null."""
-    return json_format.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if hasattr(value, "tolist"):  # numpy arrays and scalars
-        return _plain(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 class _Formatter(logging.Formatter):

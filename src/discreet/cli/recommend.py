@@ -10,9 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from discreet.cli.app import command
-from discreet.cli.output import Output, to_json
+from discreet.cli.output import Output
 from discreet.cli.source import Layout
+from discreet.data.json_text import to_json
 from discreet.errors import ConfigError, DataError
+from discreet.models.items import Items, ranked
 
 FORMATS = (".csv", ".tsv", ".json", ".parquet")
 
@@ -70,7 +72,7 @@ def recommend(
 
 
 def _history(model: Any, texts: list[str] | None, file: str | None, layout: Layout, skip: bool) -> dict[Any, float]:
-    from discreet.cli.items import Items, parse_history, read_history, with_default
+    from discreet.cli.items import parse_history, read_history, with_default
 
     if texts is None and file is None:
         raise ConfigError("say what the user liked: --history ITEMS, --history-file FILE or, for many, --users FILE")
@@ -86,8 +88,6 @@ def _history(model: Any, texts: list[str] | None, file: str | None, layout: Layo
 def _one(
     model: Any, history: dict[Any, float], n: int, exclude: list[str], include_seen: bool, to: str | None, out: Output
 ) -> None:
-    from discreet.cli.items import Items
-
     items = Items(model)
     ids, scores = model.recommend(
         history, n, exclude_seen=not include_seen, exclude=[items.id_of(text) for text in exclude]
@@ -111,7 +111,7 @@ def _one(
 def _many(
     model: Any, file: str, layout: Layout, n: int, include_seen: bool, skip: bool, to: str | None, out: Output
 ) -> None:
-    from discreet.cli.items import Items, known_only
+    from discreet.cli.items import known_only
 
     n = min(n, len(model.item_ids_))
     ratings, left_out = known_only(layout.read_file(file), model, file, skip)
@@ -130,15 +130,6 @@ def _many(
         print(_as_csv(rows, ","), end="")
     result = {"command": "recommend", "users": ratings.n_users, "ignored_ratings": left_out, "out": to}
     out.result(result if to is not None else result | {"recommendations": rows})
-
-
-def ranked(items: Any, ids: Any, scores: Any) -> list[dict[str, Any]]:
-    """One dictionary per item, best first: rank, item_id, title where known, score."""
-    rows = []
-    for rank, (item, score) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True), start=1):
-        title = items.title_of(item)
-        rows.append({"rank": rank, "item_id": item, **({} if title is None else {"title": title}), "score": score})
-    return rows
 
 
 def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:

@@ -8,7 +8,8 @@ import typer
 
 from discreet.cli.app import command
 from discreet.cli.output import Output
-from discreet.cli.recommend import ranked, show
+from discreet.cli.recommend import show
+from discreet.models.items import Items, ranked
 
 
 @command('discreet similar model/ "The Binary Colony" -n 5')
@@ -19,7 +20,6 @@ def similar(
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
 ) -> None:
     """Show the items most like one: those whose vectors point most nearly the same way."""
-    from discreet.cli.items import Items
     from discreet.models.store import load
 
     model = load(folder)
