@@ -7,7 +7,7 @@ WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test browser check bench results clean
+.PHONY: help demo install test browser check layers bench results clean
 help:
 	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
@@ -51,6 +51,9 @@ check: .venv/.dev
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	@$(MAKE) --no-print-directory layers
+
+layers: .venv/.dev
 	@PYTHONPATH=src $(PY) -c "from importlinter.cli import lint_imports_command as c; c()"
 
 # the report is looked at in a real Chromium; where none can be had its tests are skipped, or fail with CI=true
