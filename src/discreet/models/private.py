@@ -47,7 +47,8 @@ class PrivateRecommender(Recommender):
     parameters, and say `bounds` (what one user may contribute), `plan` (what will be released) and `statistics` (of
     what). A `random_state` of None, which a loaded model has, stands for another seed in every fit.
 
-    Attributes whose names begin or end with an underscore are what a fit learnt: the next one begins without them.
+    Attributes whose names end with an underscore are what a fit learnt: the next one begins without them. Those that
+    begin with one are its notes: they are dropped as well if it does not come to its end.
 
     Attributes
     ----------
@@ -125,15 +126,18 @@ class PrivateRecommender(Recommender):
 
     def _forget(self) -> None:
         """Drop what was learnt, but for what was spent on it."""
-        for name in set(vars(self)) - {"privacy_", "earlier_ledgers_", "_session"}:
-            if name.startswith("_") or name.endswith("_"):
+        for name in set(vars(self)) - {"privacy_", "earlier_ledgers_"}:
+            if name.endswith("_"):
                 delattr(self, name)
 
     def _abandon(self) -> None:
         """What is left of a fit that did not come to its end: the ledger, if it had one already."""
-        if self._session is not None:
+        session = self._session
+        if session is not None:
             self._forget()
-            self.privacy_ = self._statement(self._session.ledger)
+            for name in [name for name in vars(self) if name.startswith("_")]:
+                delattr(self, name)
+            self.privacy_ = self._statement(session.ledger)
 
     def _statement(self, ledger: Ledger) -> PrivacyStatement:
         """What may be said of what the ledger lists."""
