@@ -111,8 +111,9 @@ class ShapesByData(DPALS):
 
 class HoldsTheRatings(DPALS):
     def fit(self, ratings, *, progress=None):
+        super().fit(ratings, progress=progress)
         self.cache_ = {"data": ratings}
-        return super().fit(ratings, progress=progress)
+        return self
 
 
 class StartsWarm(DPALS):

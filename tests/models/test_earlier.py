@@ -88,6 +88,17 @@ def test_a_model_does_not_come_before_itself(models, tmp_path):
     assert names(tmp_path / "m") == PRIVATE
 
 
+def test_two_trainings_with_the_same_parameters_are_two(ratings, tmp_path):
+    """Their ledgers differ in nothing but their ids; fits of one model, saved after each, are kept once each."""
+    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5))
+    for fits in (1, 2, 3):
+        model.fit(ratings).save(tmp_path / "one", replace=True)
+        discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings).save(tmp_path / "many", replace=True)
+        for folder in ("one", "many"):
+            ids = [json.loads(file.read_text())["id"] for file in (tmp_path / folder).glob("*ledger*")]
+            assert len(set(ids)) == len(ids) == fits
+
+
 def test_earlier_ledgers_are_part_of_what_is_checked(models, tmp_path):
     folder = tmp_path / "m"
     models[0].save(folder)

@@ -43,6 +43,9 @@ class PrivateRecommender(Recommender):
     Parameters that the algorithm has by the same name are None where its own default is meant. A `random_state` of None
     stands for another seed in every fit.
 
+    Attributes whose names end with an underscore are what a fit learnt: the next one begins without them. Those that
+    begin with one are its notes: they are dropped as well if it does not come to its end.
+
     Attributes
     ----------
     algorithm_ : Algorithm
@@ -193,6 +196,8 @@ class PrivateRecommender(Recommender):
             session.finish()
         except BaseException:  # Ctrl-C as well: what was released stays released
             self._forget()
+            for name in [name for name in vars(self) if name.startswith("_")]:
+                delattr(self, name)
             self.privacy_ = algorithm.statement(session.ledger)
             raise
         self._keep(algorithm, learnt, session.ledger)
@@ -229,7 +234,7 @@ class PrivateRecommender(Recommender):
     def _forget(self) -> None:
         """Drop what was learnt, but for what was spent on it."""
         for name in set(vars(self)) - {"privacy_", "earlier_ledgers_"}:
-            if name.startswith("_") or name.endswith("_"):
+            if name.endswith("_"):
                 delattr(self, name)
 
     def _assume(

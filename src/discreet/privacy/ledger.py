@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import secrets
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -77,6 +78,8 @@ class Ledger:
     def __init__(self, plan: Plan, noise: str):
         self.plan, self.noise = plan, noise
         self.library = {"name": "discreet", "version": library_version()}
+        #: Tells two trainings apart whose records are the same; drawn at random, and no part of the chain.
+        self.id = secrets.token_hex(8)
         #: What the sampler's draws added to δ so far.
         self.noise_delta = 0.0
         self._records: list[Entry | Assumption] = []
@@ -164,6 +167,7 @@ class Ledger:
             **stated,
             "head": self._hashes[-1],
             "seal": _digest(self._hashes[-1], stated),
+            "id": self.id,
         }
 
     def save(self, path: str | Path) -> None:
@@ -193,6 +197,7 @@ class Ledger:
         try:
             ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
             ledger.library = dict(document["library"])
+            ledger.id = str(document.get("id", ""))  # the first ledgers had none
             ledger._hashes = [_digest("", ledger._header())]
             records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
             hashes = [document["head"]] if not records else [shown["hash"] for shown in records]

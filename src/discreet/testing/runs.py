@@ -22,7 +22,7 @@ from discreet.models.private import PrivateRecommender
 from discreet.testing.watch import Watch
 
 _LONG = 50  # longer sequences are compared as one value
-_CHECKSUMS = ("sha256", "checksum")  # in model.json: they follow from the rest
+_LEFT_OUT = ("sha256", "checksum", "id")  # in JSON files: checksums follow from the rest, and a ledger's id is random
 
 
 @dataclasses.dataclass
@@ -80,7 +80,7 @@ def flatten(value: Any, path: str = "", separator: str = ".") -> dict[str, Any]:
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return {path: repr(value)}
     if hasattr(value, "to_dict") and hasattr(value, "ledger"):
-        return flatten([value.to_dict(), value.ledger.to_dict()], path)
+        return flatten([value.to_dict(), value.ledger.to_dict() | {"id": ""}], path)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -128,7 +128,7 @@ def _parsed(name: str, content: bytes) -> Any:
             return load(content)
         if name.endswith(".json"):
             document = json.loads(content)
-            return {key: value for key, value in document.items() if key not in _CHECKSUMS}
+            return {key: value for key, value in document.items() if key not in _LEFT_OUT}
     return content
 
 
