@@ -111,15 +111,21 @@ FAULTS = {
         "2.0",
         (NEIGHBOURS, WORST, "test_errata.py::test_erratum_05_the_packing_is_isometric"),
     ),
-    "contributions are rounded to the nearest": Fault("sealed:Users.item_counts", "np.trunc(", "np.rint(", (GRID,)),
+    "contributions are rounded to the nearest": Fault("integer_sums:units_at", "np.trunc(", "np.rint(", (GRID,)),
     "contributions are rounded away from zero": Fault(
         "sealed:Users.covariance", "np.trunc(y / grid**0.5)", "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)", (GRID,)
     ),
     "sums are rounded instead of contributions": Fault(
         "sealed:Users.item_sums",
-        "return exact_sums(part, rows.user, c / grid, on_cache_lines(U, np.float64))",
-        "return np.rint(sum_rows(part, rows.user, c / grid, U.astype(np.float64)))",
+        "exact_sums(cuts, rows.user, whole, vectors)",
+        "np.rint(sum_rows(cuts, rows.user, whole, vectors))",
         (GRID,),
+    ),
+    "float64 adds up more users than it can": Fault(
+        "integer_sums:chunks",
+        "for begin in range(0, max(n, 1), CHUNK):\n        yield slice(begin, min(begin + CHUNK, n))",
+        "yield slice(0, n)",
+        ("test_integer_sums.py::test_sums_beyond_the_reach_of_float64_are_exact",),
     ),
     "users are centred by everybody's mean": Fault(
         "sealed:seal",
@@ -185,10 +191,31 @@ FAULTS = {
         ("test_session.py::test_noise_is_graded_by_its_type_not_by_its_word",),
     ),
     "secure noise comes from a seed": Fault(
-        "noise:_fresh_words",
+        "noise:fresh_words",
         'int.from_bytes(os.urandom(16), "little")',
         "7",
         ("test_noise.py::test_blocks_threads_and_objects_are_independent",),
+    ),
+    "coins come from numpy's global generator": Fault(
+        "subsample:_words",
+        "fresh_words()(min(_PER_KEY, n - begin))",
+        "np.random.randint(0, 2**64 - 1, min(_PER_KEY, n - begin), dtype=np.uint64)",
+        ("test_batches.py::test_nobody_can_know_the_coins",),
+    ),
+    "coins are 2 % too frequent": Fault(
+        "subsample:throw",
+        "rate * 2.0**64",
+        "min(1.02 * rate, 0.999) * 2.0**64",
+        (
+            "test_batches.py::test_coins_are_independent_and_have_their_rate",
+            "test_batches.py::test_a_coin_falls_below_its_rate_exactly",
+        ),
+    ),
+    "a coin belongs to an id": Fault(
+        "subsample:who_is_in",
+        "throw(n, rate, seed)",
+        "throw(2**16, rate, seed)[rows.key % np.uint64(2**16)]",
+        ("test_batches.py::test_users_do_not_share_a_coin_whatever_their_ids",),
     ),
     "what is revealed leaves epsilon finite": Fault(
         "ledger:Ledger.private",

@@ -24,9 +24,10 @@ from discreet.errors import ConfigError
 from discreet.kernels.threads import even_cuts, run
 from discreet.privacy.bounds import bound
 from discreet.privacy.sealed import Users
+from discreet.privacy.vault import guarded
 
 
-@np.errstate(all="ignore")
+@guarded("the users' weights")
 def reweighted(users: Users, V: NDArray[Any], alpha: float) -> Users:
     """The same users with the same vectors, each contribution multiplied by its Huber weight under the factors `V`.
 
