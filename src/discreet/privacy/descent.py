@@ -21,7 +21,8 @@ user's own mean, cut to h), so exchanging a user moves them by at most 1, 0 and 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,25 +30,15 @@ from numpy.typing import NDArray
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant, sum_rows
 from discreet.kernels.gradient import residual_rows, turn_rows
+from discreet.privacy.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.bounds import SHAVE, bound, clip_rows
+from discreet.privacy.item_statistics import Rows, entries_reach, row_sums
 from discreet.privacy.sealed import Users
-from discreet.privacy.statistics import Reach, Sum, entry_sum
-from discreet.privacy.vault import KEY, Box, guarded
-
-_NONE = np.zeros(0, np.float32)
+from discreet.privacy.statistics import Reach, Sum, per_item_total, registered
 
 
-class _Path(NamedTuple):
-    """What `Descent` holds beside the users' ratings, entry by entry or user by user."""
-
-    weight: NDArray[np.float32]  # none where all are 1
-    offset: NDArray[np.float32]
-    residual: NDArray[Any]
-    own: NDArray[Any]  # each user's own gradient
-
-
-class Descent(Box[_Path]):
-    """Sealed users on their way down. Public: the number of items and the length of the vectors.
+class Descent:
+    """The words of users on their way down; all state is the users' own.
 
     Parameters
     ----------
@@ -55,13 +46,11 @@ class Descent(Box[_Path]):
         Their bounds say how long a vector may be (``norm``).
     """
 
-    __slots__ = ("_cut", "_users")
+    __slots__ = ("_users",)
 
-    @guarded("the start of a descent")
     def __init__(self, users: Users) -> None:
-        offset = np.zeros(len(users.open(KEY).indptr) - 1, np.float32)
-        super().__init__(_Path(_NONE, offset, _NONE, _NONE), f"descent over {users.n_items:,} items")
-        self._users, self._cut = users, 0.0
+        self._users = users
+        users.map(BeginDescent())
 
     @property
     def n_items(self) -> int:
@@ -69,151 +58,302 @@ class Descent(Box[_Path]):
 
     # ------------------------------------------------------------ what users do by themselves
 
-    @guarded("the users' weights")
     def weigh(self, importance: NDArray[np.floating[Any]]) -> None:
         """Each user gives its entries the weights w_ij² = q_j / Σ_j q_j, for a public `importance` q > 0 of items."""
-        q = np.asarray(importance, np.float64)
-        if q.shape != (self.n_items,) or not (np.isfinite(q) & (q > 0)).all():
-            raise ConfigError(f"importance needs {self.n_items:,} positive finite numbers")
-        rows = self._users.open(KEY)
-        q = (q / q.max())[rows.indices]
-        row = rows.row
-        share = q / np.maximum(np.bincount(row, q, minlength=len(rows.indptr) - 1)[row], 1e-300)
-        self._now(weight=(SHAVE * np.sqrt(share)).astype(np.float32), residual=_NONE)
+        self._users.map(WeighEntries(importance))
 
-    @guarded("the users' vectors")
-    def solve(
-        self,
-        V: NDArray[Any],
-        ridge: float,
-        *,
-        bias: NDArray[Any] | None = None,
-        centre: float | None = None,
-        prior_count: float = 3.0,
-        unobserved: float = 0.0,
-        stretch: bool = False,
-        intercept: float = 0.0,
-    ) -> None:
-        """Each user's offset and vector by least squares on its own history; then the vector is cut to the norm Γ.
+    def solve(self, V: NDArray[Any], ridge: float, **options: Any) -> None:
+        """Each user's offset and vector by least squares on its own history: see `SolveWithOffset`."""
+        self._users.map(SolveWithOffset(V, ridge, **options))
 
-            (o, u) = argmin Σ_j (o + u · v_j + b_j − y_j)² + λ ‖u‖² + κ (o − centre)² + λ₀ Σ_all (u · v_j)²
-
-        Without a `centre` there is no offset. `stretch` makes every vector (but 0) as long as Γ: short ones say as much
-        about their direction, and the noise is the same. With an `intercept` ι, that constant comes before each vector,
-        whose other part is cut, or stretched, to √(Γ² − ι²).
-        """
-        V = self._factors(V)
-        rows, given = self._users.open(KEY), np.zeros(self.n_items) if bias is None else self._items("bias", bias)
-        n, lead = len(rows.indptr) - 1, 0.0 if centre is None else math.sqrt(ridge / prior_count)
-        shared = unobserved * second_moment(V) if unobserved else None
-        values, expected = rows.values.astype(V.dtype, copy=False), given + (centre or 0.0)
-        if V.shape[1]:
-            X, own = solve_rows_constant(
-                rows.indptr, rows.indices, values, V, np.full(n, ridge), lead, shared, offset=expected
-            )
-        else:
-            one = np.full((self.n_items, 1), lead, V.dtype)
-            own = solve_rows(rows.indptr, rows.indices, values, one, np.full(n, ridge), offset=expected)[:, 0]
-            X = np.zeros((n, 0), V.dtype)
-        offset = np.nan_to_num(lead * own + (centre or 0.0), nan=0.0, posinf=0.0, neginf=0.0)
-        self._place(X, stretch, intercept)
-        self._now(offset=offset.astype(np.float32), residual=_NONE, own=_NONE)
-
-    @guarded("the users' vectors")
     def start(self, W: NDArray[Any]) -> None:
         """Each user's vector as Σ_j y_j w_j, cut to the norm Γ."""
-        W = self._factors(W)
-        rows = self._users.open(KEY)
-        self._place(sum_rows(rows.indptr, rows.indices, rows.values.astype(W.dtype), W), False)
-        self._now(residual=_NONE, own=_NONE)
+        self._users.map(StartFrom(W))
 
-    @guarded("the users' residuals")
     def look(self, V: NDArray[Any], largest: float, *, bias: NDArray[Any] | None = None, own: bool = True) -> None:
         """Each user compares its ratings with V and b: its residuals, cut to `largest` (G), and its own gradient."""
-        G, V = bound("largest", largest), self._factors(V)
-        rows, path, U = self._users.open(KEY), self.open(KEY), self._users._opened()
-        if V.shape[1] != U.shape[1]:
-            raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {U.shape[1]}")
-        b = np.zeros(self.n_items) if bias is None else self._items("bias", bias)
-        weights = path.weight if len(path.weight) else None
-        x, g = residual_rows(
-            rows.indptr, rows.indices, rows.values, U, V.astype(U.dtype), G * SHAVE, b, path.offset, weights, own
-        )
-        self._now(residual=x, own=g)
-        self._cut = G
+        self._users.map(Look(V, largest, bias, own))
 
-    @guarded("the users' step")
     def step(self, rate: float, R: NDArray[Any], balance: float) -> None:
         """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and cut to the norm Γ."""
-        U, own = self._users._opened(), self.open(KEY).own
-        if own.shape != U.shape:
-            raise ConfigError("users have not looked at the items yet: call look first")
-        self._place(turn_rows(U, own, np.asarray(R, np.float64), rate, balance), False)
-        self._now(residual=_NONE, own=_NONE)
+        self._users.map(Move(rate, np.asarray(R, np.float64), balance))
 
     # ------------------------------------------------------------ what may be released
 
-    @guarded("the gradient")
     def gradient(self) -> Sum:
         """Σ_i x_ij u_i for each item j."""
-        return self._users._entry_sums(self._looked().residual, self._cut)
+        return self._users.add_up(ResidualGradient())
 
-    @guarded("the gradient of biases")
     def bias_gradient(self) -> Sum:
         """Σ_i x_ij for each item j."""
-        x, G, m = self._looked().residual, self._cut, self.n_items
-        return entry_sum(self._users.open(KEY).indices, x, m, Reach(G, m**0.5 * G, G, 2.0))
+        return self._users.add_up(BiasGradient())
 
-    @guarded("the Gram matrix of users' vectors")
     def gram(self) -> Sum:
         """Σ_i u_i u_iᵀ, as one packed upper triangle."""
         return self._users.global_gram()
 
-    @guarded("the counts of items")
     def counts(self) -> Sum:
         """Σ_i w_ij for each item j."""
-        indices, weight, m = self._users.open(KEY).indices, self.open(KEY).weight, self.n_items
-        if len(weight) != len(indices):
-            raise ConfigError("users have not weighted their items yet: call weigh first")
-        return entry_sum(indices, weight, m, Reach(1.0, m**0.5, 1.0, 2**0.5))
+        return self._users.add_up(WeightCounts())
 
-    @guarded("the size of the data")
     def size(self, half: float) -> Sum:
         """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by it)."""
-        h, rows = bound("half", half), self._users.open(KEY)
-        counts = np.diff(rows.indptr)
-        mean = np.bincount(rows.row, rows.values, minlength=len(counts)) / np.maximum(counts, 1)
-        each = np.column_stack([counts / max(self.n_items, 1), np.ones(len(counts)), np.clip(mean / h, -1, 1)]) * SHAVE
+        return self._users.add_up(Size(half))
 
-        def compute(grid: float | None, part: slice) -> NDArray[Any]:
-            whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
-            return whole.sum(axis=0)[part]
 
-        return Sum((3,), Reach(3**0.5, 3.0, 1.0, (5 / 3) ** 0.5, 1.0), compute)
+# ------------------------------------------------------------------ steps
 
-    # ------------------------------------------------------------ parts
 
-    def _now(self, **changes: Any) -> None:
-        path = self.open(KEY)._replace(**changes)
-        self._content = lambda: path
+@dataclass(frozen=True)
+class BeginDescent(OwnStep):
+    """No offset, no weights, nothing seen yet."""
 
-    def _place(self, U: NDArray[Any], stretch: bool, intercept: float = 0.0) -> None:
-        bounds = self._users.bounds
-        if stretch:
-            exact = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0).astype(np.float64)
-            length = np.sqrt((exact**2).sum(axis=1, keepdims=True))
-            U = np.where(length > 1e-12, exact * (bounds.norm / np.maximum(length, 1e-12)), 0).astype(U.dtype)
-        U = np.ascontiguousarray(clip_rows(U, bounds, intercept))
-        self._users._rank, self._users._vectors = U.shape[1], Box(U, f"vectors of rank {U.shape[1]}")
+    what = "the start of a descent"
 
-    def _looked(self) -> _Path:
-        path = self.open(KEY)
-        if self._cut == 0.0 or len(path.residual) != len(self._users.open(KEY).indices):
+    def check(self, public: Public) -> Public:
+        return replace(public, weighted=False, cut=0.0)
+
+    def run(self, block: Block, public: Public) -> Block:
+        return block.without("entry_weight", "residual", "own").having(offset=np.zeros(block.n, np.float32))
+
+
+@dataclass(frozen=True)
+class WeighEntries(OwnStep):
+    """Weights w_ij² = q_j / Σ_j q_j of a user's entries, for a public importance q > 0 of items."""
+
+    importance: NDArray[np.floating[Any]]
+
+    what = "the users' weights"
+
+    def check(self, public: Public) -> Public:
+        q = np.asarray(self.importance, np.float64)
+        if q.shape != (public.n_items,) or not (np.isfinite(q) & (q > 0)).all():
+            raise ConfigError(f"importance needs {public.n_items:,} positive finite numbers")
+        return replace(public, weighted=True, cut=0.0)
+
+    def run(self, block: Block, public: Public) -> Block:
+        q = np.asarray(self.importance, np.float64)
+        q = (q / q.max())[block.indices]
+        row = block.row
+        share = q / np.maximum(np.bincount(row, q, minlength=block.n)[row], 1e-300)
+        return block.without("residual").having(entry_weight=(SHAVE * np.sqrt(share)).astype(np.float32))
+
+
+@dataclass(frozen=True)
+class SolveWithOffset(OwnStep):
+    """Each user's offset and vector by least squares on its own history; then the vector is cut to the norm Γ.
+
+        (o, u) = argmin Σ_j (o + u · v_j + b_j − y_j)² + λ ‖u‖² + κ (o − centre)² + λ₀ Σ_all (u · v_j)²
+
+    Without a `centre` there is no offset. `stretch` makes every vector (but 0) as long as Γ: short ones say as much
+    about their direction, and the noise is the same. With an `intercept` ι, that constant comes before each vector,
+    whose other part is cut, or stretched, to √(Γ² − ι²).
+    """
+
+    V: NDArray[Any]
+    ridge: float
+    bias: NDArray[Any] | None = None
+    centre: float | None = None
+    prior_count: float = 3.0
+    unobserved: float = 0.0
+    stretch: bool = False
+    intercept: float = 0.0
+
+    what = "the users' vectors"
+
+    def check(self, public: Public) -> Public:
+        V = public.factors(self.V)
+        public.per_item("bias", self.bias)
+        clip_rows(np.zeros((0, V.shape[1]), V.dtype), public.bounds, self.intercept)
+        return replace(public, rank=V.shape[1] + bool(self.intercept), has_vectors=True, cut=0.0)
+
+    def run(self, block: Block, public: Public) -> Block:
+        V = public.factors(self.V)
+        n = block.n
+        lead = 0.0 if self.centre is None else math.sqrt(self.ridge / self.prior_count)
+        middle = 0.0 if self.centre is None else self.centre
+        expected = public.per_item("bias", self.bias).astype(np.float32) + middle
+        shared = self.unobserved * second_moment(V) if self.unobserved else None
+        values = block.values.astype(V.dtype, copy=False)
+        ridge = np.full(n, self.ridge)
+        if V.shape[1]:
+            X, own = solve_rows_constant(block.indptr, block.indices, values, V, ridge, lead, shared, offset=expected)
+        else:
+            one = np.full((public.n_items, 1), lead, V.dtype)
+            own = solve_rows(block.indptr, block.indices, values, one, ridge, offset=expected)[:, 0]
+            X = np.zeros((n, 0), V.dtype)
+        offset = np.nan_to_num(lead * own + middle, nan=0.0, posinf=0.0, neginf=0.0)
+        placed = placed_vectors(X, public, self.stretch, self.intercept)
+        return block.without("residual", "own").having(vectors=placed, offset=offset.astype(np.float32))
+
+
+@dataclass(frozen=True)
+class StartFrom(OwnStep):
+    """Each user's vector as Σ_j y_j w_j, cut to the norm Γ."""
+
+    W: NDArray[Any]
+
+    what = "the users' vectors"
+
+    def check(self, public: Public) -> Public:
+        W = public.factors(self.W)
+        return replace(public, rank=W.shape[1], has_vectors=True, cut=0.0)
+
+    def run(self, block: Block, public: Public) -> Block:
+        W = public.factors(self.W)
+        U = sum_rows(block.indptr, block.indices, block.values.astype(W.dtype), W)
+        return block.without("residual", "own").having(vectors=placed_vectors(U, public))
+
+
+@dataclass(frozen=True)
+class Look(OwnStep):
+    """Each user compares its ratings with V and b: its residuals, weighted and cut to G, and its own gradient."""
+
+    V: NDArray[Any]
+    largest: float
+    bias: NDArray[Any] | None = None
+    own: bool = True
+
+    what = "the users' residuals"
+
+    def check(self, public: Public) -> Public:
+        public.need_vectors()
+        public.factors(self.V, public.rank)
+        public.per_item("bias", self.bias)
+        return replace(public, cut=bound("largest", self.largest))
+
+    def run(self, block: Block, public: Public) -> Block:
+        U = block["vectors"]
+        V = public.factors(self.V).astype(U.dtype)
+        b = np.zeros(public.n_items) if self.bias is None else public.per_item("bias", self.bias).astype(np.float32)
+        x, g = residual_rows(
+            block.indptr,
+            block.indices,
+            block.values,
+            U,
+            V,
+            self.largest * SHAVE,
+            b,
+            block["offset"],
+            block.state.get("entry_weight"),
+            self.own,
+        )
+        return block.having(residual=x, own=g)
+
+
+@dataclass(frozen=True)
+class Move(OwnStep):
+    """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and cut to the norm Γ."""
+
+    rate: float
+    R: NDArray[np.float64]
+    balance: float
+
+    what = "the users' step"
+
+    def check(self, public: Public) -> Public:
+        public.need_residuals()
+        public.array("R", self.R, (public.rank, public.rank))
+        return replace(public, cut=0.0)
+
+    def run(self, block: Block, public: Public) -> Block:
+        U = block["vectors"]
+        own = block["own"]
+        if own.shape != U.shape:
             raise ConfigError("users have not looked at the items yet: call look first")
-        return path
+        moved = turn_rows(U, own, self.R, self.rate, self.balance)
+        return block.without("residual", "own").having(vectors=placed_vectors(moved, public))
 
-    def _factors(self, V: NDArray[Any]) -> NDArray[Any]:
-        return self._users._factors(V)
 
-    def _items(self, name: str, given: Any) -> NDArray[np.float32]:
-        return self._users._public(name, given, (self.n_items,)).astype(np.float32)
+def placed_vectors(U: NDArray[Any], public: Public, stretch: bool = False, intercept: float = 0.0) -> NDArray[Any]:
+    """Vectors as they may be contributed: stretched, if wanted, and cut to the norm."""
+    bounds = public.bounds
+    if stretch:
+        exact = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0).astype(np.float64)
+        length = np.sqrt((exact**2).sum(axis=1, keepdims=True))
+        U = np.where(length > 1e-12, exact * (bounds.norm / np.maximum(length, 1e-12)), 0).astype(U.dtype)
+    return np.ascontiguousarray(clip_rows(U, bounds, intercept))
+
+
+# ------------------------------------------------------------------ statistics
+
+
+class OfResiduals(Statistic):
+    """Base of what is made of the residuals that users computed last."""
+
+    def check(self, public: Public) -> None:
+        public.need_residuals()
+
+
+@registered("residual gradient")
+@dataclass(frozen=True)
+class ResidualGradient(OfResiduals):
+    """Σ_i x_ij u_i for each item j: ‖x_i u_iᵀ‖ = ‖x_i‖ ‖u_i‖ ≤ G Γ."""
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (public.n_items, public.rank)
+
+    def reach(self, public: Public) -> Reach:
+        return entries_reach(public, public.cut)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        return lambda rows: row_sums(block, block["residual"], public.n_items, grid)[rows]
+
+
+@registered("bias gradient")
+@dataclass(frozen=True)
+class BiasGradient(OfResiduals):
+    """Σ_i x_ij for each item j, ‖x_i‖ ≤ G."""
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (public.n_items,)
+
+    def reach(self, public: Public) -> Reach:
+        return Reach(public.cut, public.n_items**0.5 * public.cut, public.cut, 2.0)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        return lambda rows: per_item_total(block.indices, block["residual"], public.n_items, grid)[rows]
+
+
+@registered("weight counts")
+@dataclass(frozen=True)
+class WeightCounts(Statistic):
+    """Σ_i w_ij for each item j, over all entries: Σ_j w_ij² ≤ 1, and no weight is below 0."""
+
+    def check(self, public: Public) -> None:
+        if not public.weighted:
+            raise ConfigError("users have not weighted their items yet: call weigh first")
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (public.n_items,)
+
+    def reach(self, public: Public) -> Reach:
+        return Reach(1.0, public.n_items**0.5, 1.0, 2**0.5)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        return lambda rows: per_item_total(block.indices, block["entry_weight"], public.n_items, grid)[rows]
+
+
+@registered("size")
+@dataclass(frozen=True)
+class Size(Statistic):
+    """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by it)."""
+
+    half: float
+
+    def check(self, public: Public) -> None:
+        bound("half", self.half)
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (3,)
+
+    def reach(self, public: Public) -> Reach:
+        return Reach(3**0.5, 3.0, 1.0, (5 / 3) ** 0.5, 1.0)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        counts = block.counts
+        mean = np.bincount(block.row, block.values, minlength=block.n) / np.maximum(counts, 1)
+        share = counts / max(public.n_items, 1)
+        each = np.column_stack([share, np.ones(block.n), np.clip(mean / self.half, -1, 1)]) * SHAVE
+        whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
+        return lambda rows: whole.sum(axis=0)[rows]

@@ -21,93 +21,48 @@ Privacy: rounding on the grid is of the factors, towards zero, so that a rounded
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ConfigError
 from discreet.privacy import integer_sums
+from discreet.privacy.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.bounds import SHAVE, bound, public_number
+from discreet.privacy.item_statistics import ItemTotals, Rows
 from discreet.privacy.sealed import Users
-from discreet.privacy.statistics import Reach, Sum, entry_sum, pack, packed_size
-from discreet.privacy.vault import KEY, Box, guarded
+from discreet.privacy.statistics import Reach, Sum, pack, packed_size, registered
 
 _BLOCK = 1 << 22  # entries of the dense block in which rows are multiplied
 _UNBOUNDED = 1e100
 
 
-class _Rows(NamedTuple):
-    """CSR by user: what was to be explained and what has been."""
+class Residuals:
+    """The words of users with residuals, made by `residuals_of`; all state is the users' own."""
 
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int32]
-    y: NDArray[np.float64]
-    fitted: NDArray[np.float64]
+    __slots__ = ("_users",)
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
 
     @property
-    def row(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+    def n_items(self) -> int:
+        return self._users.n_items
 
-
-class Residuals(Box[_Rows]):
-    """Every user's own residuals, sealed. Made by `residuals_of`; public is only the number of items."""
-
-    __slots__ = ("n_items",)
-
-    def __init__(self, rows: _Rows, n_items: int) -> None:
-        super().__init__(rows, f"residuals over {n_items:,} items")
-        self.n_items = n_items
-
-    @guarded("the users' step")
     def step(self, direction: NDArray[Any], length: float, size: float, gamma: float, largest: float) -> None:
         """Each user takes one step of Frank and Wolfe along a public direction; see `frank_wolfe_step`."""
-        v = np.asarray(direction, np.float64)
-        if v.shape != (self.n_items,) or not np.isfinite(v).all():
-            raise ConfigError(f"a direction has {self.n_items} finite numbers")
-        rows = self.open(KEY)
-        n = len(rows.indptr) - 1
-        fitted = frank_wolfe_step(rows.row, n, v[rows.indices], rows.y, rows.fitted, length, size, gamma, largest)[0]
-        moved = rows._replace(fitted=np.nan_to_num(fitted, posinf=0.0, neginf=0.0))
-        self._content = lambda: moved
+        self._users.map(FrankWolfeStep(np.asarray(direction, np.float64), length, size, gamma, largest))
 
-    @guarded("the covariance")
     def covariance(self, largest: float, per_rating: bool = False) -> Sum:
-        """Σ_i a_i a_iᵀ, packed, (1, m(m+1)/2); rows a_i cut to the norm `largest` (L).
+        """Σ_i a_i a_iᵀ, packed, (1, m(m+1)/2); rows a_i cut to the norm `largest` (L)."""
+        return self._users.add_up(ResidualCovariance(largest, per_rating))
 
-        With `per_rating`, a_i is first divided by √c_i: then a user counts as much as its average rating.
-        """
-        L, rows = bound("largest", largest), self.open(KEY)
-        row, n = rows.row, len(rows.indptr) - 1
-        a = np.clip(rows.fitted - rows.y, -_UNBOUNDED, _UNBOUNDED)
-        if per_rating:
-            a = a / np.sqrt(np.maximum(np.diff(rows.indptr), 1))[row]
-        norm = np.sqrt(np.bincount(row, a**2, minlength=n))
-        a = a * (SHAVE * np.minimum(1.0, L / np.maximum(norm, 1e-300)))[row]
-        return self._outer(a, L**2)
-
-    @guarded("the counts of pairs")
     def pair_counts(self) -> Sum:
         """Σ_i x_i x_iᵀ, packed, with x_ij = 1/√c_i for the items that user i has rated: by whom a covariance is."""
-        rows = self.open(KEY)
-        x = SHAVE / np.sqrt(np.maximum(np.diff(rows.indptr), 1).astype(np.float64))
-        return self._outer(x[rows.row], 1.0)
-
-    def _outer(self, a: NDArray[np.float64], l2: float) -> Sum:
-        rows, m = self.open(KEY), self.n_items
-
-        def compute(grid: float | None, part: slice) -> NDArray[Any]:
-            if grid is None:
-                W = _gram(rows.indptr, rows.indices, a, m, np.float64)
-            else:
-                W = _gram(rows.indptr, rows.indices, np.trunc(a / math.sqrt(grid)), m, np.int64)
-            return pack(W[None])[part]
-
-        reach = Reach(l2, (m + 1) / 2 * l2, l2, 2**0.5)
-        return Sum((1, packed_size(m)), reach, compute, symmetric=m)
+        return self._users.add_up(PairCounts())
 
 
-@guarded("the users' residuals")
 def residuals_of(
     users: Users, offsets: NDArray[Any] | None = None, prior_count: float | None = None, clamp: float | None = None
 ) -> Residuals:
@@ -124,17 +79,81 @@ def residuals_of(
     clamp : float, optional
         Cut what is left to ±clamp.
     """
-    b = users._public("offsets", np.zeros(users.n_items) if offsets is None else offsets, (users.n_items,))
-    rows = users.open(KEY)
-    row, counts = rows.row, np.diff(rows.indptr)
-    y = rows.values.astype(np.float64) - b[rows.indices]
-    if prior_count is not None:
-        total = np.bincount(row, y, minlength=len(counts))
-        y = y - (total / np.maximum(counts + public_number("prior_count", prior_count), 1e-9))[row]
-    if clamp is not None:
-        y = np.clip(y, -bound("clamp", clamp), clamp)
-    y = np.nan_to_num(y, nan=0.0, posinf=0.0, neginf=0.0)
-    return Residuals(_Rows(rows.indptr, rows.indices, y, np.zeros_like(y)), users.n_items)
+    return Residuals(users.then(Explain(offsets, prior_count, clamp)))
+
+
+def item_totals(users: Users) -> Sum:
+    """Σ_i w_ij y_ij for each item j: of what users contribute, cut to the bounds."""
+    return users.add_up(ItemTotals())
+
+
+def crowd(users: Users) -> Sum:
+    """How many users there are, shape (1,)."""
+    return users.add_up(Crowd())
+
+
+# ------------------------------------------------------------------ steps
+
+
+@dataclass(frozen=True)
+class Explain(OwnStep):
+    """Each user takes public offsets, and perhaps its own mean, from its ratings, and cuts what is left."""
+
+    offsets: NDArray[Any] | None = None
+    prior_count: float | None = None
+    clamp: float | None = None
+
+    what = "the users' residuals"
+
+    def check(self, public: Public) -> Public:
+        public.per_item("offsets", self.offsets)
+        if self.prior_count is not None:
+            public_number("prior_count", self.prior_count)
+        if self.clamp is not None:
+            bound("clamp", self.clamp)
+        return public
+
+    def run(self, block: Block, public: Public) -> Block:
+        row = block.row
+        y = block.values.astype(np.float64) - public.per_item("offsets", self.offsets)[block.indices]
+        if self.prior_count is not None:
+            total = np.bincount(row, y, minlength=block.n)
+            y = y - (total / np.maximum(block.counts + self.prior_count, 1e-9))[row]
+        if self.clamp is not None:
+            y = np.clip(y, -self.clamp, self.clamp)
+        y = np.nan_to_num(y, nan=0.0, posinf=0.0, neginf=0.0)
+        return block.having(y=y, fitted=np.zeros_like(y))
+
+
+@dataclass(frozen=True)
+class FrankWolfeStep(OwnStep):
+    """One step along a public direction: see `frank_wolfe_step`."""
+
+    direction: NDArray[np.float64]
+    length: float
+    size: float
+    gamma: float
+    largest: float
+
+    what = "the users' step"
+
+    def check(self, public: Public) -> Public:
+        public.array("direction", self.direction, (public.n_items,))
+        return public
+
+    def run(self, block: Block, public: Public) -> Block:
+        fitted, _, _ = frank_wolfe_step(
+            block.row,
+            block.n,
+            self.direction[block.indices],
+            block["y"],
+            block["fitted"],
+            self.length,
+            self.size,
+            self.gamma,
+            self.largest,
+        )
+        return block.having(fitted=np.nan_to_num(fitted, posinf=0.0, neginf=0.0))
 
 
 def frank_wolfe_step(
@@ -173,24 +192,91 @@ def frank_wolfe_step(
     return fitted * shrink[row], coefficient, shrink
 
 
-@guarded("the totals of items")
-def item_totals(users: Users) -> Sum:
-    """Σ_i w_ij y_ij for each item j: of what users contribute, cut to the bounds."""
-    rows, bounds, m = users._contributions(), users.bounds, users.n_items
-    item = np.repeat(np.arange(m), np.diff(rows.by_item))
-    root = bounds.squared_weight(m) ** 0.5 * bounds.value
-    return entry_sum(item, rows.weight * rows.value, m, Reach(root, bounds.weight_sum(m) * bounds.value, root, 2.0))
+# ------------------------------------------------------------------ statistics
 
 
-@guarded("the number of users")
-def crowd(users: Users) -> Sum:
-    """How many users there are, shape (1,)."""
-    n = len(users.open(KEY).indptr) - 1
+class OuterProducts(Statistic):
+    """Base of Σ_i a_i a_iᵀ over rows of one norm, as one packed upper triangle."""
 
-    def compute(grid: float | None, part: slice) -> NDArray[Any]:
-        return np.array([float(n) if grid is None else n * math.floor(1 / grid)])[part]
+    def check(self, public: Public) -> None:
+        """The rows are bounded when they are made."""
 
-    return Sum((1,), Reach(1.0, 1.0, 1.0, 1.0, 1.0), compute)
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (1, packed_size(public.n_items))
+
+    def symmetric(self, public: Public) -> int | None:
+        return public.n_items
+
+    def rows_of(self, block: Block) -> NDArray[np.float64]:
+        """a_ij for each entry."""
+        raise NotImplementedError
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        a = self.rows_of(block)
+        m = public.n_items
+        if grid is None:
+            return lambda rows: pack(_gram(block.indptr, block.indices, a, m, np.float64)[None])[rows]
+        whole = np.trunc(a / math.sqrt(grid))
+        return lambda rows: pack(_gram(block.indptr, block.indices, whole, m, np.int64)[None])[rows]
+
+
+@registered("covariance of residuals")
+@dataclass(frozen=True)
+class ResidualCovariance(OuterProducts):
+    """Σ_i a_i a_iᵀ with rows a_i of residuals, cut to the norm `largest` (L).
+
+    With `per_rating`, a_i is first divided by √c_i: then a user counts as much as its average rating.
+    """
+
+    largest: float
+    per_rating: bool = False
+
+    def check(self, public: Public) -> None:
+        bound("largest", self.largest)
+
+    def reach(self, public: Public) -> Reach:
+        l2 = self.largest**2
+        return Reach(l2, (public.n_items + 1) / 2 * l2, l2, 2**0.5)
+
+    def rows_of(self, block: Block) -> NDArray[np.float64]:
+        row = block.row
+        a = np.clip(block["fitted"] - block["y"], -_UNBOUNDED, _UNBOUNDED)
+        if self.per_rating:
+            a = a / np.sqrt(np.maximum(block.counts, 1))[row]
+        norm = np.sqrt(np.bincount(row, a**2, minlength=block.n))
+        return a * (SHAVE * np.minimum(1.0, self.largest / np.maximum(norm, 1e-300)))[row]
+
+
+@registered("pair counts")
+@dataclass(frozen=True)
+class PairCounts(OuterProducts):
+    """Σ_i x_i x_iᵀ with x_ij = 1/√c_i for the items that user i has rated: by whom a covariance is."""
+
+    def reach(self, public: Public) -> Reach:
+        return Reach(1.0, (public.n_items + 1) / 2, 1.0, 2**0.5)
+
+    def rows_of(self, block: Block) -> NDArray[np.float64]:
+        x = SHAVE / np.sqrt(np.maximum(block.counts, 1).astype(np.float64))
+        return x[block.row]
+
+
+@registered("number of users")
+@dataclass(frozen=True)
+class Crowd(Statistic):
+    """How many users there are, shape (1,). Replacing one does not change it, and is priced as if it did."""
+
+    def check(self, public: Public) -> None:
+        """Anybody can be counted."""
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (1,)
+
+    def reach(self, public: Public) -> Reach:
+        return Reach(1.0, 1.0, 1.0, 1.0, 1.0)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        found = np.array([float(block.n) if grid is None else block.n * math.floor(1 / grid)])
+        return lambda rows: found[rows]
 
 
 def _gram(

@@ -14,20 +14,19 @@ norms and both relations; the factor √2 for replacing in ℓ₂ needs only tha
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from discreet.errors import ConfigError
 from discreet.kernels.threads import even_cuts, run
+from discreet.privacy.block import Block, OwnStep, Public
 from discreet.privacy.bounds import bound
 from discreet.privacy.sealed import Users
-from discreet.privacy.vault import guarded
 
 
-@guarded("the users' weights")
 def reweighted(users: Users, V: NDArray[Any], alpha: float) -> Users:
     """The same users with the same vectors, each contribution multiplied by its Huber weight under the factors `V`.
 
@@ -41,15 +40,30 @@ def reweighted(users: Users, V: NDArray[Any], alpha: float) -> Users:
     alpha : float
         Residuals beyond it count less, in units of ratings.
     """
-    alpha, rows, U = bound("alpha", alpha), users._contributions(), users._opened()
-    V = users._factors(V)
-    if V.shape[1] != users.rank:
-        raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {users.rank}")
-    item = np.repeat(np.arange(users.n_items), np.diff(rows.by_item))
-    weight = rows.weight * huber_weights(item, rows.user, rows.value, U, V, alpha)
-    fewer = Users(rows._replace(weight=weight), users.bounds, users.n_items)
-    fewer._contributing, fewer._rank, fewer._vectors = True, users.rank, users._vectors
-    return fewer
+    return users.then(Reweigh(V, alpha))
+
+
+@dataclass(frozen=True)
+class Reweigh(OwnStep):
+    """Each user multiplies its contributions by their Huber weights under public factors."""
+
+    V: NDArray[Any]
+    alpha: float
+
+    what = "the users' weights"
+
+    def check(self, public: Public) -> Public:
+        bound("alpha", self.alpha)
+        public.need_contributions()
+        public.need_vectors()
+        public.factors(self.V, public.rank)
+        return public
+
+    def run(self, block: Block, public: Public) -> Block:
+        item = np.repeat(np.arange(public.n_items), np.diff(block["by_item"]))
+        V = public.factors(self.V)
+        by_residual = huber_weights(item, block["user"], block["value"], block["vectors"], V, self.alpha)
+        return block.having(weight=block["weight"] * by_residual)
 
 
 # ------------------------------------------------------------------ weights

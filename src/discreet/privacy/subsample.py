@@ -23,17 +23,20 @@ added or removed and 2 C when replaced; by √(m r) C in ℓ₁; and one entry b
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, PrivacyError
+from discreet.privacy.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.bounds import SHAVE, bound
+from discreet.privacy.item_statistics import Rows, row_sums
 from discreet.privacy.noise import fresh_words
-from discreet.privacy.sealed import Rows, Users, row_sums
-from discreet.privacy.statistics import Compute, Reach, Sum, residuals
-from discreet.privacy.vault import KEY, Key, guarded
+from discreet.privacy.sealed import Users
+from discreet.privacy.statistics import Compute, Reach, Sum, registered, residuals
+from discreet.privacy.vault import KEY, Key
 
 _UNCUT = 1e100  # residuals are cut together with the vectors, below
 _COINS = 0x636F696E  # keeps the coins of research apart from noise and starting points of the same seed
@@ -50,7 +53,6 @@ class Batch(Users):
     _used: bool
 
 
-@guarded("a batch")
 def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None) -> Batch:
     """Each user with probability `rate`.
 
@@ -64,26 +66,33 @@ def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None
 
     Privacy: releases nothing. That a sum over the batch costs less holds for coins that are independent and unknown.
     """
-    if not 0 < rate <= 1:
-        raise ConfigError(f"rate is {rate!r}, but must be above 0 and at most 1")
-    rows = users.open(KEY)
-    there = who_is_in(rows, rate, seed)
-    kept = there[rows.row]
-    counts = np.diff(rows.indptr)[there]
-    some = rows._replace(
-        indptr=np.concatenate([[0], np.cumsum(counts)]),
-        indices=rows.indices[kept],
-        values=rows.values[kept],
-        mean=rows.mean[there],
-        key=rows.key[there],
-        user=rows.user[:0],
-        by_item=np.zeros(users.n_items + 1, np.int64),
-        value=rows.value[:0],
-        weight=rows.weight[:0],
-    )
-    batch = Batch(some, users.bounds, users.n_items)
-    batch.rate, batch.secret, batch._used = float(rate), seed is None, False
+    some = users.then(ThrowCoins(rate, seed))
+    batch = Batch(some.open(KEY), some.public)
+    batch.rate = float(rate)
+    batch.secret = seed is None
+    batch._used = False
     return batch
+
+
+@dataclass(frozen=True)
+class ThrowCoins(OwnStep):
+    """Each user stays with probability `rate`, by a coin of its own."""
+
+    rate: float
+    seed: tuple[int, int] | None = None
+
+    what = "a batch"
+
+    def check(self, public: Public) -> Public:
+        if not 0 < self.rate <= 1:
+            raise ConfigError(f"rate is {self.rate!r}, but must be above 0 and at most 1")
+        return Public(public.bounds, public.n_items)
+
+    def run(self, block: Block, public: Public) -> Block:
+        there = who_is_in(block, self.rate, self.seed)
+        kept = there[block.row]
+        indptr = np.concatenate([[0], np.cumsum(block.counts[there])])
+        return Block(indptr, block.indices[kept], block.values[kept], block.mean[there], block.key[there])
 
 
 class BatchSum(Sum):
@@ -104,7 +113,6 @@ class BatchSum(Sum):
         return super().compute(key, grid=grid, rows=rows)
 
 
-@guarded("the gradient")
 def clipped_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None) -> Sum:
     """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C).
 
@@ -117,22 +125,48 @@ def clipped_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArr
     scale : (n_items,), optional
         s ≥ 0, public: who divides the released rows by it spreads a user's norm over items as s says.
     """
-    C, V, U, r, m = bound("largest", largest), users._factors(V), users._opened(), users.rank, users.n_items
-    if V.shape[1] != r:
-        raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {r}")
-    s = users._public("scale", np.ones(m) if scale is None else scale, (m,))
     rate, secret = 1.0, True
     if isinstance(users, Batch):
         if users._used:
             raise PrivacyError("a batch is released once: draw another one")
-        users._used, rate, secret = users.rate < 1, users.rate, users.secret
-    rows = users.open(KEY)
-    c = _coefficients(rows.indptr, rows.indices, rows.values, U, V, s, C)
+        users._used = users.rate < 1
+        rate, secret = users.rate, users.secret
+    whole = users.add_up(ClippedGradient(V, largest, scale))
+    return BatchSum(whole.shape, whole.reach, whole._compute, rate, secret)
 
-    def compute(grid: float | None, items: slice) -> NDArray[Any]:
-        return row_sums(rows.indptr, rows.indices, c, U, m, grid)[items]
 
-    return BatchSum((m, r), Reach(C, (m * r) ** 0.5 * C, C, 2.0), compute, rate, secret)
+@registered("clipped gradient")
+@dataclass(frozen=True)
+class ClippedGradient(Statistic):
+    """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C)."""
+
+    V: NDArray[Any]
+    largest: float
+    scale: NDArray[Any] | None = None
+
+    def check(self, public: Public) -> None:
+        bound("largest", self.largest)
+        public.need_vectors()
+        public.factors(self.V, public.rank)
+        self._spread(public)
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (public.n_items, public.rank)
+
+    def reach(self, public: Public) -> Reach:
+        C = self.largest
+        return Reach(C, (public.n_items * public.rank) ** 0.5 * C, C, 2.0)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        V = public.factors(self.V)
+        c = _coefficients(
+            block.indptr, block.indices, block.values, block["vectors"], V, self._spread(public), self.largest
+        )
+        return lambda rows: row_sums(block, c, public.n_items, grid)[rows]
+
+    def _spread(self, public: Public) -> NDArray[np.float64]:
+        ones = np.ones(public.n_items)
+        return public.array("scale", ones if self.scale is None else self.scale, (public.n_items,))
 
 
 @np.errstate(all="ignore")
@@ -158,10 +192,9 @@ def _coefficients(
 # ------------------------------------------------------------ coins
 
 
-def who_is_in(rows: Rows, rate: float, seed: tuple[int, int] | None) -> NDArray[np.bool_]:
+def who_is_in(block: Block, rate: float, seed: tuple[int, int] | None) -> NDArray[np.bool_]:
     """Which users are in a batch, by a coin for each row. Of the rows, only their number is used."""
-    n = len(rows.indptr) - 1
-    return np.ones(n, bool) if rate == 1 else throw(n, rate, seed)
+    return np.ones(block.n, bool) if rate == 1 else throw(block.n, rate, seed)
 
 
 def throw(n: int, rate: float, seed: tuple[int, int] | None = None) -> NDArray[np.bool_]:
