@@ -1,0 +1,74 @@
+"""People in the memory of one machine, in one block or in several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.errors import ConfigError
+from discreet.privacy.block import Block, Public
+from discreet.privacy.bounds import Bounds, check_rows
+from discreet.privacy.choices import user_keys
+from discreet.privacy.sealed import Users, sealed_block
+from discreet.privacy.vault import guarded
+
+
+class LocalPeople:
+    """`Ratings` divided into blocks of users. Plain `Ratings` are one block, and need no engine.
+
+    Parameters
+    ----------
+    ratings : Ratings
+    parts : int
+        How many blocks: a public number, which must not follow from the data. What is released does not depend on it.
+    """
+
+    def __init__(self, ratings: Ratings, parts: int = 1) -> None:
+        if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
+            raise ConfigError(f"parts is {parts!r}, but must be a whole number of at least 1")
+        self._ratings = ratings
+        self.parts = parts
+
+    @property
+    def n_items(self) -> int:
+        return self._ratings.n_items
+
+    @property
+    def item_ids(self) -> NDArray[Any]:
+        return self._ratings.item_ids
+
+    @property
+    def titles(self) -> NDArray[Any] | None:
+        return self._ratings.titles
+
+    @property
+    def catalogue(self) -> bool:
+        return self._ratings.catalogue
+
+    @property
+    def filtered(self) -> str:
+        return self._ratings.filtered
+
+    def rating_range(self) -> tuple[float, float] | None:
+        return self._ratings.rating_range()
+
+    @guarded("sealed ratings")
+    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
+        ratings = self._ratings
+        check_rows(ratings)
+        keys = user_keys(ratings.user_ids, seed)
+        cuts = [len(keys) * part // self.parts for part in range(self.parts + 1)]
+        blocks = [self._block(begin, end, keys, bounds) for begin, end in zip(cuts, cuts[1:], strict=False)]
+        return Users(blocks, Public(bounds, ratings.n_items))
+
+    def _block(self, begin: int, end: int, keys: NDArray[np.uint64], bounds: Bounds) -> Block:
+        indptr = self._ratings.indptr[begin : end + 1]
+        entries = slice(indptr[0], indptr[-1])
+        values = self._ratings.values[entries]
+        return sealed_block(indptr - indptr[0], self._ratings.indices[entries], values, keys[begin:end], bounds)
+
+    def __repr__(self) -> str:
+        return f"<people with ratings of {self.n_items:,} items in {self.parts} blocks>"

@@ -1,0 +1,42 @@
+"""What `fit` of a private model asks of an engine."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+from numpy.typing import NDArray
+
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.sealed import Users
+
+
+@runtime_checkable
+class People(Protocol):
+    """People with their ratings, wherever they are; `discreet.Ratings` is one form.
+
+    Everything here is public but what `seal` puts behind glass, and `rating_range`, which is asked for only where the
+    caller gave none; the statement then says that it was read from the data.
+    """
+
+    @property
+    def n_items(self) -> int: ...
+
+    @property
+    def item_ids(self) -> NDArray[Any]: ...
+
+    @property
+    def titles(self) -> NDArray[Any] | None: ...
+
+    @property
+    def catalogue(self) -> bool:
+        """Whether the items are a public catalogue, and were not found in the ratings."""
+
+    @property
+    def filtered(self) -> str:
+        """How ratings were left out by looking at them, in words; empty where they were not."""
+
+    def rating_range(self) -> tuple[float, float] | None:
+        """The lowest and the highest rating there is; None where there is none."""
+
+    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
+        """Users with their ratings behind glass; `seed` is of their random choices among their items."""
