@@ -1,15 +1,14 @@
 """The private baselines without noise in plain numpy, on dense matrices: what the conformance kit compares them with.
 
 Written from the equations in the docstrings of the models, with loops over users. They share with the models only
-parameters and the coins of Poisson batches (SipHash, which is tested against its published vector). They hold where
-every user has at most `max_items` ratings, so that nobody has to choose among them.
+parameters and the coins of Poisson batches, which have tests of their own. They hold where every user has at
+most `max_items` ratings, so that nobody has to choose among them.
 """
 
 import numpy as np
 
 import discreet
-from discreet.privacy.choices import user_keys
-from discreet.privacy.subsample import _sip_hash
+from discreet.privacy.subsample import throw
 
 
 def dense(ratings):
@@ -98,9 +97,7 @@ def batch(model, ratings, t):
     """Who is in a Poisson batch whose coins are seeded, as they are without secure noise."""
     if getattr(model, "batch_rate", 1.0) == 1.0:
         return np.ones(ratings.n_users, bool)
-    key = np.array([model.random_state, t], np.int64).tobytes()
-    coins = _sip_hash(key, user_keys(ratings.user_ids, model.random_state))
-    return coins < np.uint64(int(model.batch_rate * 2.0**64))
+    return throw(ratings.n_users, model.batch_rate, (model.random_state, t))
 
 
 def user_vector(model, V, y):

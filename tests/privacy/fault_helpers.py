@@ -185,10 +185,31 @@ FAULTS = {
         ("test_session.py::test_noise_is_graded_by_its_type_not_by_its_word",),
     ),
     "secure noise comes from a seed": Fault(
-        "noise:_fresh_words",
+        "noise:fresh_words",
         'int.from_bytes(os.urandom(16), "little")',
         "7",
         ("test_noise.py::test_blocks_threads_and_objects_are_independent",),
+    ),
+    "coins come from numpy's global generator": Fault(
+        "subsample:_words",
+        "fresh_words()(min(_PER_KEY, n - begin))",
+        "np.random.randint(0, 2**64 - 1, min(_PER_KEY, n - begin), dtype=np.uint64)",
+        ("test_batches.py::test_nobody_can_know_the_coins",),
+    ),
+    "coins are 2 % too frequent": Fault(
+        "subsample:throw",
+        "rate * 2.0**64",
+        "min(1.02 * rate, 0.999) * 2.0**64",
+        (
+            "test_batches.py::test_coins_are_independent_and_have_their_rate",
+            "test_batches.py::test_a_coin_falls_below_its_rate_exactly",
+        ),
+    ),
+    "a coin belongs to an id": Fault(
+        "subsample:who_is_in",
+        "throw(n, rate, seed)",
+        "throw(2**16, rate, seed)[rows.key % np.uint64(2**16)]",
+        ("test_batches.py::test_users_do_not_share_a_coin_whatever_their_ids",),
     ),
     "what is revealed leaves epsilon finite": Fault(
         "ledger:Ledger.private",

@@ -1,6 +1,9 @@
 """Poisson batches: who is in one, what it may show, what it costs, and that the ledger says so."""
 
 import math
+import random
+from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -8,18 +11,20 @@ from batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
+from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
 
 from discreet.errors import ConfigError, PlanMismatch, PrivacyError
-from discreet.privacy import accounting
+from discreet.privacy import accounting, subsample
 from discreet.privacy.accounting import Event
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget
 from discreet.privacy.ledger import Ledger
+from discreet.privacy.noise import delta_of, fresh_words
 from discreet.privacy.plan import Plan, Release
+from discreet.privacy.sealed import seal
 from discreet.privacy.session import Session
 from discreet.privacy.statement import PrivacyStatement
-from discreet.privacy.subsample import _sip_hash, clipped_gradient, draw_batch
+from discreet.privacy.subsample import clipped_gradient, draw_batch, throw
 from discreet.privacy.vault import KEY
 
 BOUNDS = Bounds(items=3, rating=1.0, centre="user", norm=0.7)
@@ -41,40 +46,101 @@ def batch_of(rows, rate=0.5, seed=(5, 0), ids=None, intercept=0.0):
 # ------------------------------------------------------------ coins
 
 
-def test_the_hash_is_siphash():
-    """The reference vectors of the authors for messages of eight bytes."""
-    message = np.frombuffer(bytes(range(8)), "<u8")
-    assert _sip_hash(bytes(range(16)), message)[0] == 0x93F5F5799A932462
+CROWD = 20_000
 
 
-def test_coins_are_independent_and_have_their_rate():
-    ids = np.arange(20_000, dtype=np.uint64)
-    there = np.array([_sip_hash(bytes([n] * 16), ids) < np.uint64(int(0.3 * 2**64)) for n in range(40)])
-    total = int(there.sum())
-    assert stats.binomtest(total, there.size, 0.3).pvalue > 1e-6
-    both = int((there[:-1] & there[1:]).sum())  # the same user in the next batch
-    assert stats.binomtest(both, there[1:].size, 0.09).pvalue > 1e-6
-    beside = int((there[:, :-1] & there[:, 1:]).sum())  # the next user in the same batch
-    assert stats.binomtest(beside, there[:, 1:].size, 0.09).pvalue > 1e-6
+@pytest.fixture(scope="module")
+def crowd():
+    """Users of whom batches are large enough to be counted."""
+    return sealed([{n % N_ITEMS: 1.0} for n in range(CROWD)], BOUNDS)
 
 
-def test_nobodys_coin_depends_on_others():
-    rows, ids = [{0: 1.0 + n / 8} for n in range(40)], list(range(100, 140))
-    whole = set(draw_batch(sealed(rows, BOUNDS, ids), 0.5, seed=(1, 2)).open(KEY).key.tolist())
-    for gone in (0, 7, 39):
-        left = [n for n in range(40) if n != gone]
-        fewer = draw_batch(sealed([rows[n] for n in left], BOUNDS, [ids[n] for n in left]), 0.5, seed=(1, 2))
-        missing = whole - set(fewer.open(KEY).key.tolist())
-        assert set(fewer.open(KEY).key.tolist()) <= whole
-        assert len(missing) <= 1
-    assert 5 < len(whole) < 35
+def coins_of(users, rate, seed=None):
+    """Who is in a batch of users with one rating each, and keys of their own."""
+    everybody = users.open(KEY).key
+    return np.isin(everybody, draw_batch(users, rate, seed=seed).open(KEY).key)
 
 
-def test_secret_batches_differ_and_research_ones_do_not():
-    users = sealed([{0: 1.0}] * 200, BOUNDS, list(range(200)))
-    sizes = [draw_batch(users, 0.5, seed=seed).open(KEY).key.tolist() for seed in ((0, 1), (0, 1), (0, 2), None, None)]
-    assert sizes[0] == sizes[1] != sizes[2]
-    assert sizes[3] != sizes[4]
+def assert_independent(there, rate):
+    """Coins of rows, (batches, users), fall as often as they should, and know nothing of each other."""
+    for seen, chance in (
+        (there, rate),
+        (there[:-1] & there[1:], rate**2),  # the same user in the next batch
+        (there[:, :-1] & there[:, 1:], rate**2),  # the next user in the same batch
+        (there[:, : CROWD // 2] & there[:, CROWD // 2 :], rate**2),
+    ):
+        assert stats.binomtest(int(seen.sum()), seen.size, chance).pvalue > 1e-9
+    for sizes, n in ((there.sum(axis=1), there.shape[1]), (there.sum(axis=0), there.shape[0])):
+        excess = ((sizes - rate * n) ** 2).sum() / (n * rate * (1 - rate))
+        assert 1e-9 < stats.chi2.cdf(excess, len(sizes)) < 1 - 1e-9
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.3, 0.9])
+@pytest.mark.parametrize("seeded", [False, True])
+def test_coins_are_independent_and_have_their_rate(crowd, rate, seeded):
+    there = np.array([coins_of(crowd, rate, (3, t) if seeded else None) for t in range(60)])
+    assert_independent(there, rate)
+
+
+@pytest.mark.parametrize("rate", [1e-15, 0.01, 0.3, 1 / 3, 1 - 2.0**-53])
+def test_a_coin_falls_below_its_rate_exactly(rate, monkeypatch):
+    """Two to the 64 equally likely words, of which ⌊rate · 2⁶⁴⌋ are below the mark: to the last one."""
+    mark = math.floor(Fraction(rate) * 2**64)
+    words = np.array([0, mark - 1, mark, 2**64 - 1], np.uint64)
+    monkeypatch.setattr(subsample, "_words", lambda n, seed: words[:n])
+    assert throw(4, rate).tolist() == [True, True, False, False]
+
+
+def test_nobody_can_know_the_coins(crowd):
+    """They come from no generator that a program, or somebody else in it, may have seeded or looked at."""
+    before, seen = [], []
+    for _ in range(2):
+        np.random.seed(7)  # noqa: NPY002  # a program may do that
+        random.seed(7)
+        before.append((random.getstate(), str(np.random.get_state())))  # noqa: NPY002
+        seen.append([coins_of(crowd, 0.3), coins_of(crowd, 0.3)])
+        assert (random.getstate(), str(np.random.get_state())) == before[-1]  # noqa: NPY002
+    assert_independent(np.concatenate(seen), 0.3)
+
+
+def test_a_key_throws_few_coins(crowd, monkeypatch):
+    keys = []
+    monkeypatch.setattr(subsample, "_PER_KEY", 7000)
+    monkeypatch.setattr(subsample, "fresh_words", lambda: keys.append(words := fresh_words()) or words)
+    there = np.array([coins_of(crowd, 0.3) for _ in range(60)])
+    assert len(keys) == 3 * 60
+    assert_independent(there, 0.3)
+    assert throw(0, 0.3).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["7", "07", "7.0", "+7", " 7", "007"],
+        [f"{n}e9999{n}" for n in range(10, 16)],
+    ],
+    ids=["written alike", "infinite as numbers"],
+)
+def test_users_do_not_share_a_coin_whatever_their_ids(ids):
+    """Ids that read as one number, or as none: each of these people is in half of the batches, by itself."""
+    rows = [{0: 1.0 + n} for n in range(len(ids))]
+    users = seal(make(rows, N_ITEMS, ids), Bounds(items=1, rating=9.0))
+    values = users.open(KEY).values.tolist()
+    drawn = [draw_batch(users, 0.5).open(KEY).values.tolist() for _ in range(400)]
+    there = np.array([[value in batch for value in values] for batch in drawn])
+    assert (np.abs(there.mean(axis=0) - 0.5) < 0.15).all()  # six standard deviations
+    together = np.corrcoef(there.T) - np.eye(len(ids))
+    assert np.abs(together).max() < 0.3
+
+
+def test_research_batches_are_repeated_by_their_seed_alone(crowd):
+    first = coins_of(crowd, 0.5, (0, 1))
+    np.random.seed(3)  # noqa: NPY002
+    assert np.array_equal(first, coins_of(crowd, 0.5, (0, 1)))
+    both = np.array([first, coins_of(crowd, 0.5, (0, 2)), coins_of(crowd, 0.5, (1, 1)), coins_of(crowd, 0.5, (1, 0))])
+    assert_independent(both, 0.5)
+    noise = np.random.Generator(np.random.SFC64(np.random.SeedSequence(0, spawn_key=(0, 0)))).random(CROWD)
+    assert abs(np.corrcoef(noise, first)[0, 1]) < 6 / CROWD**0.5  # a stream of their own
 
 
 # ------------------------------------------------------------ what one user moves
@@ -87,8 +153,12 @@ def assert_moves_no_further(rows, who, instead, observe, rate, scale, intercept,
     ids = list(range(50, 50 + len(rows)))
     W = np.column_stack([np.ones(N_ITEMS), V]) if intercept else V
 
+    def by_person(rows, rate, seed):  # the same coin in both data sets, wherever the row is
+        return rows.key % np.uint64(100) < np.uint64(100 * rate)
+
     def ask(rows, ids):
-        return clipped_gradient(batch_of(rows, rate, ids=ids, intercept=intercept), W, 0.8, scale)
+        with patch.object(subsample, "who_is_in", by_person):
+            return clipped_gradient(batch_of(rows, rate, ids=ids, intercept=intercept), W, 0.8, scale)
 
     whole = ask(rows, ids)
     left = [n for n in range(len(rows)) if n != who]
@@ -249,6 +319,19 @@ def test_ledger_and_statement_say_that_there_were_batches():
     document["entries"][0]["rate"] = 0.1
     with pytest.raises(PrivacyError, match="hash chain"):
         Ledger.from_dict(document)
+
+
+def test_the_coins_of_a_batch_are_charged_whatever_its_size():
+    for rows in (ORDINARY, ORDINARY[:1]):
+        session = session_of(0.3, "secure")
+        for made in (1, 2):
+            session.release("gradient", clipped_gradient(batch_of(rows, 0.3, seed=None), V, 1.0))
+            draws = made * (N_ITEMS * 2 + 2**22)
+            assert session.ledger.noise_delta == delta_of(draws)
+    assert session.statement.to_dict()["text"].count("through AES") == 2  # noise and coins
+    seeded = session_of(0.3)
+    seeded.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.3), V, 1.0))
+    assert seeded.ledger.noise_delta == 0.0
 
 
 def test_ledgers_without_batches_have_no_rates():

@@ -4,6 +4,8 @@ import datetime
 import math
 import uuid
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
@@ -265,6 +267,15 @@ def test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read(st
         users.solve(V, 1.0)
         chosen.append(own(users)[:2])
     assert chosen[0] == chosen[1]
+
+
+def test_ids_become_whole_numbers_or_stay_text_and_never_pass_through_floats():
+    """Hexadecimal ids such as 1e999999 are no numbers, and two long numbers are two."""
+    different = ["1e999999", "2e999999", "12e40", "120e39", "0x1f", "31", "1_000", "1000", "nan", "inf", "-inf", "7.5"]
+    different += [str(10**30), str(10**30 + 1), "0.1", "0.10000000000000001", "١", "Ⅶ"]
+    assert len({int(key) for key in user_keys(np.array(different, object), 0)}) == len(different)
+    written = ["7", "07", "7.0", "+7", " 7 ", 7, 7.0, np.int8(7), np.float32(7), Decimal("7.00"), Fraction(7)]
+    assert len({int(key) for key in user_keys(np.fromiter(written, object, len(written)), 0)}) == 1
 
 
 @pytest.mark.parametrize("k", [1, 3, 7, 100])

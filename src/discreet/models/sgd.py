@@ -175,8 +175,10 @@ class DPSGD(GradientBaseline):
         return self.learning_rate / own * counts / (counts**2 + noise**2)
 
     def _coins(self, session: Session, t: int) -> tuple[int, int] | None:
-        """Secret ones, but for research with seeded noise."""
-        return None if session.ledger.noise == "secure" else (self.random_state or 0, t)
+        """Secret ones, but for research with a seed."""
+        if session.ledger.noise == "secure" or self.random_state is None:
+            return None
+        return self.random_state, t
 
     def _check(self) -> None:
         super()._check()

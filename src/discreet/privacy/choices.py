@@ -23,7 +23,6 @@ from discreet.kernels.threads import cost_cuts, run
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _WHOLE = re.compile(r"\s*([+-]?\d{1,300})(?:\.0*)?\s*", re.ASCII)
-_DECIMAL = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
 _WRITTEN = (str, bytes, int, float, Decimal, Fraction, date, time, timedelta, UUID)
 
 
@@ -187,10 +186,11 @@ def _number(user_id: Any) -> int:
 
 
 def _form(user_id: Any) -> Any:
-    """An id as a whole number, if it reads as one, else as text.
+    """An id as a whole number, if it is written as one, else as the text that it is.
 
     7, 7.0 and "7" must be the same: one user called "abc" makes a file's whole column of ids text, and one called 7.5
-    makes it floating, and neither may change what the others choose.
+    makes it floating, and neither may change what the others choose. Text never becomes a floating-point number:
+    "1e999999" and "2e999999" would both be infinite.
     """
     if isinstance(user_id, np.generic):
         user_id = user_id.item()
@@ -202,10 +202,7 @@ def _form(user_id: Any) -> Any:
             "a user's random choices are drawn from its id, so it needs one fixed written form"
         )
     if isinstance(user_id, str):
-        if whole := _WHOLE.fullmatch(user_id):
-            return int(whole[1])
-        if not _DECIMAL.fullmatch(user_id):
-            return str(user_id)
-        user_id = float(user_id)
+        whole = _WHOLE.fullmatch(user_id)
+        return int(whole[1]) if whole else str(user_id)
     number: Any = user_id if isinstance(user_id, (int, float, Decimal, Fraction)) else None
     return int(number) if number is not None and abs(number) < 2**1000 and number == int(number) else repr(user_id)

@@ -39,6 +39,8 @@ from discreet.privacy.mechanisms import Gaussian, Huber, Laplace, Mechanism
 
 #: Total-variation distance of one secure draw from the ideal rounded noise.
 DRAW_DISTANCE = 2.0**-100
+#: The coins of one Poisson batch are charged as so many draws, whatever its size: enough for 2³³ people, docs/noise.md.
+BATCH_DRAWS = 1 << 22
 BLOCK = 1 << 20
 _WORDS = 1 << 15
 #: Standard deviations are rounded up by this factor, so that no division below falls short of what was priced.
@@ -238,7 +240,7 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
     threshold = exact.huber_tails(alpha) >> exact.EXTRA_BITS
 
     def huber(block: NDArray[Any], kinds: NDArray[np.uint8], unit: Any) -> bool:
-        words = _fresh_words()(block.size)
+        words = fresh_words()(block.size)
         outside = words < threshold
         for index in np.flatnonzero(words == threshold):
             outside[index] = exact.in_tails(alpha, int(words[index]))
@@ -264,7 +266,7 @@ def _run(
     """Drive a kernel over a block with fresh words; what it leaves pending is finished by the specification."""
     from discreet.privacy import sampler
 
-    words, done, broken = _fresh_words(), 0, False
+    words, done, broken = fresh_words(), 0, False
     pending = np.empty((256, sampler.PENDING_COLUMNS), np.uint64)
     while done < block.size:
         buffer = words(min(_WORDS, block.size - done + 64))
@@ -277,7 +279,7 @@ def _run(
     return broken
 
 
-def _fresh_words() -> Callable[[int], NDArray[np.uint64]]:
+def fresh_words() -> Callable[[int], NDArray[np.uint64]]:
     """A stream of 64-bit words: AES-128 in counter mode, keyed by the operating system, never used again."""
     from randomgen import AESCounter
 

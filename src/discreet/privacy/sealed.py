@@ -32,7 +32,7 @@ from discreet.privacy.vault import KEY, Box
 LARGEST_RATING = 2.0**40  # beyond, float32 would overflow in a user's own least squares
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
     """What `Users` holds. CSR by user of the full history, and by item of the contributions."""
 
     indptr: NDArray[np.int64]
@@ -80,7 +80,7 @@ def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
     elif bounds.rating is not None:
         mean += np.float32(bounds.centre)
     none = np.zeros(0, np.float64)
-    rows = _Rows(
+    rows = Rows(
         ratings.indptr,
         ratings.indices,
         values - np.repeat(mean, counts),
@@ -94,12 +94,12 @@ def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
     return Users(rows, bounds, ratings.n_items)
 
 
-class Users(Box[_Rows]):
+class Users(Box[Rows]):
     """Sealed ratings. Public: the bounds, the number of items, the rank of the vectors. Everything else is refused."""
 
     __slots__ = ("_bounds", "_contributing", "_n_items", "_rank", "_vectors")
 
-    def __init__(self, rows: _Rows, bounds: Bounds, n_items: int) -> None:
+    def __init__(self, rows: Rows, bounds: Bounds, n_items: int) -> None:
         super().__init__(rows, f"ratings of {n_items:,} items")
         self._bounds, self._n_items, self._rank = bounds, n_items, 0
         self._contributing = False
@@ -327,7 +327,7 @@ class Users(Box[_Rows]):
 
     # ------------------------------------------------------------ parts
 
-    def _contributions(self) -> _Rows:
+    def _contributions(self) -> Rows:
         if not self._contributing:
             raise ConfigError("nothing is contributed yet: call choose or weigh first")
         return self.open(KEY)

@@ -24,7 +24,7 @@ from discreet.privacy import mechanisms
 from discreet.privacy.budget import Neighbouring, Norm
 from discreet.privacy.ledger import Entry, Ledger
 from discreet.privacy.mechanisms import Mechanism
-from discreet.privacy.noise import NoiseSource, SecureNoise, SeededNoise, grid_for
+from discreet.privacy.noise import BATCH_DRAWS, NoiseSource, SecureNoise, SeededNoise, delta_of, grid_for
 from discreet.privacy.plan import MOST_DRAWS, Line, Plan, Release
 from discreet.privacy.statement import PrivacyStatement
 from discreet.privacy.vault import KEY, Key
@@ -94,6 +94,7 @@ class Session:
         self._left = Counter({release.name: release.count for release in plan.releases})
         self._shapes = {release.name: release.shape for release in plan.releases if release.shape is not None}
         self._draws = 0
+        self._batches = 0
         self._lock = threading.Lock()
 
     def release(self, name: str | Line, statistic: Statistic, dtype: DTypeLike = np.float64) -> NDArray[Any]:
@@ -201,7 +202,8 @@ class Session:
         expected = self._shapes.setdefault(name, shape)
         if shape != expected:
             raise PlanMismatch(f"release {name!r} has shape {shape}, but {expected} was planned or released before")
-        self._draws += math.prod(shape)
+        self._batches += planned.rate < 1
+        self._draws += math.prod(shape) + (BATCH_DRAWS if planned.rate < 1 else 0)
         if self._draws > MOST_DRAWS:
             raise PlanMismatch(f"more than {MOST_DRAWS} draws of noise in one session were not priced")
         self._left[name] -= 1
@@ -223,7 +225,8 @@ class Session:
         if exact.shape != length:
             raise PlanMismatch(f"release {entry.name!r} was charged with shape {length} and computed as {exact.shape}")
         result = self._noise.add(exact, noise, statistic.weights(norm), grid)
-        self.ledger.noise_delta = self._noise.delta
+        coins = delta_of(BATCH_DRAWS * self._batches) if self.ledger.noise == "secure" else 0.0
+        self.ledger.noise_delta = self._noise.delta + coins
         return result
 
     def _grid(self, statistic: Statistic, noise: Mechanism) -> float:

@@ -100,10 +100,11 @@ class PrivacyStatement:
         if not rates:
             return text
         shares = ", ".join(f"{rate:.3g}" for rate in rates)
+        secret = "coins from the operating system's entropy through AES that nobody sees"
+        coins = secret if self.noise == "secure" else "coins that nobody must know"
         amplified = "lowers the price" if self.accountant == "pld" else "is not counted in the price"
         return (
-            f"{text} Some are of batches: each user is in one with probability {shares}, by coins that nobody else "
-            f"sees, which {amplified}."
+            f"{text} Some are of batches: each user is in one with probability {shares}, by {coins}, which {amplified}."
         )
 
     def _noise(self) -> str:

@@ -5,9 +5,10 @@ the released sum does not know whether a user was in it at all, and that lowers 
 2016; `discreet.privacy.accounting` prices it for add/remove one user). Three things are needed for that, and all are
 seen to here or by the session:
 
-1. *Really Poisson.* User i is in the batch when h(key, i) < ⌊q 2⁶⁴⌋, with h the keyed hash SipHash-2-4 of the user's
-   own 64-bit number. No user's coin depends on another user, nor on the order of users; the size of a batch is private.
-2. *Secret.* The 128-bit key comes from the operating system and is forgotten. A `seed` instead is for research, and a
+1. *Really Poisson.* Every row throws a coin of its own: a fresh word of 64 bits, and the user is in the batch when the
+   word is below ⌊q 2⁶⁴⌋. Coins have nothing to do with ids, so no two users share one. A batch's size is private.
+2. *Secret.* The words are those of AES in counter mode, keyed by the operating system for this batch alone, like the
+   noise (`discreet.privacy.noise`). With a `seed` they come from a stream of their own, which is for research, and a
    session with secure noise refuses such a batch.
 3. *Once.* A batch gives one statistic, and each of its rows is computed once: a second sum over the same batch would
    show more than two batches do.
@@ -22,7 +23,6 @@ added or removed and 2 C when replaced; by √(m r) C in ℓ₁; and one entry b
 
 from __future__ import annotations
 
-import secrets
 from typing import Any
 
 import numpy as np
@@ -31,11 +31,14 @@ from numpy.typing import NDArray
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels.gradient import sum_columns
 from discreet.privacy.bounds import SHAVE, bound
-from discreet.privacy.sealed import Users
+from discreet.privacy.noise import fresh_words
+from discreet.privacy.sealed import Rows, Users
 from discreet.privacy.statistics import Compute, Reach, Sum, residuals
 from discreet.privacy.vault import KEY, Key
 
 _UNCUT = 1e100  # residuals are cut together with the vectors, below
+_COINS = 0x636F696E  # keeps the coins of research apart from noise and starting points of the same seed
+_PER_KEY = 1 << 20  # coins thrown with one key, as for noise
 
 
 class Batch(Users):
@@ -48,11 +51,6 @@ class Batch(Users):
     _used: bool
 
 
-def fresh_key() -> bytes:
-    """128 bits that nobody knows."""
-    return secrets.token_bytes(16)
-
-
 def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None) -> Batch:
     """Each user with probability `rate`.
 
@@ -63,12 +61,13 @@ def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None
         q, above 0 and at most 1.
     seed : (int, int), optional
         Research only: a seed and the number of the batch, in place of secret coins.
+
+    Privacy: releases nothing. That a sum over the batch costs less holds for coins that are independent and unknown.
     """
     if not 0 < rate <= 1:
         raise ConfigError(f"rate is {rate!r}, but must be above 0 and at most 1")
-    key = fresh_key() if seed is None else np.array(seed, np.int64).tobytes()
     rows = users.open(KEY)
-    there = np.ones(len(rows.key), bool) if rate == 1 else _sip_hash(key, rows.key) < np.uint64(int(rate * 2.0**64))
+    there = who_is_in(rows, rate, seed)
     kept = there[rows.row]
     counts = np.diff(rows.indptr)[there]
     some = rows._replace(
@@ -158,33 +157,20 @@ def _coefficients(
 # ------------------------------------------------------------ coins
 
 
-def _sip_hash(key: bytes, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SipHash-2-4 (Aumasson & Bernstein, 2012) of each 64-bit number: a pseudo-random function of 16 secret bytes."""
-    k0, k1 = np.frombuffer(key, "<u8")
-    words = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
-    v = [np.full(len(numbers), np.uint64(word) ^ k, np.uint64) for word, k in zip(words, (k0, k1) * 2, strict=True)]
-    for message in (numbers, np.full(len(numbers), 8 << 56, np.uint64)):  # the last block holds the length in bytes
-        v[3] ^= message
-        _sip_rounds(v, 2)
-        v[0] ^= message
-    v[2] ^= np.uint64(0xFF)
-    _sip_rounds(v, 4)
-    return v[0] ^ v[1] ^ v[2] ^ v[3]
+def who_is_in(rows: Rows, rate: float, seed: tuple[int, int] | None) -> NDArray[np.bool_]:
+    """Which users are in a batch, by a coin for each row. Of the rows, only their number is used."""
+    n = len(rows.indptr) - 1
+    return np.ones(n, bool) if rate == 1 else throw(n, rate, seed)
 
 
-def _sip_rounds(v: list[NDArray[np.uint64]], count: int) -> None:
-    for _ in range(count):
-        v[0] += v[1]
-        v[2] += v[3]
-        v[1] = _rotated(v[1], 13) ^ v[0]
-        v[3] = _rotated(v[3], 16) ^ v[2]
-        v[0] = _rotated(v[0], 32)
-        v[2] += v[1]
-        v[0] += v[3]
-        v[1] = _rotated(v[1], 17) ^ v[2]
-        v[3] = _rotated(v[3], 21) ^ v[0]
-        v[2] = _rotated(v[2], 32)
+def throw(n: int, rate: float, seed: tuple[int, int] | None = None) -> NDArray[np.bool_]:
+    """Which of n independent coins fall, each with probability ⌊rate · 2⁶⁴⌋ / 2⁶⁴, which is not above `rate`."""
+    return _words(n, seed) < np.uint64(int(rate * 2.0**64))
 
 
-def _rotated(x: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
-    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+def _words(n: int, seed: tuple[int, int] | None) -> NDArray[np.uint64]:
+    """n words of 64 bits: from keys that nobody knows, or from a seed and the number of a batch."""
+    if seed is None:
+        return np.concatenate([fresh_words()(min(_PER_KEY, n - begin)) for begin in range(0, max(n, 1), _PER_KEY)])
+    own = np.random.SeedSequence(seed, spawn_key=(_COINS,))
+    return np.random.Generator(np.random.SFC64(own)).integers(0, 2**64 - 1, n, dtype=np.uint64, endpoint=True)

@@ -91,7 +91,7 @@ class Watch:
         self.releases: list[Released] = []
         self.current: Released | None = None
         self.looks, self.through_the_door, self.stray = 0, 0, 0
-        self.keys: list[bytes] = []  # of secret batches, for a replay has the same people in them
+        self.batches: list[dict[int, bool]] = []  # who was in them, for a replay has the same people in its own
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
@@ -102,7 +102,7 @@ class Watch:
             (SeededNoise, "add", self._add),
             (NoNoise, "add", self._add),
             (Sum, "compute", self._look),
-            (subsample, "fresh_key", self._coins),
+            (subsample, "who_is_in", self._coins),
         ):
             self._stack.enter_context(patch.object(owner, name, make(getattr(owner, name))))
         return self
@@ -159,14 +159,17 @@ class Watch:
 
         return compute
 
-    def _coins(self, original: Callable[[], bytes]) -> Callable[[], bytes]:
-        def fresh_key() -> bytes:
-            known = [] if self.replay is None else self.replay.keys
-            at = len(self.keys)
-            self.keys.append(known[at] if at < len(known) else original())
-            return self.keys[-1]
+    def _coins(self, original: Callable[..., NDArray[np.bool_]]) -> Callable[..., NDArray[np.bool_]]:
+        """Coins belong to rows; people who are in both data sets get those that they had, wherever their row is."""
 
-        return fresh_key
+        def who_is_in(rows: Any, rate: float, seed: tuple[int, int] | None) -> NDArray[np.bool_]:
+            batches, at = [] if self.replay is None else self.replay.batches, len(self.batches)
+            known = batches[at] if at < len(batches) else {}
+            thrown = zip(rows.key.tolist(), original(rows, rate, seed).tolist(), strict=True)
+            self.batches.append({person: known.get(person, there) for person, there in thrown})
+            return np.fromiter(self.batches[-1].values(), bool, len(self.batches[-1]))
+
+        return who_is_in
 
     def _earlier(self, record: Released, shape: tuple[int, ...]) -> NDArray[Any]:
         assert self.replay is not None
