@@ -33,7 +33,7 @@ class RowSum:
         require(key)
         self.opened += 1
         content = self._rows.open(key)[:, rows] if rows is not None else self._rows.open(key)
-        return content.sum(axis=0) if grid is None else np.trunc(content / grid).sum(axis=0)
+        return content.sum(axis=0) if grid is None else np.trunc(content / grid).astype(np.int64).sum(axis=0)
 
 
 @pytest.fixture

@@ -111,15 +111,21 @@ FAULTS = {
         "2.0",
         (NEIGHBOURS, WORST, "test_errata.py::test_erratum_05_the_packing_is_isometric"),
     ),
-    "contributions are rounded to the nearest": Fault("sealed:Users.item_counts", "np.trunc(", "np.rint(", (GRID,)),
+    "contributions are rounded to the nearest": Fault("integer_sums:units_at", "np.trunc(", "np.rint(", (GRID,)),
     "contributions are rounded away from zero": Fault(
         "sealed:Users.covariance", "np.trunc(y / grid**0.5)", "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)", (GRID,)
     ),
     "sums are rounded instead of contributions": Fault(
         "sealed:Users.item_sums",
-        "return exact_sums(part, rows.user, c / grid, on_cache_lines(U, np.float64))",
-        "return np.rint(sum_rows(part, rows.user, c / grid, U.astype(np.float64)))",
+        "exact_sums(cuts, rows.user, whole, vectors)",
+        "np.rint(sum_rows(cuts, rows.user, whole, vectors))",
         (GRID,),
+    ),
+    "float64 adds up more users than it can": Fault(
+        "integer_sums:chunks",
+        "for begin in range(0, max(n, 1), CHUNK):\n        yield slice(begin, min(begin + CHUNK, n))",
+        "yield slice(0, n)",
+        ("test_integer_sums.py::test_sums_beyond_the_reach_of_float64_are_exact",),
     ),
     "users are centred by everybody's mean": Fault(
         "sealed:seal",

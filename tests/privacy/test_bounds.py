@@ -158,8 +158,8 @@ def test_ids_without_a_fixed_written_form_are_refused(strange):
     assert repr(strange) not in str(caught.value) or strange is None
 
 
-def test_too_many_users_for_exact_sums_are_refused(monkeypatch):
-    monkeypatch.setattr(module, "MOST_USERS", 3)
-    with pytest.raises(PrivacyError, match="distributed"):
+def test_more_users_than_rows_have_numbers_are_as_memory_that_ends(monkeypatch):
+    monkeypatch.setattr(module, "_MOST_ROWS", 3)
+    with pytest.raises(PrivacyError, match=r"^sealed ratings could not be computed \(MemoryError\)$"):
         seal(make([{}] * 4, 2), Bounds(items=1))
     seal(make([{}] * 3, 2), Bounds(items=1))

@@ -41,8 +41,7 @@ def compiled(sigma, words, limit=0.0):
     multiples, limits, q = sampler.gaussian_tables([sigma], limit)
     out, pending = np.zeros(1, np.int64), np.zeros((1, sampler.PENDING_COLUMNS), np.uint64)
     arguments = (multiples, limits, q, np.array([sigma]), *sampler.TABLES)
-    n, count, broken = sampler.gaussian(np.array(words, np.uint64), out, 0, np.int64(1), ONE_KIND, *arguments, pending)
-    assert not broken
+    n, count = sampler.gaussian(np.array(words, np.uint64), out, 0, ONE_KIND, *arguments, pending)
     if count:
         index, known, *used = pending[0].tolist()
         assert index == 0
@@ -125,7 +124,7 @@ def test_exponential_decisions_are_the_exact_ones(scale, offset):
     pending = np.zeros((len(words), sampler.PENDING_COLUMNS), np.uint64)
     levels, slopes = np.array([offset * scale]), np.array([scale])
     out = np.zeros(len(words), np.int64)
-    n, count, _ = sampler.exponential(words, out, 0, np.int64(1), ONE_KIND, levels, slopes, pending)
+    n, count = sampler.exponential(words, out, 0, ONE_KIND, levels, slopes, pending)
     assert n == len(words)
     assert count < 60
     held = set(pending[:count, 0].tolist())

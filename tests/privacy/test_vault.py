@@ -1,12 +1,25 @@
+import ast
 import copy
 import pickle
+import subprocess
 import sys
+import textwrap
+import traceback
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from discreet.errors import PrivacyError
-from discreet.privacy.vault import KEY, Box, Key, require
+import discreet.privacy
+from discreet.errors import ConfigError, PrivacyError
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.descent import Descent
+from discreet.privacy.residual import crowd, item_totals, residuals_of
+from discreet.privacy.robust import reweighted
+from discreet.privacy.sealed import seal
+from discreet.privacy.subsample import clipped_gradient, draw_batch
+from discreet.privacy.vault import KEY, Box, Key, guarded, require
 
 
 def test_only_the_key_opens():
@@ -62,3 +75,160 @@ def test_a_box_shows_its_label_only():
     assert sys.getsizeof(box) == sys.getsizeof(Box(None, ""))
     with pytest.raises(AttributeError):
         box.content  # noqa: B018
+
+
+# ------------------------------------------------------------ errors
+
+N = 6040  # users, which no error may tell
+OPENING = {"open", "_opened", "_contributions", "_looked", "_content"}
+
+
+def opens_private_data(function):
+    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(isinstance(func, ast.Attribute) and func.attr in OPENING for func in called)
+
+
+def public_functions(tree):
+    """Functions of a module and methods of its classes, whose name begins with no underscore, and constructors."""
+    scopes = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]
+    for node in (node for scope in scopes for node in scope.body if isinstance(node, ast.FunctionDef)):
+        if not node.name.startswith("_") or node.name == "__init__":
+            yield node
+
+
+def test_every_public_function_that_opens_private_data_is_guarded():
+    """So that the next one is guarded as well."""
+    seen = set()
+    for file in Path(discreet.privacy.__path__[0]).glob("*.py"):
+        if file.name == "vault.py":
+            continue
+        for function in public_functions(ast.parse(file.read_text(encoding="utf-8"))):
+            if opens_private_data(function):
+                seen.add(f"{file.stem}.{function.name}")
+                assert any("guarded(" in ast.unparse(d) for d in function.decorator_list), (
+                    f"{file.stem}.{function.name}"
+                )
+    assert {"sealed.solve", "sealed.restrict", "descent.look", "subsample.draw_batch", "residual.step"} <= seen
+
+
+def computations(users, V):
+    """Everything that is computed on users, as functions of nothing."""
+    walk, left, ones = Descent(users), residuals_of(users), np.ones(users.n_items)
+    walk.weigh(ones)
+    walk.look(V, 1.0)
+    batch = draw_batch(users, 1.0)
+    batch.solve(V, 1.0)
+    found = {
+        "restrict": lambda: users.restrict(np.array([0, 1])),
+        "recentre": lambda: users.recentre(0.5),
+        "choose": users.choose,
+        "solve": lambda: users.solve(V, 1.0),
+        "draw_batch": lambda: draw_batch(users, 0.5),
+        "clipped_gradient": lambda: clipped_gradient(batch, V, 1.0),
+        "reweighted": lambda: reweighted(users, V, 1.0),
+        "residuals_of": lambda: residuals_of(users),
+        "item_totals": lambda: item_totals(users),
+        "crowd": lambda: crowd(users),
+        "Descent": lambda: Descent(users),
+        "descent solve": lambda: walk.solve(V, 1.0, centre=0.0),
+        "start": lambda: walk.start(V),
+        "look": lambda: walk.look(V, 1.0),
+        "step": lambda: walk.step(0.1, np.eye(V.shape[1]), 0.1),
+        "descent weigh": lambda: walk.weigh(ones),
+        "size": lambda: walk.size(1.0),
+        "residual step": lambda: left.step(ones, 1.0, 1.0, 0.5, 1.0),
+        "residual covariance": lambda: left.covariance(1.0),
+        "gradient": lambda: users.gradient(V, 1.0),
+        "covariance": lambda: users.covariance(1.0),
+    }
+    for name in ("item_counts", "item_grams", "item_sums", "global_gram", "rating_sum", "rating_count"):
+        found[name] = getattr(users, name)
+    for name in ("gradient", "bias_gradient", "gram", "counts"):
+        found[f"descent {name}"] = getattr(walk, name)
+    return found | {"pair_counts": left.pair_counts}
+
+
+def sealed_users():
+    from sealed_helpers import make
+
+    users = seal(make([{0: 1.0, 2: 3.0}, {1: 2.0}, {}], 4), Bounds(items=2, rating=1.0))
+    users.choose()
+    users.solve(np.eye(4, 2), 1.0)
+    return users
+
+
+def test_no_computation_of_users_tells_why_it_failed(monkeypatch):
+    ask = computations(sealed_users(), np.eye(4, 2))
+    for name in ask:  # they do run
+        computations(sealed_users(), np.eye(4, 2))[name]()
+    shape = f"Unable to allocate 2.95 MiB for an array with shape ({N}, 128)"
+
+    def full(*_):
+        raise MemoryError(shape)
+
+    monkeypatch.setattr(Box, "open", full)
+    for name, compute in ask.items():
+        with pytest.raises(PrivacyError, match=r"could not be computed \(MemoryError\)$") as caught:
+            compute()
+        error = caught.value
+        assert error.__cause__ is None, name
+        assert error.__context__ is None, name
+        assert str(N) not in "".join(traceback.format_exception(error)).replace(__file__, ""), name
+
+
+def test_what_is_said_on_purpose_is_said():
+    users = sealed_users()
+    with pytest.raises(ConfigError, match="positions from 0 to 3"):
+        users.restrict(np.array([7]))
+    with pytest.raises(PrivacyError, match=r"^a thing could not be computed \(ZeroDivisionError\)$"):
+        guarded("a thing")(lambda: 1 / 0)()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        guarded("a thing")(lambda: np.log(np.zeros(2)))()
+
+
+LIMITED = """
+import resource, sys, traceback
+import numpy as np
+from discreet.data.ratings import Ratings
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.descent import Descent
+from discreet.privacy.sealed import seal
+
+def sealed(n):
+    indptr, items = np.arange(n + 1), np.zeros(n, np.int32)
+    ratings = Ratings.from_indices(indptr, items, np.ones(n), np.arange(n), np.arange(4))
+    users = seal(ratings, Bounds(items=2, rating=1.0))
+    users.choose()
+    return users
+
+def ask(users, V):
+    walk = Descent(users)
+    users.solve(V, 1.0)
+    return [
+        lambda: users.solve(V, 1.0),
+        lambda: walk.solve(V, 1.0),
+        lambda: walk.look(V, 1.0),
+        lambda: walk.start(V),
+    ]
+
+V = np.ones((4, 40), np.float32)
+for compute in ask(sealed(10), V):  # compiles
+    compute()
+computing = ask(sealed(987_654), V)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 1_000_000, -1))
+for compute in computing:
+    try: compute()
+    except Exception: traceback.print_exc()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to know how much memory is used")
+def test_under_a_memory_limit_nothing_tells_how_many_users_there_are():
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(LIMITED)], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    said = [line for line in run.stderr.splitlines() if "Error: " in line]
+    what = ("vectors", "vectors", "residuals", "vectors")
+    assert said == [f"discreet.errors.PrivacyError: the users' {x} could not be computed (MemoryError)" for x in what]
+    assert run.stderr.count("Traceback") == len(what)

@@ -24,7 +24,7 @@ from discreet.privacy.budget import require_number
 #: Bounds lie between these: below, float32 loses digits; above, its products overflow.
 SMALLEST, LARGEST = 1e-12, 1e12
 SHAVE = 1 - 2.0**-20  # float32 rounds by at most 2⁻²⁴, and a norm adds up a few such errors
-MOST_USERS = 2**23  # whole numbers of at most 2³⁰ units each add up exactly in float64 for this many users
+_MOST_ROWS = 2**31  # rows are numbered by int32
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def _scale(U: np.ndarray, factor: np.ndarray, cut: np.ndarray, start: int, stop:
 def check_rows(ratings: Ratings) -> None:
     """Ratings may come from a trusted constructor, but bounds on a user hold only for one row per user and pair."""
     indptr, indices, ids = ratings.indptr, ratings.indices, ratings.user_ids
-    if ratings.n_users > MOST_USERS:
-        raise PrivacyError("one machine adds up exactly for at most 2²³ users: use a distributed engine")
+    if ratings.n_users > _MOST_ROWS:
+        raise MemoryError  # which is what it is, and what `seal` says of it
     if indptr[0] != 0 or (np.diff(indptr) < 0).any() or ((indices < 0) | (indices >= ratings.n_items)).any():
         raise PrivacyError("the ratings are not rows of users over the items: make them with Ratings.read or from_csr")
     step = np.diff(indices.astype(np.int64))

@@ -31,8 +31,8 @@ from discreet.kernels import second_moment, solve_rows, solve_rows_constant, sum
 from discreet.kernels.gradient import residual_rows, turn_rows
 from discreet.privacy.bounds import SHAVE, bound, clip_rows
 from discreet.privacy.sealed import Users
-from discreet.privacy.statistics import Reach, Sum
-from discreet.privacy.vault import KEY, Box
+from discreet.privacy.statistics import Reach, Sum, entry_sum
+from discreet.privacy.vault import KEY, Box, guarded
 
 _NONE = np.zeros(0, np.float32)
 
@@ -57,6 +57,7 @@ class Descent(Box[_Path]):
 
     __slots__ = ("_cut", "_users")
 
+    @guarded("the start of a descent")
     def __init__(self, users: Users) -> None:
         offset = np.zeros(len(users.open(KEY).indptr) - 1, np.float32)
         super().__init__(_Path(_NONE, offset, _NONE, _NONE), f"descent over {users.n_items:,} items")
@@ -68,6 +69,7 @@ class Descent(Box[_Path]):
 
     # ------------------------------------------------------------ what users do by themselves
 
+    @guarded("the users' weights")
     def weigh(self, importance: NDArray[np.floating[Any]]) -> None:
         """Each user gives its entries the weights w_ij² = q_j / Σ_j q_j, for a public `importance` q > 0 of items."""
         q = np.asarray(importance, np.float64)
@@ -79,7 +81,7 @@ class Descent(Box[_Path]):
         share = q / np.maximum(np.bincount(row, q, minlength=len(rows.indptr) - 1)[row], 1e-300)
         self._now(weight=(SHAVE * np.sqrt(share)).astype(np.float32), residual=_NONE)
 
-    @np.errstate(all="ignore")
+    @guarded("the users' vectors")
     def solve(
         self,
         V: NDArray[Any],
@@ -117,7 +119,7 @@ class Descent(Box[_Path]):
         self._place(X, stretch, intercept)
         self._now(offset=offset.astype(np.float32), residual=_NONE, own=_NONE)
 
-    @np.errstate(all="ignore")
+    @guarded("the users' vectors")
     def start(self, W: NDArray[Any]) -> None:
         """Each user's vector as Σ_j y_j w_j, cut to the norm Γ."""
         W = self._factors(W)
@@ -125,7 +127,7 @@ class Descent(Box[_Path]):
         self._place(sum_rows(rows.indptr, rows.indices, rows.values.astype(W.dtype), W), False)
         self._now(residual=_NONE, own=_NONE)
 
-    @np.errstate(all="ignore")
+    @guarded("the users' residuals")
     def look(self, V: NDArray[Any], largest: float, *, bias: NDArray[Any] | None = None, own: bool = True) -> None:
         """Each user compares its ratings with V and b: its residuals, cut to `largest` (G), and its own gradient."""
         G, V = bound("largest", largest), self._factors(V)
@@ -140,7 +142,7 @@ class Descent(Box[_Path]):
         self._now(residual=x, own=g)
         self._cut = G
 
-    @np.errstate(all="ignore")
+    @guarded("the users' step")
     def step(self, rate: float, R: NDArray[Any], balance: float) -> None:
         """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and cut to the norm Γ."""
         U, own = self._users._opened(), self.open(KEY).own
@@ -151,26 +153,31 @@ class Descent(Box[_Path]):
 
     # ------------------------------------------------------------ what may be released
 
+    @guarded("the gradient")
     def gradient(self) -> Sum:
         """Σ_i x_ij u_i for each item j."""
         return self._users._entry_sums(self._looked().residual, self._cut)
 
+    @guarded("the gradient of biases")
     def bias_gradient(self) -> Sum:
         """Σ_i x_ij for each item j."""
         x, G, m = self._looked().residual, self._cut, self.n_items
-        return _by_item(self._users.open(KEY).indices, x, m, Reach(G, m**0.5 * G, G, 2.0))
+        return entry_sum(self._users.open(KEY).indices, x, m, Reach(G, m**0.5 * G, G, 2.0))
 
+    @guarded("the Gram matrix of users' vectors")
     def gram(self) -> Sum:
         """Σ_i u_i u_iᵀ, as one packed upper triangle."""
         return self._users.global_gram()
 
+    @guarded("the counts of items")
     def counts(self) -> Sum:
         """Σ_i w_ij for each item j."""
         indices, weight, m = self._users.open(KEY).indices, self.open(KEY).weight, self.n_items
         if len(weight) != len(indices):
             raise ConfigError("users have not weighted their items yet: call weigh first")
-        return _by_item(indices, weight, m, Reach(1.0, m**0.5, 1.0, 2**0.5))
+        return entry_sum(indices, weight, m, Reach(1.0, m**0.5, 1.0, 2**0.5))
 
+    @guarded("the size of the data")
     def size(self, half: float) -> Sum:
         """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by it)."""
         h, rows = bound("half", half), self._users.open(KEY)
@@ -179,7 +186,8 @@ class Descent(Box[_Path]):
         each = np.column_stack([counts / max(self.n_items, 1), np.ones(len(counts)), np.clip(mean / h, -1, 1)]) * SHAVE
 
         def compute(grid: float | None, part: slice) -> NDArray[Any]:
-            return (each if grid is None else np.trunc(each / grid)).sum(axis=0)[part]
+            whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
+            return whole.sum(axis=0)[part]
 
         return Sum((3,), Reach(3**0.5, 3.0, 1.0, (5 / 3) ** 0.5, 1.0), compute)
 
@@ -209,13 +217,3 @@ class Descent(Box[_Path]):
 
     def _items(self, name: str, given: Any) -> NDArray[np.float32]:
         return self._users._public(name, given, (self.n_items,)).astype(np.float32)
-
-
-def _by_item(item: NDArray[np.int32], x: NDArray[Any], m: int, reach: Reach) -> Sum:
-    """One number for each of m items: the sum of its entries in x."""
-
-    def compute(grid: float | None, items: slice) -> NDArray[Any]:
-        x64 = x.astype(np.float64)
-        return np.bincount(item, x64 if grid is None else np.trunc(x64 / grid), minlength=m)[items]
-
-    return Sum((m,), reach, compute)

@@ -103,25 +103,32 @@ class SecureNoise:
     ) -> NDArray[Any]:
         """Add rounded noise to whole numbers of grid units and return real units, as float64.
 
-        Privacy: ``values`` must be exact integers (int64, or float64 up to 2⁵³); anything else is refused, because the
-        proof begins with them. A float64 array is overwritten.
+        Privacy: ``values`` are int64, whatever their size; any other type is refused, because the proof begins with
+        exact integers. The array is overwritten.
         """
         if grid is None or math.frexp(grid)[0] != 0.5:
             raise PrivacyError("secure noise needs a grid that is a power of two")
-        if values.dtype not in (np.float64, np.int64):
-            raise PrivacyError(f"secure noise is added to int64 or float64 integers, not to {values.dtype}")
+        if values.dtype != np.int64:
+            raise PrivacyError(f"secure noise is added to exact sums, which are int64, not to {values.dtype}")
         scale = mechanism.scale / grid / np.atleast_1d(np.asarray(1.0 if weights is None else weights, float))
         out = np.ascontiguousarray(values)
-        in_place = out.dtype == np.float64
-        self._fill(out, mechanism, scale * _UP, grid if in_place else 1)
-        return out if in_place else out * grid
+        self._fill(out, mechanism, scale * _UP)
+        real = out.view(np.float64)  # the same memory, for what is released may be large
+        units, scaled = out.reshape(-1), real.reshape(-1)
+
+        def job(begin: int) -> None:
+            block = slice(begin, begin + BLOCK)
+            scaled[block] = units[block] * grid
+
+        _in_threads(job, range(0, out.size, BLOCK), self.threads)
+        return real
 
     def _draw(self, shape: int | tuple[int, ...], mechanism: Mechanism, scale: ArrayLike) -> NDArray[np.int64]:
         out = np.zeros(shape, np.int64)
-        self._fill(out, mechanism, np.atleast_1d(np.asarray(scale, float)), 1)
+        self._fill(out, mechanism, np.atleast_1d(np.asarray(scale, float)))
         return out
 
-    def _fill(self, out: NDArray[Any], mechanism: Mechanism, scale: NDArray[np.float64], unit: float) -> None:
+    def _fill(self, out: NDArray[np.int64], mechanism: Mechanism, scale: NDArray[np.float64]) -> None:
         from discreet.privacy import exact
 
         distinct, inverse = np.unique(scale, return_inverse=True)
@@ -136,11 +143,10 @@ class SecureNoise:
         flat = out.reshape(-1)
         self.draws += flat.size
 
-        def job(begin: int) -> bool:
-            return draw(flat[begin : begin + BLOCK], _cycled(kinds, begin, width), flat.dtype.type(unit))
+        def job(begin: int) -> None:
+            draw(flat[begin : begin + BLOCK], _cycled(kinds, begin, width))
 
-        if any(_in_threads(job, range(0, flat.size, BLOCK), self.threads)):
-            raise PrivacyError("the statistic is not on its grid: an entry is not a whole number of grid units")
+        _in_threads(job, range(0, flat.size, BLOCK), self.threads)
 
 
 class SeededNoise:
@@ -195,36 +201,34 @@ def grid_for(largest: float, deviation: float) -> float:
     -------
     float
         Fine enough for 28 bits below ``largest``, unless the noise is so large that 36 bits below it are enough. So a
-        contribution has at most 2³⁰ units: int64 sums are exact for 2³³ users, float64 sums for 2²³.
+        contribution has at most 2³⁰ units: int64 sums are exact for 2³³ users (``integer_sums``).
     """
     fine = 4.0 ** math.floor(math.log(largest * 2.0**-28, 4))
     enough = 4.0 ** math.floor(math.log(deviation * 2.0**-34, 4))
     return max(fine, enough)
 
 
-def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callable[[Any, Any, Any], bool]:
-    """A function (block, kinds, unit) that adds noise to a block and says whether an entry was no integer."""
+def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callable[[Any, Any], None]:
+    """A function (block, kinds) that adds noise to a block."""
     from discreet.privacy import exact, sampler
 
-    def gaussian(limit: float = 0.0) -> Callable[..., bool]:
+    def gaussian(limit: float = 0.0) -> Callable[..., None]:
         multiples, limits, q = sampler.gaussian_tables(scales, limit)
         arguments = (multiples, limits, q, scales, *sampler.TABLES)
-        return lambda block, kinds, unit: _run(
+        return lambda block, kinds: _run(
             block,
             kinds,
-            unit,
             sampler.gaussian,
             arguments,
             lambda kind, words: exact.rounded_gaussian(float(scales[kind]), words, limit=limit),
         )
 
-    def exponential(offset: Fraction, slope: Fraction) -> Callable[..., bool]:
+    def exponential(offset: Fraction, slope: Fraction) -> Callable[..., None]:
         pairs = [(offset * Fraction(scale), slope * Fraction(scale)) for scale in scales.tolist()]
         arguments = tuple(np.array([float(pair[side]) for pair in pairs]) for side in (0, 1))
-        return lambda block, kinds, unit: _run(
+        return lambda block, kinds: _run(
             block,
             kinds,
-            unit,
             sampler.exponential,
             arguments,
             lambda kind, words: exact.rounded_exponential(*pairs[kind], words),
@@ -239,44 +243,38 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
     centre, tail = gaussian(alpha), exponential(Fraction(alpha), 1 / Fraction(alpha))
     threshold = exact.huber_tails(alpha) >> exact.EXTRA_BITS
 
-    def huber(block: NDArray[Any], kinds: NDArray[np.uint8], unit: Any) -> bool:
+    def huber(block: NDArray[np.int64], kinds: NDArray[np.uint8]) -> None:
         words = fresh_words()(block.size)
         outside = words < threshold
         for index in np.flatnonzero(words == threshold):
             outside[index] = exact.in_tails(alpha, int(words[index]))
-        broken, each = False, _cycled(kinds, 0, block.size)
+        each = _cycled(kinds, 0, block.size)
         for part, sampled in ((outside, tail), (~outside, centre)):
             chosen = block[part]
             if chosen.size:
-                broken |= sampled(chosen, each[part], unit)
+                sampled(chosen, each[part])
                 block[part] = chosen
-        return broken
 
     return huber
 
 
 def _run(
-    block: NDArray[Any],
+    block: NDArray[np.int64],
     kinds: NDArray[np.uint8],
-    unit: Any,
     kernel: Callable[..., Any],
     arguments: tuple[Any, ...],
     finish: Callable[[int, list[int]], int],
-) -> bool:
+) -> None:
     """Drive a kernel over a block with fresh words; what it leaves pending is finished by the specification."""
     from discreet.privacy import sampler
 
-    words, done, broken = fresh_words(), 0, False
+    words, done = fresh_words(), 0
     pending = np.empty((256, sampler.PENDING_COLUMNS), np.uint64)
     while done < block.size:
         buffer = words(min(_WORDS, block.size - done + 64))
-        done, count, bad = kernel(buffer, block, done, unit, kinds, *arguments, pending)
-        broken |= bool(bad)
+        done, count = kernel(buffer, block, done, kinds, *arguments, pending)
         for index, known, *used in pending[:count].tolist():
-            broken |= bool(block[index] != np.floor(block[index]))
-            noise = finish(int(kinds[index % len(kinds)]), used[:known])
-            block[index] = (block[index] + noise) * unit
-    return broken
+            block[index] += finish(int(kinds[index % len(kinds)]), used[:known])
 
 
 def fresh_words() -> Callable[[int], NDArray[np.uint64]]:

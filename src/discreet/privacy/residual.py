@@ -27,10 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
+from discreet.privacy import integer_sums
 from discreet.privacy.bounds import SHAVE, bound, public_number
 from discreet.privacy.sealed import Users
-from discreet.privacy.statistics import Reach, Sum, pack, packed_size
-from discreet.privacy.vault import KEY, Box
+from discreet.privacy.statistics import Reach, Sum, entry_sum, pack, packed_size
+from discreet.privacy.vault import KEY, Box, guarded
 
 _BLOCK = 1 << 22  # entries of the dense block in which rows are multiplied
 _UNBOUNDED = 1e100
@@ -58,7 +59,7 @@ class Residuals(Box[_Rows]):
         super().__init__(rows, f"residuals over {n_items:,} items")
         self.n_items = n_items
 
-    @np.errstate(all="ignore")
+    @guarded("the users' step")
     def step(self, direction: NDArray[Any], length: float, size: float, gamma: float, largest: float) -> None:
         """Each user takes one step of Frank and Wolfe along a public direction; see `frank_wolfe_step`."""
         v = np.asarray(direction, np.float64)
@@ -70,7 +71,7 @@ class Residuals(Box[_Rows]):
         moved = rows._replace(fitted=np.nan_to_num(fitted, posinf=0.0, neginf=0.0))
         self._content = lambda: moved
 
-    @np.errstate(all="ignore")
+    @guarded("the covariance")
     def covariance(self, largest: float, per_rating: bool = False) -> Sum:
         """Σ_i a_i a_iᵀ, packed, (1, m(m+1)/2); rows a_i cut to the norm `largest` (L).
 
@@ -85,6 +86,7 @@ class Residuals(Box[_Rows]):
         a = a * (SHAVE * np.minimum(1.0, L / np.maximum(norm, 1e-300)))[row]
         return self._outer(a, L**2)
 
+    @guarded("the counts of pairs")
     def pair_counts(self) -> Sum:
         """Σ_i x_i x_iᵀ, packed, with x_ij = 1/√c_i for the items that user i has rated: by whom a covariance is."""
         rows = self.open(KEY)
@@ -95,14 +97,17 @@ class Residuals(Box[_Rows]):
         rows, m = self.open(KEY), self.n_items
 
         def compute(grid: float | None, part: slice) -> NDArray[Any]:
-            whole = a if grid is None else np.trunc(a / math.sqrt(grid))
-            return pack(_gram(rows.indptr, rows.indices, whole, m)[None])[part]
+            if grid is None:
+                W = _gram(rows.indptr, rows.indices, a, m, np.float64)
+            else:
+                W = _gram(rows.indptr, rows.indices, np.trunc(a / math.sqrt(grid)), m, np.int64)
+            return pack(W[None])[part]
 
         reach = Reach(l2, (m + 1) / 2 * l2, l2, 2**0.5)
         return Sum((1, packed_size(m)), reach, compute, symmetric=m)
 
 
-@np.errstate(all="ignore")
+@guarded("the users' residuals")
 def residuals_of(
     users: Users, offsets: NDArray[Any] | None = None, prior_count: float | None = None, clamp: float | None = None
 ) -> Residuals:
@@ -168,36 +173,36 @@ def frank_wolfe_step(
     return fitted * shrink[row], coefficient, shrink
 
 
+@guarded("the totals of items")
 def item_totals(users: Users) -> Sum:
     """Σ_i w_ij y_ij for each item j: of what users contribute, cut to the bounds."""
     rows, bounds, m = users._contributions(), users.bounds, users.n_items
     item = np.repeat(np.arange(m), np.diff(rows.by_item))
-    c = rows.weight * rows.value
-
-    def compute(grid: float | None, items: slice) -> NDArray[Any]:
-        return np.bincount(item, c if grid is None else np.trunc(c / grid), minlength=m)[items]
-
     root = bounds.squared_weight(m) ** 0.5 * bounds.value
-    return Sum((m,), Reach(root, bounds.weight_sum(m) * bounds.value, root, 2.0), compute)
+    return entry_sum(item, rows.weight * rows.value, m, Reach(root, bounds.weight_sum(m) * bounds.value, root, 2.0))
 
 
+@guarded("the number of users")
 def crowd(users: Users) -> Sum:
     """How many users there are, shape (1,)."""
     n = len(users.open(KEY).indptr) - 1
 
     def compute(grid: float | None, part: slice) -> NDArray[Any]:
-        return np.array([n * (1.0 if grid is None else math.floor(1 / grid))])[part]
+        return np.array([float(n) if grid is None else n * math.floor(1 / grid)])[part]
 
     return Sum((1,), Reach(1.0, 1.0, 1.0, 1.0, 1.0), compute)
 
 
-def _gram(indptr: NDArray[Any], indices: NDArray[Any], a: NDArray[np.float64], m: int) -> NDArray[np.float64]:
-    """AᵀA of sparse rows, by dense blocks: of whole numbers it is exact below 2⁵³, in any order."""
-    W, n, step = np.zeros((m, m)), len(indptr) - 1, max(1, _BLOCK // max(m, 1))
+def _gram(
+    indptr: NDArray[Any], indices: NDArray[Any], a: NDArray[np.float64], m: int, dtype: type[np.generic]
+) -> NDArray[Any]:
+    """AᵀA of sparse rows, by dense blocks of at most `CHUNK` users that are added as `dtype`."""
+    W, n = np.zeros((m, m), dtype), len(indptr) - 1
+    step = min(max(1, _BLOCK // max(m, 1)), integer_sums.CHUNK)
     for begin in range(0, n, step):
         part = indptr[begin : min(begin + step, n) + 1]
         block = np.zeros((len(part) - 1, m))
         row = np.repeat(np.arange(len(part) - 1), np.diff(part))
         block[row, indices[part[0] : part[-1]]] = a[part[0] : part[-1]]
-        W += block.T @ block
+        W += (block.T @ block).astype(dtype)
     return W

@@ -26,10 +26,10 @@ from discreet.privacy.bounds import bound
 from discreet.privacy.mechanisms import Mechanism
 from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session, Statistic, caller
-from discreet.privacy.vault import KEY
+from discreet.privacy.vault import KEY, guarded
 
 
-@np.errstate(all="ignore")
+@guarded("the users' weights")
 def reweighted(users: Users, V: NDArray[Any], alpha: float) -> Users:
     """The same users with the same vectors, each contribution multiplied by its Huber weight under the factors `V`.
 

@@ -74,14 +74,13 @@ def _hold(pending, count, index, known, first, second, third):  # type: ignore[n
 
 
 @njit(nogil=True, cache=True)
-def gaussian(words, out, start, unit, kinds, multiples, limits, q, sigmas, accept, edges, bells, pending):  # type: ignore[no-untyped-def]
-    """Replace ``out[n]`` by ``(out[n] + noise) * unit`` from ``start`` on, until ``out`` or ``words`` is used up.
+def gaussian(words, out, start, kinds, multiples, limits, q, sigmas, accept, edges, bells, pending):  # type: ignore[no-untyped-def]
+    """Add noise to ``out[n]`` from ``start`` on, until ``out`` or ``words`` is used up.
 
     Parameters
     ----------
     words : uint64 array
-    out : float64 or int64 array
-    unit : scalar of the type of ``out``
+    out : int64 array
     kinds : uint8 array; entry ``n`` of ``out`` has kind ``kinds[n % len(kinds)]``, the row of the next three arrays
     multiples, limits, sigmas : M_i per kind; ⌊limit·σ·2^q⌋ per kind, 2⁶³ for none; σ per kind
     q : fractional bits
@@ -90,9 +89,9 @@ def gaussian(words, out, start, unit, kinds, multiples, limits, q, sigmas, accep
 
     Returns
     -------
-    (n, count, broken) : the first entry not done, the number of pending draws, and whether an entry was no integer
+    (n, count) : the first entry not done, and the number of pending draws
     """
-    n, p, count, broken = start, 0, 0, False
+    n, p, count = start, 0, 0
     last, bits = len(words) - MOST_WORDS, np.uint64(q)
     half = _one << np.uint64(q - 1)
     width, column = len(kinds), start % len(kinds)
@@ -126,16 +125,14 @@ def gaussian(words, out, start, unit, kinds, multiples, limits, q, sigmas, accep
             if size != (high + half + SLACK) >> bits or high + SLACK >= limits[kind]:
                 status = OPEN
         if status == TAKEN:
-            value = out[n]
-            broken |= value != np.floor(value)
-            out[n] = (value + (-noise if word >> _u8 & _one else noise)) * unit
+            out[n] += -noise if word >> _u8 & _one else noise
         else:
             # A tail that was rejected begins again, with fresh words; one that is open goes on with those it has.
             count = _hold(pending, count, n, known if status == OPEN else 1, word, words[p + 1], words[p + 2])
         p += known
         n += 1
         column = column + 1 if column + 1 < width else 0
-    return n, count, broken
+    return n, count
 
 
 @njit(inline="always")
@@ -168,9 +165,9 @@ def _tail(first, second, sigma, limit):  # type: ignore[no-untyped-def]
 
 
 @njit(nogil=True, cache=True)
-def exponential(words, out, start, unit, kinds, offsets, scales, pending):  # type: ignore[no-untyped-def]
+def exponential(words, out, start, kinds, offsets, scales, pending):  # type: ignore[no-untyped-def]
     """As ``gaussian``, for ±(offset + scale·E): Laplace noise, and the tails of Huber noise."""
-    n, p, count, broken = start, 0, 0, False
+    n, p, count = start, 0, 0
     width, column = len(kinds), start % len(kinds)
     while n < len(out) and p < len(words) and count < len(pending):
         word = words[p]
@@ -180,15 +177,14 @@ def exponential(words, out, start, unit, kinds, offsets, scales, pending):  # ty
         doubt = scales[kind] * _log_error(j + _one, size) + level * 2.0**-50
         nearest = math.floor(level - doubt + 0.5)
         if j >= _TINY and nearest == math.floor(level + doubt + 0.5):
-            noise, value = np.int64(nearest), out[n]
-            broken |= value != np.floor(value)
-            out[n] = (value + (-noise if word & _one else noise)) * unit
+            noise = np.int64(nearest)
+            out[n] += -noise if word & _one else noise
         else:
             count = _hold(pending, count, n, 1, word, word, word)
         p += 1
         n += 1
         column = column + 1 if column + 1 < width else 0
-    return n, count, broken
+    return n, count
 
 
 def fraction_bits(largest_sigma: float) -> int:

@@ -24,10 +24,12 @@ from discreet.errors import ConfigError
 from discreet.kernels import on_cache_lines, packed_grams, second_moment, solve_rows, sum_rows
 from discreet.kernels.exact import exact_sums
 from discreet.kernels.gradient import sum_columns
+from discreet.privacy import integer_sums
 from discreet.privacy.bounds import SHAVE, Bounds, bound, check_rows, clip_rows, public_number
 from discreet.privacy.choices import by_item, pick, user_keys
-from discreet.privacy.statistics import Reach, Sum, packed_size, residuals, total
-from discreet.privacy.vault import KEY, Box
+from discreet.privacy.integer_sums import by_segments
+from discreet.privacy.statistics import Reach, Sum, entry_sum, packed_size, residuals, total
+from discreet.privacy.vault import KEY, Box, guarded
 
 LARGEST_RATING = 2.0**40  # beyond, float32 would overflow in a user's own least squares
 
@@ -51,7 +53,7 @@ class Rows(NamedTuple):
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
 
-@np.errstate(all="ignore")
+@guarded("sealed ratings")
 def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
     """Users with their ratings behind glass.
 
@@ -120,6 +122,7 @@ class Users(Box[Rows]):
 
     # ------------------------------------------------------------ what users do by themselves
 
+    @guarded("the ratings of some items")
     def restrict(self, items: NDArray[np.integer[Any]]) -> Users:
         """The same users with only these items (public positions), renumbered in the order given."""
         items = np.asarray(items)
@@ -143,7 +146,7 @@ class Users(Box[Rows]):
         )
         return Users(fewer, self.bounds, len(items))
 
-    @np.errstate(all="ignore")
+    @guarded("centred ratings")
     def recentre(self, centre: float) -> None:
         """Subtract this public number from every rating instead of what was subtracted before; then choose again."""
         if self.bounds.rating is None:
@@ -154,6 +157,7 @@ class Users(Box[Rows]):
         moved = rows._replace(values=rows.values + np.repeat(rows.mean - mean, counts), mean=mean)
         self._content, self._contributing = (lambda: moved), False
 
+    @guarded("the users' choice of items")
     def choose(self, priority: NDArray[np.floating[Any]] | None = None, draw: int = 0) -> None:
         """Each user picks at most k items to contribute through: at random, or those of lowest public `priority`.
 
@@ -169,6 +173,7 @@ class Users(Box[Rows]):
         chosen = pick(rows.indptr, rows.indices, rows.key, first, k, draw)
         self._contribute(chosen, np.full(1, np.sqrt(self.bounds.squared_weight(self.n_items) / max(k, 1))))
 
+    @guarded("the users' weights")
     def weigh(self, importance: NDArray[np.floating[Any]]) -> None:
         """Each user contributes through all its items, with w_ij² = B q_j / Σ_j q_j for a public `importance` q ≥ 0."""
         if self.bounds.weight is None or self.bounds.items is not None:
@@ -192,7 +197,7 @@ class Users(Box[Rows]):
         rows = rows._replace(user=user, by_item=start, weight=weight, value=value)
         self._content, self._contributing = (lambda: rows), True
 
-    @np.errstate(all="ignore")
+    @guarded("the users' vectors")
     def solve(
         self,
         V: NDArray[Any],
@@ -225,18 +230,16 @@ class Users(Box[Rows]):
 
     # ------------------------------------------------------------ what may be released
 
+    @guarded("the counts of items")
     def item_counts(self) -> Sum:
         """Σ_i w_ij for each item j."""
         rows, B = self._contributions(), self.bounds.squared_weight(self.n_items)
         S, n_items = self.bounds.weight_sum(self.n_items), self.n_items
         item = np.repeat(np.arange(n_items), np.diff(rows.by_item))
 
-        def compute(grid: float | None, items: slice) -> NDArray[Any]:
-            weight = rows.weight if grid is None else np.trunc(rows.weight / grid)
-            return np.bincount(item, weight, minlength=n_items)[items]
+        return entry_sum(item, rows.weight, n_items, Reach(B**0.5, S, B**0.5, 2**0.5))
 
-        return Sum((n_items,), Reach(B**0.5, S, B**0.5, 2**0.5), compute)
-
+    @guarded("the Gram matrices of items")
     def item_grams(self, isometric: bool = True) -> Sum:
         """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles; isometric: with less noise off the diagonal."""
         rows, U, r, bounds = self._contributions(), self._opened(), self.rank, self.bounds
@@ -249,12 +252,16 @@ class Users(Box[Rows]):
             return root / grid**0.5, on_cache_lines(U, np.float64)
 
         def compute(grid: float | None, items: slice) -> NDArray[Any]:
-            return packed_grams(_part(rows.by_item, items), rows.user, *terms(grid), whole=grid is not None)
+            part = _part(rows.by_item, items)
+            if grid is None:
+                return packed_grams(part, rows.user, *terms(None))
+            return by_segments(part, lambda cuts: packed_grams(cuts, rows.user, *terms(grid), whole=True))
 
         l2 = bounds.squared_weight(self.n_items) ** 0.5 * bounds.vector_l2**2
         reach = Reach(l2, bounds.weight_sum(self.n_items) * bounds.triangle_l1(r), l2, 2**0.5)
         return Sum((self.n_items, packed_size(r)), reach, compute, symmetric=r if isometric else None)
 
+    @guarded("the sums of items")
     def item_sums(self) -> Sum:
         """Σ_i w_ij y_ij u_i for each item j."""
         rows, bounds, m = self._contributions(), self.bounds, self.n_items
@@ -265,11 +272,13 @@ class Users(Box[Rows]):
             part = _part(rows.by_item, items)
             if grid is None:
                 return sum_rows(part, rows.user, c.astype(U.dtype), U)
-            return exact_sums(part, rows.user, c / grid, on_cache_lines(U, np.float64))
+            whole, vectors = c / grid, on_cache_lines(U, np.float64)
+            return by_segments(part, lambda cuts: exact_sums(cuts, rows.user, whole, vectors))
 
         reach = Reach(l2 * bounds.vector_l2, l1 * bounds.vector_l1(r), l2 * bounds.vector_l2, 2.0)
         return Sum((m, r), reach, compute)
 
+    @guarded("the gradient")
     def gradient(self, V: NDArray[Any], largest: float, bias: NDArray[Any] | None = None) -> Sum:
         """Σ_i e_ij u_i for each item j, e_ij = u_i · v_j + b_j − y_ij being cut to ‖e_i‖ ≤ `largest` (G)."""
         V, G, U = self._factors(V), bound("largest", largest), self._opened()
@@ -280,20 +289,24 @@ class Users(Box[Rows]):
         e = SHAVE * residuals(rows.indptr, rows.indices, y, U, V, G)
         return self._entry_sums(e, G)
 
+    @guarded("the Gram matrix of users' vectors")
     def global_gram(self) -> Sum:
         """Σ_i u_i u_iᵀ over all users, as one packed upper triangle."""
         U, r, bounds = self._opened(), self.rank, self.bounds
         everyone = np.arange(len(U), dtype=np.int32)
-        parts = np.append(np.arange(0, len(U), max(4096, len(U) // 256)), len(U))  # so that all cores share the work
+        step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
+        parts = np.append(np.arange(0, len(U), step), len(U))
 
         def compute(grid: float | None, items: slice) -> NDArray[Any]:
-            exact = U if grid is None else U.astype(np.float64)
-            c = np.full(len(U), 1.0 if grid is None else grid**-0.5, exact.dtype)
-            return packed_grams(parts, everyone, c, exact, grid is not None).sum(axis=0, keepdims=True)[items]
+            if grid is None:
+                return packed_grams(parts, everyone, np.ones(len(U), U.dtype), U).sum(axis=0, keepdims=True)[items]
+            whole = packed_grams(parts, everyone, np.full(len(U), grid**-0.5), U.astype(np.float64), whole=True)
+            return whole.astype(np.int64).sum(axis=0, keepdims=True)[items]
 
         l2 = bounds.vector_l2**2
         return Sum((1, packed_size(r)), Reach(l2, bounds.triangle_l1(r), l2, 2**0.5), compute, symmetric=r)
 
+    @guarded("the covariance")
     def covariance(self, largest: float) -> Sum:
         """Σ_i y_i y_iᵀ, (n_items, n_items), y_i being what user i contributes, cut to ‖y_i‖ ≤ `largest` (L)."""
         from scipy import sparse
@@ -306,19 +319,24 @@ class Users(Box[Rows]):
         y = y * (SHAVE * np.minimum(1.0, L / np.maximum(length, 1e-300)))[rows.user]
 
         def compute(grid: float | None, items: slice) -> NDArray[Any]:
-            whole = y if grid is None else np.trunc(y / grid**0.5)
-            Y = sparse.csr_array((whole, rows.user, rows.by_item), shape=(m, n))
-            return (Y[items] @ Y.T).toarray()
+            Y = sparse.csr_array((y, rows.user, rows.by_item), shape=(m, n))
+            if grid is None:
+                return (Y[items] @ Y.T).toarray()
+            Y.data = np.trunc(y / grid**0.5)
+            parts = [Y[:, part] for part in integer_sums.chunks(n)]
+            return sum((P[items] @ P.T).toarray().astype(np.int64) for P in parts)
 
         L2 = min(L**2, self.bounds.squared_weight(m) * self.bounds.value**2)
         return Sum((m, m), Reach(L2, self.bounds.through(m) * L2, L2, 2**0.5), compute)
 
+    @guarded("the sum of ratings")
     def rating_sum(self) -> Sum:
         """Σ w y over everything contributed, shape (1,). Without ratings it is a count, and moves like one."""
         rows = self._contributions()
         S, factor = self.bounds.weight_sum(self.n_items) * self.bounds.value, 1.0 if self.bounds.rating is None else 2.0
         return total(rows.weight * rows.value, rows.user, Reach(S, S, S, factor, factor))
 
+    @guarded("the number of ratings")
     def rating_count(self) -> Sum:
         """Σ w over everything contributed, shape (1,). Replacing a user moves it no further than removing one."""
         rows = self._contributions()
@@ -354,7 +372,7 @@ class Users(Box[Rows]):
         rows, U, m, bounds = self.open(KEY), self._opened(), self.n_items, self.bounds
 
         def compute(grid: float | None, items: slice) -> NDArray[Any]:
-            return sum_columns(rows.indptr, rows.indices, c, U, m, grid)[items]
+            return row_sums(rows.indptr, rows.indices, c, U, m, grid)[items]
 
         l2, l1 = largest * bounds.vector_l2, m**0.5 * largest * bounds.vector_l1(self.rank)  # of every item at most
         return Sum((m, self.rank), Reach(l2, l1, l2, 2.0), compute)
@@ -362,3 +380,16 @@ class Users(Box[Rows]):
 
 def _part(by_item: NDArray[np.int64], items: slice) -> NDArray[np.int64]:
     return by_item[items.start : items.stop + 1]
+
+
+def row_sums(
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], c: NDArray[Any], U: NDArray[Any], m: int, grid: float | None
+) -> NDArray[Any]:
+    """Σ_i c_ij u_i for each item j, in floating point, or each term rounded to whole units of the grid."""
+    if grid is None:
+        return sum_columns(indptr, indices, c, U, m)
+    sums = np.zeros((m, U.shape[1]), np.int64)
+    for part in integer_sums.chunks(len(U)):
+        own = indptr[part.start : part.stop + 1]
+        sums += sum_columns(own, indices, c, U[part], m, grid).astype(np.int64)
+    return sums

@@ -61,8 +61,8 @@ class Statistic(Protocol):
         """The sum, or some rows (first axis) of it, as a new array; refuses any other key.
 
         Without a grid: real numbers, float32 or float64. With one, a power of four: the sum in units of the grid, as
-        int64 or as float64 integers up to 2⁵³, each user's contribution being rounded towards zero before it is summed
-        (or each of its factors to a multiple of √grid), so that no contribution grows.
+        int64 (``integer_sums``), each user's contribution being rounded towards zero before it is summed (or each of
+        its factors to a multiple of √grid), so that no contribution grows.
         """
 
 

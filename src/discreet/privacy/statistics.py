@@ -42,6 +42,7 @@ from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels.eigen import mirror
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.privacy.budget import RELATIONS, Neighbouring, Norm
+from discreet.privacy.integer_sums import units_at
 from discreet.privacy.vault import Key, require
 
 Compute = Callable[[float | None, slice], NDArray[Any]]
@@ -66,7 +67,7 @@ class Sum:
     shape : tuple of int
     reach : Reach
     compute : function (grid, rows) -> array
-        The exact sum of those rows; in units of the grid and rounded per contribution, where one is given.
+        The exact sum of those rows; in units of the grid, rounded per contribution and int64, where one is given.
     symmetric : int, optional
         Rank of the symmetric matrices whose packed upper triangles are the rows.
     """
@@ -126,9 +127,21 @@ def total(contribution: NDArray[np.float64], user: NDArray[np.int32], reach: Rea
 
     def compute(grid: float | None, items: slice) -> NDArray[Any]:
         each = np.bincount(user, contribution) if len(user) else np.zeros(1)
-        return (each if grid is None else np.trunc(each / grid)).sum(keepdims=True)[items]
+        whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
+        return whole.sum(keepdims=True)[items]
 
     return Sum((1,), reach, compute)
+
+
+def entry_sum(item: NDArray[np.integer], x: NDArray[Any], m: int, reach: Reach) -> Sum:
+    """One number for each of m items: the sum of its entries in x."""
+
+    def compute(grid: float | None, items: slice) -> NDArray[Any]:
+        if grid is None:
+            return np.bincount(item, x, minlength=m)[items]
+        return units_at(item, x, m, grid)[items]
+
+    return Sum((m,), reach, compute)
 
 
 # ------------------------------------------------------------------ symmetric matrices as vectors

@@ -29,12 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.kernels.gradient import sum_columns
 from discreet.privacy.bounds import SHAVE, bound
 from discreet.privacy.noise import fresh_words
-from discreet.privacy.sealed import Rows, Users
+from discreet.privacy.sealed import Rows, Users, row_sums
 from discreet.privacy.statistics import Compute, Reach, Sum, residuals
-from discreet.privacy.vault import KEY, Key
+from discreet.privacy.vault import KEY, Key, guarded
 
 _UNCUT = 1e100  # residuals are cut together with the vectors, below
 _COINS = 0x636F696E  # keeps the coins of research apart from noise and starting points of the same seed
@@ -51,6 +50,7 @@ class Batch(Users):
     _used: bool
 
 
+@guarded("a batch")
 def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None) -> Batch:
     """Each user with probability `rate`.
 
@@ -104,6 +104,7 @@ class BatchSum(Sum):
         return super().compute(key, grid=grid, rows=rows)
 
 
+@guarded("the gradient")
 def clipped_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None) -> Sum:
     """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C).
 
@@ -129,7 +130,7 @@ def clipped_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArr
     c = _coefficients(rows.indptr, rows.indices, rows.values, U, V, s, C)
 
     def compute(grid: float | None, items: slice) -> NDArray[Any]:
-        return sum_columns(rows.indptr, rows.indices, c, U, m, grid)[items]
+        return row_sums(rows.indptr, rows.indices, c, U, m, grid)[items]
 
     return BatchSum((m, r), Reach(C, (m * r) ** 0.5 * C, C, 2.0), compute, rate, secret)
 

@@ -6,10 +6,15 @@ private data has to say so by importing this file, and that nothing else can hap
 
 from __future__ import annotations
 
-from typing import Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 
-from discreet.errors import PrivacyError
+import numpy as np
 
+from discreet.errors import ConfigError, PrivacyError
+
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -72,3 +77,34 @@ class Box(Generic[T]):
     __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
     __float__ = __int__ = __index__ = __complex__ = refuse
     __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = refuse
+
+
+def guarded(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """For every function that computes on private data: it warns of nothing, and fails without saying why.
+
+    The text of an error may hold private numbers (a MemoryError names the shape of an array, and so how many users
+    there are). Only its type is told, and the error itself is neither cause nor context of the one that is raised.
+    A ConfigError or a PrivacyError passes: these are raised on purpose, and speak of public values.
+
+    Parameters
+    ----------
+    what : str
+        Public: what was to be computed.
+    """
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def call(*arguments: P.args, **options: P.kwargs) -> T:
+            try:
+                with np.errstate(all="ignore"):
+                    return function(*arguments, **options)
+            except (ConfigError, PrivacyError):
+                raise
+            except Exception as error:
+                kind = type(error).__name__
+            raise PrivacyError(f"{what} could not be computed ({kind})")
+
+        call.guarded = True  # type: ignore[attr-defined]
+        return call
+
+    return decorate

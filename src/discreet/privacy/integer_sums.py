@@ -1,0 +1,50 @@
+"""Exact sums of whole numbers over any number of users, as int64.
+
+Contributions on a grid are whole numbers of at most 2³⁰ units (`discreet.privacy.noise.grid_for`). BLAS and the vector
+kernels add them up as float64, which is exact below 2⁵³. So at most `CHUNK` users are summed that way, which stays
+below 2⁵² whoever they are, and chunks are added as int64. Nothing is ever decided by looking at a sum.
+
+int64 is exact for 2³³ users. Beyond, it wraps around: what is released is then a function of the exact sum plus noise,
+modulo 2⁶⁴, which is of no use to anybody, but as private as ever. Every engine that adds up users in parts adds int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: So many users, or entries of one item, are added up in float64 at a time.
+CHUNK = 1 << 22
+
+
+def chunks(n: int) -> Iterator[slice]:
+    """The first `CHUNK` of n users, the next, and so on; one empty chunk if there is nobody."""
+    for begin in range(0, max(n, 1), CHUNK):
+        yield slice(begin, min(begin + CHUNK, n))
+
+
+def units_at(at: NDArray[np.integer], x: NDArray[np.floating], m: int, grid: float) -> NDArray[np.int64]:
+    """For each of m places, the sum of its entries in x, each rounded towards zero to whole units of the grid."""
+    sums = np.zeros(m, np.int64)
+    for part in chunks(len(x)):
+        whole = np.trunc(x[part].astype(np.float64) / grid)
+        sums += np.bincount(at[part], whole, minlength=m).astype(np.int64)
+    return sums
+
+
+def by_segments(
+    indptr: NDArray[np.int64], sums: Callable[[NDArray[np.int64]], NDArray[np.float64]]
+) -> NDArray[np.int64]:
+    """Sums of whole numbers over the rows of a sparse matrix, where row i has the entries indptr[i] to indptr[i + 1].
+
+    `sums` adds up the rows of any such division of the entries; those longer than `CHUNK` are divided further.
+    """
+    pieces = np.maximum(-(-np.diff(indptr) // CHUNK), 1)
+    if (pieces == 1).all():
+        return sums(indptr).astype(np.int64)
+    first = np.concatenate([[0], np.cumsum(pieces)])
+    within = np.arange(first[-1]) - np.repeat(first[:-1], pieces)
+    cuts = np.append(np.repeat(indptr[:-1], pieces) + CHUNK * within, indptr[-1])
+    return np.add.reduceat(sums(cuts).astype(np.int64), first[:-1])
