@@ -227,7 +227,10 @@ row_8, row_4, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 1)
 
 @intrinsic
 def score_tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> Any:
-    return void(8, like, lambda e, *args: _emit_tile(e, TILE_ROWS, SCORE_VECTORS, *args, lds=I64(0)))
+    def emit(e: Emit, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> None:
+        _emit_tile(e, TILE_ROWS, SCORE_VECTORS, P, ldp, Q, ldq, K, S, C, ldc, I64(0))
+
+    return void(8, like, emit)
 
 
 def _emit_gather(
