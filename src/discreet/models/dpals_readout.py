@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from typing import Any
 
 import numpy as np
@@ -84,11 +83,9 @@ class ReadableALS(PlannedALS):
         self.counts_ = kept_counts(state, len(self.item_ids_))
 
     def saved_params(self) -> dict[str, Any]:
-        """Features are saved by the name of their file, if they came from one: they are input, like ratings."""
-        given, features = super().saved_params(), self.item_features
-        file = os.path.abspath(features) if isinstance(features, (str, os.PathLike)) else None
+        """Without features, which are input, like ratings; where their file lies says something about the owner."""
         step = ("gradient" if self._descends else "solve") if self._explicit else None  # as it was chosen
-        return given | {"item_features": file, "item_step": step}
+        return super().saved_params() | {"item_features": None, "item_step": step}
 
     def __repr__(self) -> str:
         """With the kind of item features instead of all their numbers."""
