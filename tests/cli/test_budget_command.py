@@ -308,7 +308,9 @@ def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
     assert "give a public catalogue with --items and the public range of ratings with --rating-range" in result.out
     assert "taken from the data" in result.err
     document = json.loads(run("train", private / "ratings.csv", "--out", tmp_path / "n", *options, "--json").out)
-    assert document["model"]["private"] is True
+    assert document["model"]["private"] is False
+    assert document["model"]["privacy"]["status"] == "private with cautions"
+    assert len(document["model"]["privacy"]["cautions"]) == 3  # items, range and seed
     assert document["model"]["epsilon"] == pytest.approx(9)
     assert document["model"]["privacy"]["neighbouring"] == "replace-one"
     one, other = (discreet.load(tmp_path / name) for name in "mn")

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from discreet.errors import ConfigError
 from discreet.kernels.topk import ITEMS, top_k, top_k_numpy
 
 
@@ -58,3 +59,76 @@ def test_padding_is_minus_one_and_minus_infinity(k):
     assert items[0, : min(k, 5)].tolist() == [4, 3, 2, 1, 0][:k]
     assert (items[:, 5:] == -1).all()
     assert (scores[:, 5:] == -np.inf).all()
+
+
+RANKS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33, 48, 64, 65, 96, 100, 128, 129, 200)
+
+
+@pytest.mark.parametrize("kernels", ["vector", "plain"])
+@pytest.mark.parametrize("r", RANKS)
+def test_no_bit_of_a_list_depends_on_the_other_users(kernels, r, monkeypatch):
+    monkeypatch.setenv("DISCREET_KERNELS", kernels)
+    rng = np.random.default_rng(r)
+    n, m = 300, 701
+    U, V = rng.normal(size=(n, r)).astype(np.float32), rng.normal(size=(m, r)).astype(np.float32)
+    V[400:450] = V[:50]  # ties
+    bias = rng.normal(size=m).astype(np.float32)
+    seen = np.sort([rng.choice(m, 9, replace=False) for _ in range(n)], axis=1).astype(np.int32)
+
+    def lists(rows):
+        return top_k(U[rows], V, bias, 40, (9 * np.arange(len(rows) + 1), seen[rows].ravel()))
+
+    items, scores = lists(np.arange(n))
+    batches = [[7], [n - 1], range(n - 1), range(1, n), range(0, n, 7), range(100, 165), rng.permutation(n)]
+    for batch in batches:
+        rows = np.array(batch)
+        some_items, some_scores = lists(rows)
+        assert np.array_equal(some_items, items[rows])
+        assert np.array_equal(some_scores.view(np.int32), scores[rows].view(np.int32))
+
+
+@pytest.mark.parametrize("kernels", ["vector", "plain"])
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_no_bit_depends_on_the_number_of_threads(kernels, threads, monkeypatch):
+    monkeypatch.setenv("DISCREET_KERNELS", kernels)
+    rng = np.random.default_rng(0)
+    U, V = rng.normal(size=(333, 20)).astype(np.float32), rng.normal(size=(500, 20)).astype(np.float32)
+    whole = top_k(U, V, np.zeros(500), 10)
+    monkeypatch.setenv("DISCREET_THREADS", str(threads))
+    assert all(map(np.array_equal, top_k(U, V, np.zeros(500), 10), whole))
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, bool, np.float16, np.complex64, ">f4", object])
+def test_arrays_of_another_type_never_reach_compiled_code(kind):
+    good = np.ones((4, 3), np.float32)
+    for place in range(3):
+        arrays = [good, good, good[:, 0]]
+        arrays[place] = arrays[place].astype(kind)
+        with pytest.raises(ConfigError, match="must be an array of float32 or float64"):
+            top_k(*arrays, 2)
+
+
+def test_shapes_and_indices_are_checked():
+    U, V, bias = np.ones((4, 3), np.float32), np.ones((5, 3), np.float32), np.ones(5, np.float32)
+    rows = np.arange(5)
+    for arrays, message in [
+        ((U[:, :2], V, bias), "vectors of users and of items must be of one length, and these have 2 and 3"),
+        ((U, V, bias[:4]), "items and biases must be of one length, and these have 5 and 4"),
+        ((U[0], V, bias), r"U must have 2 dimensions, and its shape is \(3,\)"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            top_k(*arrays, 2)
+    for seen, message in [
+        ((rows[:4], np.zeros(4, np.int32)), "rows and vectors must be of one length"),
+        ((rows, np.array([0, 1, 2, 5], np.int32)), "indices must lie between 0 and 4"),
+        ((rows, np.array([0, 1, -1, 2], np.int32)), "indices must lie between 0 and 4"),
+        ((rows, np.array([0, 1, 2**32, 2])), "indices must lie between 0 and 4"),
+        ((rows, np.zeros(4)), "must be one-dimensional arrays of whole numbers"),
+        ((rows[::-1], np.zeros(4, np.int32)), "indptr must rise"),
+        ((rows + 1, np.zeros(4, np.int32)), "indptr must rise"),
+        ((rows - 1, np.zeros(4, np.int32)), "indptr must rise"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            top_k(U, V, bias, 2, seen)
+    turned = top_k(np.asfortranarray(U), V[::-1][::-1], bias[::-1][::-1], 2)
+    assert np.array_equal(turned[0], top_k(U, V, bias, 2)[0])

@@ -181,6 +181,40 @@ def test_numpy_integers_count(als):
     assert len(als.recommend([], n=np.int64(3))[0]) == 3
 
 
+# ------------------------------------------------------------ arrays that somebody assigned
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, bool, np.float16, object])
+def test_arrays_of_another_type_are_refused_before_any_kernel(kind):
+    """Compiled code would read integers as floating point, beyond their end."""
+    ratings = some_ratings()
+    for name in ("item_factors_", "item_biases_"):
+        model = MODELS["explicit"]().fit(ratings)
+        setattr(model, name, getattr(model, name).astype(kind))
+        for call in (
+            lambda: model.recommend([ITEMS[0]]),  # noqa: B023
+            lambda: model.recommend_many(ratings),  # noqa: B023
+            lambda: model.predict(ratings, ratings),  # noqa: B023
+            lambda: model.similar_items(ITEMS[0]),  # noqa: B023
+            lambda: model.fold_in([ITEMS[0]]),  # noqa: B023
+        ):
+            with pytest.raises(ConfigError, match=f"{name} is an array .* but must be one of float32 or float64"):
+                call()
+
+
+def test_arrays_of_another_shape_are_refused():
+    for name, array, message in (
+        ("item_factors_", np.zeros((13, 3)), "item_factors_ has 13 rows for 14 items"),
+        ("item_factors_", np.zeros(14), r"item_factors_ is an array \(14,\) of float64, but must .* 2 dimensions"),
+        ("item_biases_", np.zeros((14, 1)), "item_biases_ is an array .* with 1 dimensions"),
+        ("item_biases_", [0.0] * 14, "item_biases_ is list, but must be"),
+    ):
+        model = MODELS["explicit"]().fit(some_ratings())
+        setattr(model, name, array)
+        with pytest.raises(ConfigError, match=message):
+            model.recommend([ITEMS[0]])
+
+
 # ------------------------------------------------------------ unknown ids
 
 

@@ -43,7 +43,11 @@ def test_numbered_releases_are_listed_as_a_range(row_sum):
 def test_research_mode_is_declared(session):
     statement = session("seeded").statement
     assert "RESEARCH MODE" in str(statement)
-    assert statement.to_dict()["noise"] == "seeded"
+    document = statement.to_dict()
+    assert document["noise"] == "seeded"
+    assert document["private"] is False
+    assert document["status"] == "private with cautions"
+    assert document["cautions"] == ["the noise came from a seed: whoever learns it can subtract the noise"]
 
 
 def test_replace_one_is_said(session):
@@ -56,13 +60,23 @@ def test_not_private_is_said_first(session, row_sum):
     statement = door.statement
     assert str(statement).startswith("NOT PRIVATE: peek left without noise")
     assert statement.to_dict()["private"] is False
+    assert statement.to_dict()["status"] == "not private"
     assert json.loads(json.dumps(statement.to_dict(), allow_nan=False))["epsilon"] == "Infinity"
 
 
 def test_inferred_assumptions_come_with_a_caution(session):
     door = session()
+    assert (door.statement.private, door.statement.status, door.statement.cautions) == (True, "private", ())
     door.assume("range", "ratings between 1 and 5", inferred=True)
-    assert "CAUTION" in str(door.statement)
+    statement = door.statement
+    assert "CAUTION" in str(statement)
+    assert statement.finite
+    assert not statement.private
+    assert statement.cautions == ("ratings between 1 and 5: read from the data instead of a public source",)
+    document = statement.to_dict()
+    assert document["private"] is False
+    assert document["status"] == "private with cautions"
+    assert document["cautions"] == list(statement.cautions)
 
 
 def test_json_has_everything(session):

@@ -248,6 +248,50 @@ def test_a_belief_moves_by_its_odds():
     assert promise.belief(0.1, 0.0) == pytest.approx(0.1)
 
 
+@pytest.mark.parametrize("prior", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-6, 1e-3, 0.2])
+def test_a_belief_counts_delta(prior, epsilon, delta):
+    """A mechanism as telling as (ε, δ) allows: it tells all with probability δ, else it flips a biased coin."""
+    seen = 0.05
+    tells, yes = delta, (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
+    coin = (1 - delta) / (1 + math.exp(epsilon))  # what the others see as a yes
+    bound = promise.belief(prior, epsilon, delta, seen)
+    for share in np.linspace(0, 1, 101):  # events: all that tells, and a part of the coin's yes
+        right, wrong = tells + share * yes, share * coin
+        if right >= seen:
+            assert prior * right / (prior * right + (1 - prior) * wrong) <= bound * (1 + 1e-12)
+    rest = max(0.0, seen - tells)  # the event that is seen just as often reaches the bound
+    tight = prior * max(seen, tells) / (prior * max(seen, tells) + (1 - prior) * rest * math.exp(-epsilon))
+    assert tight == pytest.approx(bound, rel=1e-12)
+    assert bound > promise.belief(prior, epsilon) or delta == 0
+
+
+def test_the_page_counts_delta_in_beliefs(tmp_path):
+    ratings = make_cinema(0, 0.05)
+    model = discreet.DPALS(2, epsilon=4, delta=9e-4, rating_range=(1, 5), item_fraction=0.2).fit(ratings)
+    write_report(model, tmp_path / "r.html")
+    page = html_free(text_of(tmp_path / "r.html"))
+    after = promise.belief(0.5, model.privacy_.epsilon, 9e-4, promise.SEEN)
+    without = promise.belief(0.5, model.privacy_.epsilon)
+    assert (f"{100 * after:.1f} %", f"{100 * without:.1f} %") == ("98.4 %", "98.2 %")
+    assert "98.4 %" in page
+    assert "98.2 %" not in page
+    assert "which is counted here" in page
+
+
+def test_cautions_are_in_the_headline(tmp_path):
+    ratings = make_cinema(0, 0.05)
+    for given, badge in (({"rating_range": (0.5, 5)}, "private, ε = 8"), ({}, "private with cautions, ε = 8")):
+        model = discreet.DPALS(2, epsilon=8, item_fraction=0.2, **given).fit(ratings)
+        write_report(model, tmp_path / "r.html")
+        assert f"<title>DPALS: {badge}" in text_of(tmp_path / "r.html")
+        headline, *rest = model.card().splitlines()
+        assert headline == "# DPALS: private with ε = 8, δ = 1e-06" + ("" if given else ", WITH CAUTIONS")
+        named = "- **the range of ratings, 0.5 to 5: read from the data instead of a public source**"
+        assert (named in rest) == (not given)
+
+
 def test_the_saved_model_is_asked_about_test_ratings_and_a_fresh_one_about_held_out_ones():
     ratings = make_cinema(0, 0.05)
     split = discreet.data.splits.random_ratings(ratings, (0.8, 0.2), 3)

@@ -160,9 +160,9 @@ def find_model(name: str) -> Any:
 
 
 def is_private(model: Any) -> bool:
-    """Whether the model carries a privacy statement, and it was not given away since."""
+    """Whether the model carries a promise that holds without cautions."""
     statement = getattr(model, "privacy_", None)
-    return statement is not None and bool(getattr(statement, "private", True))
+    return statement is not None and bool(statement.private)
 
 
 def _value(text: str) -> Any:

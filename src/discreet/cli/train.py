@@ -71,8 +71,9 @@ def train(
         seconds = fit(model, ratings, out)
         model.save(to, replace=replace)
     out.say(f"Saved to {to}")
-    if is_private(model):
-        out.say(str(model.privacy_), style="bold green")
+    statement = getattr(model, "privacy_", None)
+    if statement is not None and statement.finite:
+        out.say(str(statement), style="bold green" if statement.private else "bold yellow")
         remedies = [REMEDIES[a.name] for a in model.privacy_.assumptions if a.inferred and a.name in REMEDIES]
         if remedies:
             out.say(f"To have no such caution, give {' and '.join(remedies)}.", style="bold yellow")

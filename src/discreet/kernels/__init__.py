@@ -5,6 +5,7 @@ from discreet.kernels.dense import second_moment, tall_product
 from discreet.kernels.exact import packed_grams
 from discreet.kernels.normal import solve_rows, solve_rows_constant
 from discreet.kernels.packed import aligned_empty, on_cache_lines, sum_rows
+from discreet.kernels.pairs import pair_products
 from discreet.kernels.psd import project_psd, solve_psd
 from discreet.kernels.threads import set_threads, thread_count
 from discreet.kernels.topk import top_k
@@ -13,6 +14,7 @@ __all__ = [
     "aligned_empty",
     "on_cache_lines",
     "packed_grams",
+    "pair_products",
     "project_psd",
     "second_moment",
     "set_threads",

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from discreet.kernels import simd
+from discreet.kernels.boundary import floats
 from discreet.kernels.simd import lanes, transpose
 from discreet.kernels.simd_across import backward_panel, chol_diagonal, chol_panel, forward_panel
 from discreet.kernels.threads import even_cuts, run
@@ -41,12 +42,15 @@ def solve_spd(
     definite : (n,) bool
         Whether the factorisation went through, that is, whether a matrix is positive definite to working precision.
     """
+    A, b = floats("A", A, 3), floats("b", b, 2)
     n, r = b.shape
     assert A.shape == (n, r, r)
     assert A.dtype == b.dtype
     x, definite = np.empty_like(b), np.empty(n, bool)
     c = np.zeros(n, A.dtype) if ridge is None else np.ascontiguousarray(ridge, A.dtype)
     S = np.zeros((r, r), A.dtype) if shared is None else np.ascontiguousarray(shared, A.dtype)
+    assert c.shape == (n,)
+    assert S.shape == (r, r)
     if simd.enabled():
         W, R = simd.VECTOR_BYTES // A.itemsize, padded(r, A.itemsize)
         run(lambda start, stop: _solve_many(A, b, c, S, x, definite, R, start, stop), even_cuts(n, W))

@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 
 from discreet.kernels import simd
+from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import aligned, padded
 from discreet.kernels.packed import PACK, add_gram, pad_columns, prefetch_rows, sums
 from discreet.kernels.simd import gather_scaled, gather_truncated
@@ -62,9 +63,12 @@ def packed_grams(
 
     Parameters as for `exact_grams`; without `whole` also float32.
     """
-    n, r = len(indptr) - 1, Y.shape[1]
+    Y = floats("Y", Y, 2)
+    c = floats("c", c, 1)
     assert c.dtype == Y.dtype
-    indices, c = np.ascontiguousarray(indices, np.int32), np.ascontiguousarray(c)
+    indptr, indices = sparse_rows(indptr, indices, None, len(Y))
+    same_length("c and indices", len(c), len(indices))
+    n, r = len(indptr) - 1, Y.shape[1]
     G = np.empty((n, r * (r + 1) // 2), Y.dtype)
     cost = np.diff(indptr).astype(np.float64) * r + 8.0 * r
     if not simd.enabled():

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.simd import prefetch
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 
@@ -70,9 +71,17 @@ def residual_rows(
     weights : (nnz,), optional; 1 where not given
     own : False leaves the gradients out, and they have no rows
     """
+    U = floats("U", U, 2)
     kind = U.dtype
-    w = np.empty(0, kind) if weights is None else weights.astype(kind, copy=False)
-    y, w, bias, offset, U, V = (np.ascontiguousarray(a, kind) for a in (y, w, bias, offset, U, V))
+    V = floats("V", V, 2, kind)
+    indptr, indices = sparse_rows(indptr, indices, len(U), len(V))
+    w = np.empty(0, kind) if weights is None else weights
+    y, w, bias, offset = (np.ascontiguousarray(a, kind) for a in (y, w, bias, offset))
+    same_length("vectors of rows and of columns", U.shape[1], V.shape[1])
+    same_length("values and indices", len(y), len(indices))
+    same_length("weights and indices", len(indices) if weights is None else len(w), len(indices))
+    same_length("biases and columns", len(bias), len(V))
+    same_length("offsets and rows", len(offset), len(U))
     x, g = np.empty(len(indices), kind), np.zeros((len(U) if own else 0, U.shape[1]), kind)
     cuts = cost_cuts(np.diff(indptr) + 1.0)
     run(lambda a, b: _residuals(indptr, indices, y, w, bias, offset, U, V, float(largest), x, g, a, b), cuts)
@@ -100,6 +109,9 @@ def sum_columns(
     unit : float, optional
         A power of two: terms are counted in this unit and rounded towards zero, and their sums, float64, are whole.
     """
+    U = floats("U", U, 2)
+    indptr, indices = sparse_rows(indptr, indices, len(U), m)
+    same_length("c and indices", len(c), len(indices))
     kind = U.dtype if unit is None else np.dtype(np.float64)
     size = m * U.shape[1] * kind.itemsize
     pieces = int(np.clip(_SUMS // max(size, 1), 1, 8))  # whatever the threads, so that they do not change a bit
@@ -115,7 +127,11 @@ def sum_columns(
 
 def turn_rows(U: np.ndarray, g: np.ndarray, R: np.ndarray, a: float, b: float) -> np.ndarray:
     """``U − a g − b U R`` (n, r), row by row; the numpy twin is that expression."""
-    R = np.ascontiguousarray(R, U.dtype)
+    U = floats("U", U, 2)
+    R, g = np.ascontiguousarray(R, U.dtype), np.ascontiguousarray(g, U.dtype)
+    same_length("rows and gradients", len(U), len(g))
+    assert g.shape == U.shape
+    assert R.shape == (U.shape[1], U.shape[1])
     turned = np.empty_like(U)
     run(lambda start, stop: _turn(U, g, R, U.dtype.type(a), U.dtype.type(b), turned, start, stop), even_cuts(len(U)))
     return turned

@@ -19,6 +19,7 @@ import numpy as np
 from numba import njit
 
 from discreet.kernels import simd
+from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import (
     aligned,
     factor_interleaved,
@@ -135,8 +136,18 @@ def _solve_rows(
     offset: np.ndarray | None,
     constant: float,
 ) -> tuple[np.ndarray, np.ndarray]:
+    Y = floats("Y", Y, 2)
+    indptr, indices = sparse_rows(indptr, indices, None, len(Y))
     n, r = len(indptr) - 1, Y.shape[1]
-    indices = np.ascontiguousarray(indices, np.int32)
+    for what, x, length in (
+        ("values and indices", values, len(indices)),
+        ("weights and indices", weights, len(indices)),
+        ("offsets and columns", offset, len(Y)),
+        ("ridge and rows", ridge, n),
+        ("shared and columns of Y", shared, r),
+    ):
+        if x is not None:
+            same_length(what, len(x), length)
     entries = Entries(frozen(indptr), frozen(indices), *(_ready(x, Y) for x in (values, weights, offset)))
     ridge, c, x0 = _ready(ridge, Y), Y.dtype.type(constant), np.zeros(n, Y.dtype)
     S = np.zeros((r, r), Y.dtype) if shared is None else _ready(shared, Y)

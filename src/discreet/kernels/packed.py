@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import DTypeLike
 
 from discreet.kernels import simd
+from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import aligned, padded
 from discreet.kernels.simd import (
     TILE_ROWS,
@@ -132,9 +133,12 @@ def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarr
 
 def sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool) -> np.ndarray:
     """``Σ_j c_ij y_j`` for each row, of terms rounded towards zero if `whole`."""
-    n, r, cuts = len(indptr) - 1, Y.shape[1], cost_cuts(np.diff(indptr) + 1.0)
+    Y = floats("Y", Y, 2)
+    c = floats("c", c, 1)
     assert c.dtype == Y.dtype
-    indices, c = np.ascontiguousarray(indices, np.int32), np.ascontiguousarray(c)
+    indptr, indices = sparse_rows(indptr, indices, None, len(Y))
+    same_length("c and indices", len(c), len(indices))
+    n, r, cuts = len(indptr) - 1, Y.shape[1], cost_cuts(np.diff(indptr) + 1.0)
     if not simd.enabled():
         b = np.zeros((n, r), Y.dtype)
         run(lambda start, stop: _sums_plain(indptr, indices, c, Y, b, whole, start, stop), cuts)

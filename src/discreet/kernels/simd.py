@@ -6,6 +6,8 @@ that emits the instructions of one inner loop. Its first argument, `like`, is an
 
 ``tile_3``, ``tile_2``, ``tile_1``, ``row_8``, ``row_4``, ``row_1``
     ``C = S + Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The heart of a Gram matrix.
+``score_tile``
+    the same with one row S for every row of the tile.
 ``gather``, ``gather_scaled``, ``gather_truncated``
     copy the rows of Y that an index names into a packed buffer: as they are, times a factor each, and that rounded
     towards zero to whole numbers.
@@ -61,6 +63,7 @@ def enabled() -> bool:
 # Rows of a register tile: 4 x 3 sums and 4 operands fill AVX2's sixteen registers; 8 x 3 suit AVX-512's thirty-two.
 TILE_ROWS = 8 if VECTOR_BYTES == 64 else 4
 PANEL_COLUMNS = 4 if VECTOR_BYTES == 64 else 2
+SCORE_VECTORS = 3  # a tile of scores is as wide as the largest tile of a Gram matrix
 _WIDTH = VECTOR_BYTES or 32
 
 
@@ -169,13 +172,27 @@ def prefetch(typingctx: Any, address: Any) -> Any:
 
 
 def _emit_tile(
-    e: Emit, rows: int, vectors: int, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any
+    e: Emit,
+    rows: int,
+    vectors: int,
+    P: Any,
+    ldp: Any,
+    Q: Any,
+    ldq: Any,
+    K: Any,
+    S: Any,
+    C: Any,
+    ldc: Any,
+    lds: Any = None,
 ) -> None:
-    """``C[a, v] = S[a, v] + Σ_k P[k, a] · Q[k, v]`` for scalars a and vectors v; ld* are strides in bytes."""
+    """``C[a, v] = S[a, v] + Σ_k P[k, a] · Q[k, v]`` for scalars a and vectors v; ld* are strides in bytes.
+
+    S has the stride of C where it is given none of its own.
+    """
     row, old = [C], [S]
     for _ in range(rows - 1):
         row.append(e.b.add(row[-1], ldc))
-        old.append(e.b.add(old[-1], ldc))
+        old.append(e.b.add(old[-1], ldc if lds is None else lds))
     start = [e.load(old[a], e.width * v) for a in range(rows) for v in range(vectors)]
 
     def body(carried: list[Any]) -> list[Any]:
@@ -206,6 +223,14 @@ def _tile(rows: int | None, vectors: int) -> Any:
 
 tile_3, tile_2, tile_1 = _tile(TILE_ROWS, 3), _tile(TILE_ROWS, 2), _tile(None, 1)
 row_8, row_4, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 1)
+
+
+@intrinsic
+def score_tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> Any:
+    def emit(e: Emit, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> None:
+        _emit_tile(e, TILE_ROWS, SCORE_VECTORS, P, ldp, Q, ldq, K, S, C, ldc, I64(0))
+
+    return void(8, like, emit)
 
 
 def _emit_gather(

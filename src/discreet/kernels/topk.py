@@ -1,7 +1,10 @@
 """The k best items of every user, without ever holding all users' scores.
 
-Scores of a block of users and items come from one matrix product; while they are in the cache each user's row is
-scanned against the k-th best score so far. Almost every chunk lies below it and costs one comparison per vector.
+A score is the chain ``((b_j + u_1 v_j1) + u_2 v_j2) + …``, in this order whoever else is asked for: no bit of a user's
+list depends on the other users. (A product by BLAS does not have this property: what it does at the edge of a block
+depends on how many rows the block has.) Scores of a block of users and items are computed in register tiles, and while
+they are in the cache each user's row is scanned against the k-th best score so far. Almost every chunk lies below it
+and costs one comparison per vector.
 """
 
 from __future__ import annotations
@@ -11,10 +14,17 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
+from discreet.kernels import simd
+from discreet.kernels.boundary import floats, same_length, sparse_rows
+from discreet.kernels.packed import aligned_empty
+from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, score_tile
 from discreet.kernels.threads import even_cuts, run, thread_count
 
-ITEMS, USERS = 2048, 256  # a block of scores is 2 MB: it stays in the second-level cache between product and scan
+ITEMS = 2048
+USERS = 64  # a block of scores is half a megabyte: it stays in the second-level cache between product and scan
 CHUNK = 64
+TILE = SCORE_VECTORS * simd.VECTOR_BYTES // 4  # items of a register tile
+PLAIN = 512  # items that portable loops take at a time
 
 
 def top_k_numpy(
@@ -51,23 +61,99 @@ def top_k(
 
     Scores that are NaN are never chosen. Equal scores are ordered by index.
     """
+    U, V, bias = floats("U", U, 2, np.float32), floats("V", V, 2, np.float32), floats("bias", bias, 1, np.float32)
+    same_length("vectors of users and of items", U.shape[1], V.shape[1])
+    same_length("items and biases", len(V), len(bias))
     n, m = len(U), len(V)
-    U, V = (np.ascontiguousarray(x, np.float32) for x in (U, V))
-    bias = np.ascontiguousarray(bias, np.float32)
     indptr, indices = seen if seen else (np.zeros(n + 1, np.int64), np.empty(0, np.int32))
+    indptr, indices = sparse_rows(indptr, indices, n, m)
     items, scores = np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32)
-    blocks = [(j, np.ascontiguousarray(V[j : j + ITEMS].T), bias[j : j + ITEMS]) for j in range(0, m, ITEMS)]
+    width, scored = (TILE, _score) if simd.enabled() else (PLAIN, _score_plain)
+    panels, starts = _panels(V, bias, width)
+    step = ITEMS // width
 
     def work(start: int, stop: int) -> None:
         cursor = indptr[start:stop].copy()
-        for j, block, offset in blocks:
-            S = U[start:stop] @ block
-            _scan(S, offset, j, indptr[start : stop + 1], indices, cursor, items[start:stop], scores[start:stop])
+        S = aligned_empty((USERS, step * width), np.dtype(np.float32))
+        P = aligned_empty((USERS // TILE_ROWS, U.shape[1], TILE_ROWS), np.dtype(np.float32))
+        for first in range(start, stop, USERS):
+            last = min(first + USERS, stop)
+            own = slice(first, last)
+            _pack(U[own], P)
+            for p in range(0, len(panels), step):
+                scored(P, panels[p : p + step], starts[p : p + step], S, last - first)
+                _scan(
+                    S[: last - first, : m - p * width],
+                    p * width,
+                    indptr[first : last + 1],
+                    indices,
+                    cursor[first - start : last - start],
+                    items[own],
+                    scores[own],
+                )
 
-    pieces = max(-(-n // USERS), thread_count())
-    run(work, even_cuts(n, pieces=pieces))
+    run(work, even_cuts(n, USERS, pieces=max(-(-n // (4 * USERS)), thread_count())))
     _sort_rows(items, scores)
     return items, scores
+
+
+def _panels(V: np.ndarray, bias: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Items side by side as tiles want them, [panel][r][width], and their biases; the last panel is filled with 0."""
+    (m, r), n = V.shape, -(-len(V) // width)
+    panels, starts = aligned_empty((n, r, width), V.dtype), np.zeros((n, width), V.dtype)
+    starts.ravel()[:m] = bias
+    panels[m // width :] = 0
+    for at in range(n):
+        own = V[at * width : (at + 1) * width]
+        panels[at, :, : len(own)] = own.T
+    return panels, starts
+
+
+@njit(nogil=True, cache=True)
+def _pack(U: np.ndarray, P: np.ndarray) -> None:
+    """Users side by side as tiles want them, [tile][r][TILE_ROWS]; empty places are 0."""
+    tiles, r, rows = P.shape
+    for t in range(tiles):
+        for a in range(rows):
+            i = t * rows + a
+            for k in range(r):
+                P[t, k, a] = U[i, k] if i < len(U) else np.float32(0)
+
+
+@njit(nogil=True, cache=True)
+def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray, n: int) -> None:
+    """Scores of n users for the items of some panels: every row by the same instructions, also in the last tile."""
+    r, rows, width, s = P.shape[1], P.shape[2], panels.shape[2], S.itemsize
+    line = S.shape[1] * s
+    for p in range(len(panels)):
+        Q, start = panels.ctypes.data + p * r * width * s, starts.ctypes.data + p * width * s
+        for t in range(-(-n // rows)):
+            C = S.ctypes.data + t * rows * line + p * width * s
+            score_tile(S, P.ctypes.data + t * r * rows * s, rows * s, Q, width * s, r, start, C, line)
+
+
+@njit(nogil=True, cache=True)
+def _score_plain(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray, n: int) -> None:
+    """The same in portable loops. Without fastmath, so that the compiler rounds every row alike."""
+    r, rows, width = P.shape[1], P.shape[2], panels.shape[2]
+    for p in range(len(panels)):
+        Q = panels[p]
+        for i in range(n):
+            u, row = P[i // rows, :, i % rows], S[i, p * width : (p + 1) * width]
+            for j in range(width):
+                row[j] = starts[p, j]
+            k = 0
+            while k + 4 <= r:  # four coordinates at a time, so that the row is written a quarter as often
+                u0, u1, u2, u3 = u[k], u[k + 1], u[k + 2], u[k + 3]
+                q0, q1, q2, q3 = Q[k], Q[k + 1], Q[k + 2], Q[k + 3]
+                for j in range(width):
+                    row[j] = (((row[j] + u0 * q0[j]) + u1 * q1[j]) + u2 * q2[j]) + u3 * q3[j]
+                k += 4
+            while k < r:
+                u0, q0 = u[k], Q[k]
+                for j in range(width):
+                    row[j] += u0 * q0[j]
+                k += 1
 
 
 @njit(nogil=True, cache=True)
@@ -93,10 +179,9 @@ def _sift(items: np.ndarray, scores: np.ndarray, item: int, score: float) -> Non
     items[at], scores[at] = item, score
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "contract"})
+@njit(nogil=True, cache=True)
 def _scan(
     S: np.ndarray,
-    bias: np.ndarray,
     first: int,
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -118,7 +203,6 @@ def _scan(
             threshold = scores[i, 0]
             above = 0
             for j in range(start, stop):
-                row[j] += bias[j]
                 above += row[j] > threshold
             if above:
                 for j in range(start, stop):

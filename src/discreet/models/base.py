@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from discreet.data.encode import IdIndex, as_ids
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
-from discreet.kernels import top_k
+from discreet.kernels import pair_products, top_k
 from discreet.models.checks import require as require
 from discreet.models.checks import require_number as require_number
 from discreet.models.checks import require_one_of, require_whole
@@ -34,7 +34,7 @@ logger = logging.getLogger("discreet")
 
 Progress = Callable[[int, int, str], None]
 Unknown = Literal["error", "skip"]
-BLOCK = 1 << 16  # users folded in, or pairs scored, at a time
+BLOCK = 1 << 16  # users folded in at a time
 
 
 class Recommender(ABC):
@@ -294,6 +294,14 @@ class Recommender(ABC):
     def _check_fitted(self) -> None:
         if not hasattr(self, "item_ids_"):
             raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet: call fit(ratings) first")
+        for name, ndim in (("item_factors_", 2), ("item_biases_", 1)):  # somebody may have assigned others
+            array = getattr(self, name)
+            good = isinstance(array, np.ndarray) and array.dtype in (np.float32, np.float64) and array.ndim == ndim
+            what = f"an array {array.shape} of {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
+            require(good, f"{name} is {what}, but must be one of float32 or float64 with {ndim} dimensions")
+            require(
+                len(array) == len(self.item_ids_), f"{name} has {len(array):,} rows for {len(self.item_ids_):,} items"
+            )
 
     def _positions(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
         require_one_of("unknown", unknown, "error", "skip")
@@ -364,9 +372,5 @@ class Recommender(ABC):
         """Scores of (row of the histories, item) pairs; row −1 is a user without history, item −1 gives NaN."""
         indptr, indices, values = rows
         vectors, offsets, V = self.scoring(np.append(indptr, indptr[-1]), indices, values)  # the last row is nobody's
-        scores = np.empty(len(user), np.float32)
-        for s in range(0, len(user), BLOCK):
-            u, j = user[s : s + BLOCK], item[s : s + BLOCK]
-            dot = np.einsum("ij,ij->i", vectors[u], V[j])
-            scores[s : s + BLOCK] = np.where(j >= 0, dot + offsets[u] + self.item_biases_[j], np.nan)
-        return scores
+        dots = pair_products(vectors, V, user, item)
+        return np.where(item >= 0, dots + offsets[user] + self.item_biases_[item], np.nan).astype(np.float32)

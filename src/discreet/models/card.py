@@ -31,9 +31,9 @@ item_ids, scores = model.recommend({example}, n=10)
 
 
 _PRIVATE = """\
-# {name}: private with ε = {epsilon:.4g}, δ = {delta:.3g}
+# {headline}
 
-{statement}
+{cautions}{statement}
 
 - {items:,} items, {factors} factors, {feedback} feedback
 - parameters: `{parameters}`
@@ -68,10 +68,9 @@ def with_earlier(card: str, files: Iterable[str]) -> str:
 
 def private(model: Recommender, statement: PrivacyStatement) -> str:
     """Card of a model with a promise, or of one whose promise was given away."""
-    text = _PRIVATE.format(
-        name=type(model).__name__,
-        epsilon=statement.epsilon,
-        delta=statement.delta,
+    return _PRIVATE.format(
+        headline=_headline(type(model).__name__, statement),
+        cautions=_cautions(statement) if statement.finite else "",
         statement=statement,
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],
@@ -79,7 +78,21 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
         parameters=", ".join(f"{name}={value!r}" for name, value in model.saved_params().items()),
         example=model.item_ids_[:2].tolist(),
     )
-    return text if statement.private else text.replace(f"{type(model).__name__}: private with", "NOT PRIVATE:", 1)
+
+
+def _headline(name: str, statement: PrivacyStatement) -> str:
+    price = f"ε = {statement.epsilon:.4g}, δ = {statement.delta:.3g}"
+    if not statement.finite:
+        return f"NOT PRIVATE: {name}, {price}"
+    return f"{name}: private with {price}" + (", WITH CAUTIONS" if statement.cautions else "")
+
+
+def _cautions(statement: PrivacyStatement) -> str:
+    """What the promise depends on, before the promise itself."""
+    if not statement.cautions:
+        return ""
+    listed = "".join(f"- **{caution}**\n" for caution in statement.cautions)
+    return f"What is promised below holds with these cautions only:\n\n{listed}\n"
 
 
 def not_private(model: Recommender) -> str:

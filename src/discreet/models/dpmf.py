@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from typing import Any, Literal
 
 from numpy.typing import NDArray
@@ -93,10 +92,8 @@ class DPMF(PrivateRecommender):
         return None if self.item_features is None else item_features(self.item_features, ratings.item_ids)
 
     def saved_params(self) -> dict[str, Any]:
-        """Features are saved by the name of their file, if they came from one: they are input, like ratings."""
-        features = self.item_features
-        file = os.path.basename(features) if isinstance(features, (str, os.PathLike)) else None
-        return super().saved_params() | {"item_features": file}
+        """Without features, which are input, like ratings; where their file lies says something about the owner."""
+        return super().saved_params() | {"item_features": None}
 
     def __repr__(self) -> str:
         """With the kind of item features instead of all their numbers."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import solve_rows
+from discreet.kernels import pair_products, solve_rows
 from discreet.models.als import ALS, INTERCEPT
 from discreet.models.base import require, require_number, require_whole
 
@@ -117,7 +117,7 @@ def irls_rows(
     """
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     for _ in range(iterations):
-        e = np.abs(target - np.einsum("nr,nr->n", X[row], Y[indices]))
+        e = np.abs(target - pair_products(X, Y, row, indices))
         weights = (transition / np.maximum(e, transition)).astype(Y.dtype)
         X = solve_rows(indptr, indices, target, Y, ridge, None, weights)
     return X

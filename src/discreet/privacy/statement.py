@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from discreet.privacy.accounting import CONVERSIONS
 from discreet.privacy.ledger import Assumption, Ledger, jsonable
+
+Status = Literal["private", "private with cautions", "not private"]
 
 _RELATION = {
     "add-remove": "with or without all the ratings of any one person",
@@ -20,7 +22,8 @@ _RELATION = {
 class PrivacyStatement:
     """What may be promised for everything that was released.
 
-    ``epsilon`` is infinite, and the text says NOT PRIVATE, when any release went round the noise.
+    ``epsilon`` is infinite, and the text says NOT PRIVATE, when any release went round the noise. ``private`` is true
+    only where a promise holds without ``cautions``.
     """
 
     epsilon: float
@@ -48,18 +51,41 @@ class PrivacyStatement:
         )
 
     @property
-    def private(self) -> bool:
-        """Whether there is a finite promise."""
+    def finite(self) -> bool:
+        """Whether there is a promise at all."""
         return math.isfinite(self.epsilon)
 
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What the promise depends on and nobody but the caller can vouch for; empty where it simply holds."""
+        taken = [f"{a.text}: read from the data instead of a public source" for a in self.assumptions if a.inferred]
+        seed = (
+            ["the noise came from a seed: whoever learns it can subtract the noise"] if self.noise == "seeded" else []
+        )
+        return (*taken, *seed)
+
+    @property
+    def private(self) -> bool:
+        """Whether there is a promise, and it holds without cautions."""
+        return self.finite and not self.cautions
+
+    @property
+    def status(self) -> Status:
+        """The shortest true thing to say about it."""
+        if not self.finite:
+            return "not private"
+        return "private with cautions" if self.cautions else "private"
+
     def __str__(self) -> str:
-        promise = self._promise() if self.private else self._refusal()
+        promise = self._promise() if self.finite else self._refusal()
         return " ".join(part for part in (promise, self._releases(), self._noise(), self._assumed()) if part)
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; an infinite ε is the word "Infinity"."""
         return {
             "private": self.private,
+            "status": self.status,
+            "cautions": list(self.cautions),
             "epsilon": jsonable(self.epsilon),
             "delta": self.delta,
             "mu": jsonable(self.mu),

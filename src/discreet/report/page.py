@@ -23,11 +23,11 @@ _LOOK = "looks at people's ratings"
 def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
     """The whole file, as text."""
     statement: Any = getattr(model, "privacy_", None)
-    private = statement is not None and statement.private
+    finite = statement is not None and statement.finite
     parts = [("promise", "What is promised", privacy_part.promised(model), False)]
     if statement is not None:
         parts.append(("ledger", "What left the ratings", privacy_part.ledger(model), False))
-        if private:
+        if finite:
             parts.append(("noise", "What the noise did", privacy_part.noise(model, quality), quality is not None))
     parts.append(("quality", "How good it is", _quality(model, quality), quality is not None))
     parts.append(("training", "How it was trained", privacy_part.training(model, quality), False))
@@ -35,7 +35,9 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
     parts.append(("map", "A map of the items", _map(model), False))
     parts.append(("about", "About this page", _about(model, quality), False))
     name = type(model).__name__
-    badge = f"private, ε = {statement.epsilon:.4g}, δ = {power(statement.delta)}" if private else "NOT PRIVATE"
+    badge = (
+        f"{statement.status}, ε = {statement.epsilon:.4g}, δ = {power(statement.delta)}" if finite else "NOT PRIVATE"
+    )
     sections = [
         tag(
             "section",
@@ -46,11 +48,9 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
         )
         for key, heading, body, look in parts
     ]
-    kind = "private" if private else "open"
+    kind = "private" if finite and statement.private else "open"
     research = (
-        tag("p", "RESEARCH MODE: seeded noise", class_="badge open")
-        if private and statement.noise == "seeded"
-        else None
+        tag("p", "RESEARCH MODE: seeded noise", class_="badge open") if finite and statement.noise == "seeded" else None
     )
     header = tag(
         "header",

@@ -53,7 +53,7 @@ def promised(model: Any) -> Html:
                 ),
             ]
         )
-    if not statement.private:
+    if not statement.finite:
         unsafe = sorted({entry.name for entry in statement.ledger.entries if entry.unsafe})
         why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
         return join(
@@ -68,7 +68,7 @@ def promised(model: Any) -> Html:
 
 def _words(statement: PrivacyStatement) -> Html:
     times = f"{math.exp(statement.epsilon):,.4g}" if statement.epsilon < 30 else f"e^{statement.epsilon:.4g}"
-    but = f" That may fail with a probability of δ = {power(statement.delta)} at most." if statement.delta else ""
+    but = f", but for a probability of δ = {power(statement.delta)}" if statement.delta else ""
     verdict = next(words for limit, words in _VERDICTS if statement.epsilon <= limit)
     return join(
         [
@@ -77,7 +77,7 @@ def _words(statement: PrivacyStatement) -> Html:
                 "What anybody can learn from this model about any one person is limited. Compare two worlds, "
                 f"{_ONE[statement.neighbouring]}: no possible result is ",
                 tag("strong", f"more than {times} times as likely"),
-                f" in one as in the other (e to the power of ε).{but} {verdict}",
+                f" in one as in the other (e to the power of ε){but}. {verdict}",
                 class_="lead",
             ),
             tag(
@@ -106,7 +106,14 @@ def _facts(statement: PrivacyStatement) -> Html:
 
 
 def _beliefs(statement: PrivacyStatement) -> Html:
-    rows = [[_percent(prior), _percent(promise.belief(prior, statement.epsilon))] for prior in (0.01, 0.1, 0.5)]
+    after = {p: promise.belief(p, statement.epsilon, statement.delta, promise.SEEN) for p in (0.01, 0.1, 0.5)}
+    rows = [[_percent(prior), _percent(most)] for prior, most in after.items()]
+    rare = (
+        f" by anything that the model shows with a probability of {promise.SEEN:.0%} or more. What it shows more "
+        f"rarely may say more: that is what δ = {power(statement.delta)} is for, which is counted here"
+        if statement.delta
+        else ""
+    )
     what = "that somebody is in the data" if statement.neighbouring == "add-remove" else "which of two histories it was"
     return join(
         [
@@ -114,7 +121,7 @@ def _beliefs(statement: PrivacyStatement) -> Html:
             tag(
                 "p",
                 f"Suppose that somebody has an idea of how likely it is {what}, and then studies the model with any "
-                "other knowledge and any amount of computing. The belief cannot become firmer than this:",
+                f"other knowledge and any amount of computing. The belief cannot become firmer than this{rare}:",
             ),
             table(["belief before", "after, at most"], rows, caption="Beliefs before and after the model", quiet=True),
         ]
@@ -212,7 +219,7 @@ def ledger(model: Any) -> Html:
 def noise(model: Any, quality: Quality | None) -> Html:
     """What noise did, from the loudest facts down: one person, one item, items by popularity."""
     statement = getattr(model, "privacy_", None)
-    if statement is None or not statement.private:
+    if statement is None or not statement.finite:
         return tag("p", "No noise that protects anybody was added, so none had an effect.")
     found = promise.audible(promise.kinds(model))
     parts: list[Html | None] = [

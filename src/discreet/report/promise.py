@@ -20,6 +20,7 @@ from discreet.privacy.statement import PrivacyStatement
 
 _MOST_STEPS = 120  # of the staircase; more would be narrower than a pixel
 _DELTAS = (1e-2, 1e-12)
+SEEN = 0.01  # of the beliefs in the report: with less, δ says that there are no bounds on them
 TYPICAL = 100  # items of a person, where there is no bound on them
 
 
@@ -133,7 +134,7 @@ def loudest(found: Sequence[Kind]) -> Kind | None:
 
 def curve(statement: PrivacyStatement) -> list[tuple[float, float]]:
     """(δ, ε) from likely to unlikely, by the accountant of the statement; empty where there is no such curve."""
-    if not statement.private or statement.accountant == "pure" or statement.delta == 0:
+    if not statement.finite or statement.accountant == "pure" or statement.delta == 0:
         return []
     slow = statement.accountant == "pld"  # a fraction of a second for each point
     deltas = np.geomspace(*_DELTAS, 11 if slow else 61).tolist()
@@ -152,7 +153,7 @@ def epsilon_at(statement: PrivacyStatement, delta: float) -> float:
 def spent(statement: PrivacyStatement) -> list[tuple[str, float]]:
     """(name of the release, ε of it and all before it); empty where the price has no such steps."""
     entries = [entry for entry in statement.ledger.entries if not entry.unsafe]
-    if not statement.private or not entries or statement.accountant == "pld":
+    if not statement.finite or not entries or statement.accountant == "pld":
         return []
     ends = np.unique(np.linspace(1, len(entries), min(len(entries), _MOST_STEPS)).round().astype(int))
     delta = max(0.0, statement.delta - statement.ledger.noise_delta)
@@ -163,9 +164,15 @@ def spent(statement: PrivacyStatement) -> list[tuple[str, float]]:
     ]
 
 
-def belief(prior: float, epsilon: float) -> float:
-    """The most that a belief of probability `prior` can become: its odds times e^ε."""
-    return 1.0 / (1.0 + (1.0 - prior) / prior * math.exp(-epsilon))
+def belief(prior: float, epsilon: float, delta: float = 0.0, seen: float = 1.0) -> float:
+    """The most that a belief of probability `prior` can become by what is seen with a probability of `seen` or more.
+
+    What is seen with probability β by those who are right, and α by the others, has odds of β/α for it, and α is at
+    least (β − δ)·e^(−ε). So the odds grow by e^ε / (1 − δ/β) at most, and without bound where β is no more than δ.
+    """
+    if seen <= delta:
+        return 1.0
+    return 1.0 / (1.0 + (1.0 - prior) / prior * (1.0 - delta / seen) * math.exp(-epsilon))
 
 
 def released_counts(model: Any) -> NDArray[np.float64] | None:

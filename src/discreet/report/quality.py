@@ -136,7 +136,7 @@ def _quiet_name(name: str) -> str:
 def _called(model: Any) -> str:
     statement = getattr(model, "privacy_", None)
     name = type(model).__name__
-    return name if statement is None or not statement.private else f"{name}, ε = {statement.epsilon:.3g}"
+    return name if statement is None or not statement.finite else f"{name}, ε = {statement.epsilon:.3g}"
 
 
 def _fresh(model: Any, seed: int, **changed: Any) -> Any:
@@ -168,7 +168,7 @@ def _can_be_quiet(model: Any) -> bool:
     """Whether a larger ε is all it takes to have less noise."""
     statement = getattr(model, "privacy_", None)
     fixed_noise = bool(getattr(getattr(model, "algorithm_", None), "sigmas", None))
-    if statement is None or not statement.private or fixed_noise or statement.epsilon >= QUIET / 4:
+    if statement is None or not statement.finite or fixed_noise or statement.epsilon >= QUIET / 4:
         return False
     if statement.accountant not in ("gdp", "rdp"):
         return False

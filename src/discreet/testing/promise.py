@@ -105,7 +105,7 @@ def _statement(kit: Kit) -> str:
     for run in (kit.base, kit.seeded):
         plan, statement = run.model.plan(kit.ratings.n_items), run.model.privacy_
         price, budget = statement.ledger.price(), plan.budget
-        must(statement.private, "the statement says NOT PRIVATE")
+        must(statement.finite, "the statement says NOT PRIVATE")
         must(statement.epsilon == price.epsilon, "the statement's ε is not what the ledger costs")
         must(statement.epsilon <= budget.epsilon * (1 + 1e-9), "the statement's ε is above the budget")
         spent = max(budget.delta, min(statement.ledger.noise_delta, 1e-15))  # pure ε is pure but for the sampler
@@ -161,7 +161,7 @@ def _round_trip(kit: Kit) -> str:
 @rule("zero noise", "without noise the model is its non-private algorithm")
 def _zero_noise(kit: Kit) -> str:
     model = kit.without_noise
-    must(not model.privacy_.private, "a fit without noise claims to be private")
+    must(not model.privacy_.finite, "a fit without noise claims to be private")
     must("NOT PRIVATE" in model.card(), "the card of a fit without noise does not say NOT PRIVATE")
     if kit.twin is None:
         raise Skipped("no twin was given: pass twin=function(model, ratings) -> item factors")
