@@ -374,6 +374,10 @@ class Ratings:
             filtered=_with_filter(self.filtered, min_user_ratings, min_item_ratings),
         )
 
+    def rating_range(self) -> tuple[float, float] | None:
+        """The lowest and the highest rating; None where there is none."""
+        return (float(self.values.min()), float(self.values.max())) if self.n_ratings else None
+
     def binarize(self, threshold: float) -> Ratings:
         """Only the ratings of at least ``threshold``, each as 1; users and items stay, also those left without any."""
         if isinstance(threshold, bool) or not isinstance(threshold, Real) or math.isnan(threshold):

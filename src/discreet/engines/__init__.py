@@ -1,12 +1,12 @@
 """Where people live: an engine holds ratings in blocks, lets every user take a step, and adds up exact integers.
 
-`protocol` says what `fit` of a private model accepts. `local` is one machine's memory, and what plain `Ratings` use.
+`People` is what `fit` of a private model accepts. `local` is one machine's memory, and what plain `Ratings` use.
 Sums are int64, so that every engine gives the same bits for any number of blocks, in any order.
 """
 
 from __future__ import annotations
 
 from discreet.engines.local import LocalPeople
-from discreet.engines.protocol import People
+from discreet.privacy.protocol import People
 
 __all__ = ["LocalPeople", "People"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class LocalPeople:
         check_rows(ratings)
         keys = user_keys(ratings.user_ids, seed)
         cuts = [len(keys) * part // self.parts for part in range(self.parts + 1)]
-        blocks = [self._block(begin, end, keys, bounds) for begin, end in zip(cuts, cuts[1:], strict=False)]
+        blocks = [self._block(begin, end, keys, bounds) for begin, end in itertools.pairwise(cuts)]
         return Users(blocks, Public(bounds, ratings.n_items))
 
     def _block(self, begin: int, end: int, keys: NDArray[np.uint64], bounds: Bounds) -> Block:

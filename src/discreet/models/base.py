@@ -37,6 +37,14 @@ Unknown = Literal["error", "skip"]
 BLOCK = 1 << 16  # users folded in at a time
 
 
+def not_ratings(given: object) -> DataError:
+    """The error for something that no model can learn from."""
+    return DataError(
+        f"fit needs Ratings, and a {type(given).__name__} was given: make them with Ratings.from_frame, "
+        "Ratings.from_csr or Ratings.read"
+    )
+
+
 class Recommender(ABC):
     """Base of all models; see the module's docstring."""
 
@@ -261,10 +269,7 @@ class Recommender(ABC):
     def _begin(self, ratings: Ratings) -> None:
         """Check what `fit` was given, and forget what was learnt before: an interrupted fit leaves nothing half new."""
         if not isinstance(ratings, Ratings):
-            raise DataError(
-                f"fit needs Ratings, and a {type(ratings).__name__} was given: make them with Ratings.from_frame, "
-                "Ratings.from_csr or Ratings.read"
-            )
+            raise not_ratings(ratings)
         if ratings.n_ratings == 0:
             raise DataError("there are no ratings to learn from")
         vars(self).pop("item_ids_", None)

@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
-from discreet.models.base import Progress, Recommender
+from discreet.models.base import Progress, Recommender, not_ratings
 from discreet.models.checks import require, require_range, require_whole
 from discreet.models.earlier import LEDGER, earlier_name
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget, Neighbouring
 from discreet.privacy.ledger import Ledger
 from discreet.privacy.plan import Plan
+from discreet.privacy.protocol import People
 from discreet.privacy.sealed import Users, seal
 from discreet.privacy.session import Session
 from discreet.privacy.statement import PrivacyStatement
@@ -177,8 +178,15 @@ class PrivateRecommender(Recommender):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
-        """Learn from scratch and return self; `progress` is called as ``progress(done, total, text)``."""
+    def fit(self, ratings: Ratings | People, *, progress: Progress | None = None) -> Self:
+        """Learn from scratch and return self.
+
+        Parameters
+        ----------
+        ratings : Ratings, or people of another engine (`discreet.engines`)
+        progress : function, optional
+            Called as ``progress(done, total, text)``.
+        """
         self._begin(ratings)
         self.check()
         seen = self._seen_range(ratings)
@@ -225,7 +233,8 @@ class PrivateRecommender(Recommender):
         self.privacy_ = algorithm.statement(ledger)
 
     def _begin(self, ratings: Any) -> None:
-        super()._begin(ratings)
+        if not isinstance(ratings, (Ratings, People)):
+            raise not_ratings(ratings)
         self._forget()
         before = vars(self).pop("privacy_", None)
         if before is not None and before.ledger.entries:
@@ -271,9 +280,10 @@ class PrivateRecommender(Recommender):
 
     def _seen_range(self, ratings: Any) -> tuple[float, float] | None:
         """The range as it is in the data, where it was not given; the statement then says so."""
-        if self.rating_range is not None or self.feedback != "explicit" or not ratings.n_ratings:
+        if self.rating_range is not None or self.feedback != "explicit":
             return None
-        return float(ratings.values.min()), float(ratings.values.max())
+        found: tuple[float, float] | None = ratings.rating_range()
+        return found
 
     # ------------------------------------------------------------ reading out
 
