@@ -1,4 +1,4 @@
-"""The scores of docs/results.md, written by ``make results``: references without privacy, and DPALS with it.
+"""The scores of docs/results.md, written by ``make results``: references without privacy, and DPMF with it.
 
 Real data come from ``../shared/data`` (or ``DISCREET_DATA``); the twins are generated. Every number is a mean over the
 seeds or folds said beside it, with the standard deviation over them.
@@ -149,7 +149,7 @@ def twins() -> Rows:
 
 
 def private() -> Rows:
-    """DPALS at several budgets, exactly accounted, beside what costs nothing."""
+    """DPMF at several budgets, exactly accounted, beside what costs nothing."""
     out: Rows = []
     small = discreet.Ratings.read(DATA / "ml-1m" / "ratings.parquet", items=DATA / "ml-1m" / "items.parquet")
     cases = {
@@ -165,17 +165,17 @@ def private() -> Rows:
             "`ALS()`, not private": discreet.ALS,
         }
         for epsilon in (1.0, 5.0, 10.0, 20.0):
-            makers[f"`DPALS(epsilon={epsilon:g}, delta=1e-5)`"] = lambda e=epsilon, scale=scale: discreet.DPALS(
-                epsilon=e, delta=1e-5, rating_range=scale
+            makers[f'`DPMF(epsilon={epsilon:g}, delta=1e-5, goal="rating")`'] = lambda e=epsilon, scale=scale: (
+                discreet.DPMF(epsilon=e, delta=1e-5, goal="rating", rating_range=scale)
             )
         note = f"Split {fractions} at random over ratings, seeds 0, 1, 2, test RMSE; secure noise, add/remove one user."
         out += table(title, note, splits, makers, "rmse", {})
-    return ["## With privacy: `DPALS()` as it comes", "", *out]
+    return ["## With privacy: `DPMF` with its defaults", "", *out]
 
 
 def write_readme(results: Path) -> None:
     """Put the private scores of the results page between the markers of the README, one line per data set."""
-    head = "| test RMSE | user's own mean | `Bias` | `ALS` | `DPALS`, ε = 1 | ε = 5 | ε = 10 | ε = 20 |"
+    head = "| test RMSE | user's own mean | `Bias` | `ALS` | `DPMF`, ε = 1 | ε = 5 | ε = 10 | ε = 20 |"
     lines = [head, "|---" * 8 + "|"]
     for part in "\n".join(_parts(results)["private"]).split("### ")[1:]:
         scores = [row.split("|")[2].split("±")[0].strip() for row in part.splitlines() if "±" in row]

@@ -1,7 +1,7 @@
 """A first private recommender, from ratings to recommendations: train, read the promise, compare budgets, export, look.
 
 Run it with ``python examples/private_recommender.py``. It takes about ten seconds, needs nothing but discreet itself,
-and writes to the folder given as its argument (``my-model`` unless given), with a page about the model beside it.
+and writes to the folder given as its argument (``my-model`` by default), with a page about the model beside it.
 """
 
 import sys

@@ -8,7 +8,8 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import ndtr, ndtri
 
-from discreet.privacy import accounting, gdp, mechanisms, papers, pld
+from discreet.experiments import papers
+from discreet.privacy import accounting, gdp, mechanisms, pld
 from discreet.privacy.mechanisms import Gaussian, Huber, Laplace
 
 ALPHAS = [0.3, 1.0, 3.0, 10.0]

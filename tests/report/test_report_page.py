@@ -192,7 +192,7 @@ def test_how_many_people_it_takes_is_what_dpals_itself_reckons():
     loudest = promise.loudest(promise.audible(promise.kinds(model)))
     assert loudest is not None
     assert loudest.entry.name.startswith("sum")
-    counts = loudest.hearing * model.signal_to_noise_["average"]
+    counts = loudest.hearing * model.details_["signal_to_noise"]["average"]
     assert 1 < counts < ratings.n_users  # both say the same of the average item, but for what a person spreads over
     assert math.isclose(sum(kind.share for kind in promise.kinds(model)), 1.0)
     assert promise.spent(model.privacy_)[-1][1] <= model.privacy_.epsilon * (1 + 1e-9)
@@ -225,18 +225,26 @@ def test_a_loaded_model_shows_popularity_from_the_counts_it_released(shelf, tmp_
 
 def test_what_is_said_of_the_number_of_items_is_what_the_model_bounds(tmp_path):
     ratings = make_cinema(0, 0.05)
-    together = discreet.DPALS(2, epsilon=8, rating_range=(1, 5)).fit(ratings)
+    together = discreet.DPMF(2, epsilon=8, goal="rating", rating_range=(1, 5)).fit(ratings)
     assert promise.bounded_together(together)
     write_report(together, tmp_path / "r.html")
     page = text_of(tmp_path / "r.html")
-    assert "50 (without effect: all items of a person are bounded together)" in page
     assert "bounds all items of a person together" in page
-    each = discreet.DPALS(2, epsilon=8, rating_range=(1, 5), sampling="uniform", max_items=30).fit(ratings)
+    each = discreet.DPALS(2, epsilon=8, rating_range=(1, 5), max_items=30).fit(ratings)
     assert not promise.bounded_together(each)
     write_report(each, tmp_path / "r.html")
     page = text_of(tmp_path / "r.html")
     assert "A person speaks through 30 items at most" in page
     assert "<dt>max_items</dt><dd>30</dd>" in page
+    assert "<dt>noise_ridge</dt><dd>0.25</dd>" in page, "what the algorithm was resolved to is shown, too"
+
+
+def test_what_a_model_holds_of_its_training_is_drawn(tmp_path):
+    model = discreet.DPLMC(2, epsilon=20, rating_range=(0.5, 5)).fit(make_cinema(0, 0.05))
+    assert len(model.details_["trace"]) == 5
+    model.save(tmp_path / "model")
+    write_report(discreet.load(tmp_path / "model"), tmp_path / "r.html")
+    assert "How far the item vectors moved (root mean square) in this training" in text_of(tmp_path / "r.html")
 
 
 def test_relevance_is_named_by_a_rating_that_exists(reports):
@@ -387,6 +395,7 @@ def test_features_that_are_gone_are_said_to_be(tmp_path):
 
     ratings = discreet.load_dataset("cinema", scale=0.02)
     public = np.random.default_rng(0).random((ratings.n_items, 2))
-    discreet.DPALS(epsilon=20, rating_range=(0.5, 5.0), item_features=public).fit(ratings).save(tmp_path / "model")
+    model = discreet.DPMF(epsilon=20, goal="rating", rating_range=(0.5, 5.0), item_features=public)
+    model.fit(ratings).save(tmp_path / "model")
     with pytest.raises(DataError, match="features that are not saved"):
         measure(discreet.load(tmp_path / "model"), ratings)

@@ -51,7 +51,7 @@ class Bill:
 
 @command(
     "discreet budget --factors 32 --epsilon 1 --delta 1e-6 --items 20000",
-    "discreet budget --model dpals --epsilon 1 --items 20000 --set iterations=4 --plot budget.png",
+    "discreet budget --model dpals --epsilon 1 --items 20000 --set item_fraction=0.2 --plot budget.png",
     "discreet budget model/",
     "discreet budget model/ledger.json --accountant rdp",
 )

@@ -36,43 +36,54 @@ class Choice:
         int | None, _option("Length of the vectors; by default 32 for als, and by the budget for dpmf.", metavar="N")
     ] = None
     iterations: Annotated[
-        int | None, _option("Sweeps over users and items; by default 15 for als and 8 for dpmf.", metavar="N")
+        int | None,
+        _option(
+            "Sweeps over users and items, each of which costs a private model; by default 15 for als and 8 for dpmf.",
+            metavar="N",
+        ),
     ] = None
     regularization: Annotated[
-        float | None, _option("How strongly vectors are held back; als finds out unless given.")
+        float | None, _option("How strongly vectors are held back; als finds a value by default.")
     ] = None
     feedback: Annotated[
         Literal["explicit", "implicit"] | None,
-        _option("Predict ratings (unless given), or rank items from what was chosen at all.", show_choices=True),
+        _option(
+            "For als and dpals: predict ratings (the default), or rank items from what was chosen at all.",
+            show_choices=True,
+        ),
     ] = None
     random_state: Annotated[
-        int | None, _option("Seed of what is random in training; 0 unless given.", metavar="SEED")
+        int | None,
+        _option("Seed of the start; by default 0 for als, and a new one in every private training.", metavar="SEED"),
     ] = None
     epsilon: Annotated[
         float | None, _option("How much may be learnt about one user; smaller is more private.", panel=_PRIVACY)
     ] = None
     delta: Annotated[
-        float | None, _option("Probability with which that may fail; 1e-6 unless given.", panel=_PRIVACY)
+        float | None, _option("Probability with which that may fail; 1e-6 by default.", panel=_PRIVACY)
     ] = None
     neighbouring: Annotated[
         Literal["add-remove", "replace-one"] | None,
-        _option("Whether one user is there or not (unless given), or is another one.", panel=_PRIVACY),
+        _option(
+            "Neighbouring data differ by one user who is there or not (the default), or by one exchanged for another.",
+            panel=_PRIVACY,
+        ),
     ] = None
     noise: Annotated[
         Literal["secure", "seeded"] | None,
-        _option("Secure unless given; seeded noise is for research only.", panel=_PRIVACY),
+        _option("Secure by default; seeded noise is for research only.", panel=_PRIVACY),
     ] = None
     accountant: Annotated[
         Literal["auto", "gdp", "rdp", "pld", "pure"] | None,
         _option(
-            "How the price is computed; unless given gdp, for dpsgd pld, for huberals auto (what costs least).",
+            "How the price is computed; by default gdp, for dpsgd pld, for huberals auto (the least noise).",
             panel=_PRIVACY,
         ),
     ] = None
     rating_range: Annotated[
         str | None,
         _option(
-            "Public range of the ratings, such as 1,5; else it is read from the data, with a caution.",
+            "Public range of the ratings, such as 1,5; by default it is read from the data, with a caution.",
             panel=_PRIVACY,
             metavar="LOW,HIGH",
         ),
@@ -86,9 +97,10 @@ class Choice:
         ),
     ] = None
     settings: Annotated[
-        list[str] | None, _option("Any other parameter of the model; may be repeated.", "--set", metavar="KEY=VALUE")
+        list[str] | None,
+        _option("Any other parameter of the model or of its algorithm; may be repeated.", "--set", metavar="KEY=VALUE"),
     ] = None
-    threads: Annotated[int | None, _option("Processor cores to use; all unless given.", min=1, metavar="N")] = None
+    threads: Annotated[int | None, _option("Processor cores to use; all by default.", min=1, metavar="N")] = None
 
     def make(self, default: str = "als", **more: Any) -> Any:
         """The model, not trained yet; `more` are parameters that count where the options say nothing."""

@@ -41,7 +41,7 @@ def demo(
     ] = "Sci-Fi,Adventure",
     epsilon: Annotated[
         float | None,
-        typer.Option(help=f"The privacy budget; {EPSILON:g} unless given, {QUICK_EPSILON:g} with --quick."),
+        typer.Option(help=f"The privacy budget; {EPSILON:g} by default, {QUICK_EPSILON:g} with --quick."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Another seed gives other people.", min=0, metavar="SEED")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="With a fifth of the people.")] = False,
@@ -80,7 +80,7 @@ def demo(
         style="bold",
     )
     show_scores(found, out, slices=False)
-    out.say("   At predicting stars: discreet evaluate cinema --model dpals --epsilon 1 compares it in the same way.")
+    out.say("   At predicting stars: discreet evaluate cinema --epsilon 1 compares it in the same way.")
 
     out.say()
     out.say(

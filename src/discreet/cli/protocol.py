@@ -37,17 +37,15 @@ class Protocol:
         ),
     ] = None
     folds: Annotated[int | None, _option("Cross-validation with this many folds instead.", min=2, metavar="K")] = None
-    seeds: Annotated[int | None, _option("How many seeds to repeat it with; 1 unless given.", min=1, metavar="N")] = (
-        None
-    )
-    seed: Annotated[int | None, _option("The first seed; 0 unless given.", min=0, metavar="SEED")] = None
+    seeds: Annotated[int | None, _option("How many seeds to repeat it with; 1 by default.", min=1, metavar="N")] = None
+    seed: Annotated[int | None, _option("The first seed; 0 by default.", min=0, metavar="SEED")] = None
     test_users: Annotated[
         int | None,
         _option("With --split users: how many users to test on, and as many to validate on.", min=1, metavar="N"),
     ] = None
     fold_in: Annotated[
         float | None,
-        _option("With --split users: share of a test user's ratings that is known; 0.8 unless given.", metavar="SHARE"),
+        _option("With --split users: share of a test user's ratings that is known; 0.8 by default.", metavar="SHARE"),
     ] = None
 
     @property

@@ -51,7 +51,7 @@ class Layout:
     ] = None
     duplicates: Annotated[
         Literal["last", "mean", "error"] | None,
-        _option("What to do when a user rated an item twice; last unless given."),
+        _option("What to do when a user rated an item twice; last by default."),
     ] = None
 
     def read_file(self, file: str, **more: Any) -> Ratings:
@@ -99,7 +99,7 @@ class Source(Layout):
     ] = None
     unknown_items: Annotated[
         Literal["error", "drop"] | None,
-        _option("What to do with ratings of items that are not in the catalogue; error unless given."),
+        _option("What to do with ratings of items that are not in the catalogue; error by default."),
     ] = None
     path: Annotated[
         str | None, _option("Where the file of a data set lies: an archive or a folder.", panel=_DATA_SET)

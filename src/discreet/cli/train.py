@@ -141,7 +141,8 @@ def _undisturbed() -> Iterator[None]:
 
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
     """The error for ratings that are all the same, where ratings are to be predicted."""
-    how = "" if "feedback" in model.parameter_names() else "--model als "
+    other = "dpals" if hasattr(model, "plan") else "als"  # whoever asked for privacy is not sent away from it
+    how = "" if "feedback" in model.parameter_names() else f"--model {other} "
     return DataError(
         f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}--feedback implicit"
     )

@@ -1,4 +1,4 @@
-"""The baselines beside DPALS: Figures 3a and 4 of its paper, and one table of all private models.
+"""The baselines beside DPALS and DPMF: Figures 3a and 4 of the DPALS paper, and one table of all private models.
 
 A cell trains one model and scores it on held-out ratings. All are priced the same way, exactly, by what they really
 release, for adding or removing one user.
@@ -27,8 +27,9 @@ HALVES = (0.5, 5.0)
 def movielens(settings: Settings, sources: Sources) -> Record:
     """``data``, ``replica``, ``fractions``, ``top`` (most rated items), ``scale``; ``model``, ``epsilon``, ``seed``.
 
-    ``model`` is a name of `discreet.models.MODELS`, or "mean" or "user mean"; ``parameters`` are its own. The replica
-    is that of a twin, and the number of the split; the seed is that of noise and start, on the same split for all.
+    ``model`` (or ``kind``, where the row has a name of its own) is a name of `discreet.models.MODELS`, or "mean" or
+    "user mean"; ``parameters`` are its own or its algorithm's. The replica is that of a twin, and the number of the
+    split; the seed is that of noise and start, on the same split for all.
     """
     data, replica = settings["data"], settings.get("replica", 0)
     options = {"scale": settings["scale"]} if settings["scale"] != 1 else {}
@@ -48,18 +49,20 @@ def _task(users: int, items: int, seed: int) -> LowRankTask:
 
 
 def _model(settings: Settings, stars: tuple[float, float] | None) -> Recommender:
-    name, given = settings["kind"] if "kind" in settings else settings["model"], dict(settings.get("parameters", {}))
+    name = str(settings.get("kind", settings["model"]))
+    given = dict(settings.get("parameters", {}))
     if name in ("mean", "user mean"):
         return Bias(3.0, users=name == "user mean", items=False)
     kind = model_class(name)
-    usual: dict[str, Any] = {"delta": DELTA, "noise": "seeded", "random_state": settings["seed"]}
+    usual: dict[str, Any] = {"delta": DELTA, "goal": "rating", "noise": "seeded", "random_state": settings["seed"]}
     if "epsilon" in settings:
         usual["epsilon"] = float(settings["epsilon"])
     if stars is not None:
         usual["rating_range"] = stars
     by_epsilon = settings.get("by_epsilon", {}).get(str(settings.get("epsilon")), {})
     usual = {key: value for key, value in usual.items() if key in kind.parameter_names()}
-    return kind(**(usual | given | by_epsilon))  # type: ignore[no-any-return]
+    make = getattr(kind, "configured", kind)  # private models take what their algorithm takes
+    return make(**(usual | given | by_epsilon))  # type: ignore[no-any-return]
 
 
 def _score(model: Recommender, split: Split) -> Record:

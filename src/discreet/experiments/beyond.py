@@ -1,8 +1,8 @@
-"""DPALS from the paper's algorithm to the defaults, one lever after the other, and beyond (docs/beyond.md).
+"""From the DPALS paper's algorithm to DPMF, one lever after the other, and beyond (docs/beyond.md).
 
-Of `run`, every row has all levers of the rows above it; `features` compares priors for the item factors, `floor` what
-the defaults must not be worse than, `change` the defaults with one lever changed, `unseen` what they do on data that no
-rule was chosen on. True (ε, δ = 1e-5, if nothing else is said), add or remove one user, exactly accounted.
+Of `run`, every row has all levers of the rows above it, up to where the algorithm changes; `features` compares priors
+for the item factors, `floor` what DPMF must not be worse than, `change` DPMF with one lever changed, `unseen` what it
+does on data that no rule was chosen on. True (ε, δ), δ = 1e-5 by default, add or remove one user, exactly accounted.
 """
 
 from __future__ import annotations
@@ -25,81 +25,56 @@ from discreet.experiments.sources import Sources
 from discreet.models.als import ALS
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
+from discreet.models.dpmf import DPMF
 from discreet.models.popularity import Popularity
+from discreet.models.private import PrivateRecommender
 
 ITEM_FILES = ("movies.dat", "movies.csv", "u.item", "items.parquet")
 STARS = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0), "sweetrs": (1.0, 5.0), "synthetic": (-3.0, 3.0)}
-START: dict[str, dict[str, Any]] = {
-    "explicit": dict(
-        factors=16,
-        iterations=2,
-        shrinkage=False,
-        centring="global",
-        rating_bound=5.0,
-        intercept=0.0,
-        noise_ridge=0.0,
-        pooled_intercept=False,
-    ),
-    "implicit": dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0, pooled_items=False),
-}
-# what each lever changes; None takes the default
-LEVERS: dict[str, dict[str, dict[str, Any]]] = {
+PAPER = dict(factors=16, iterations=2, centring="global", rating_bound=5.0, intercept=0.0, noise_ridge=0.0)
+Lever = tuple[type[PrivateRecommender], dict[str, Any]]
+# the model and its parameters; each line has one lever more than the line above, up to where the algorithm changes
+LEVERS: dict[str, dict[str, Lever]] = {
     "explicit": {
-        "the paper's algorithm": {},
-        "+ each user's own mean, smaller cut": dict(centring="user", rating_bound=None),
-        "+ intercept": dict(intercept=None),
-        "+ ridge for the noise": dict(noise_ridge=0.25),
-        "+ adaptive weights": dict(sampling="adaptive"),
-        "+ estimate by known noise, heard items": dict(shrinkage=True, growth=1.0),
-        "+ rank and steps by the budget": dict(factors=None, iterations=None),
-        "+ growing budget": dict(growth=None),
-        "+ faint signals for biases": dict(pooled_intercept=None),
-        "gradient steps on residuals instead": dict(item_step="gradient", intercept=0.0, growth=1.0, popularity=False),
-        "+ intercept by the signal": dict(intercept=None),
-        "+ later steps get more": dict(growth=None),
-        "+ popularity as a prior: the defaults": dict(popularity=None),
+        "the paper's algorithm": (DPALS, PAPER),
+        "+ each user's own mean, smaller cut": (DPALS, dict(factors=16, iterations=2, intercept=0.0, noise_ridge=0.0)),
+        "+ intercept": (DPALS, dict(factors=16, iterations=2, noise_ridge=0.0)),
+        "+ ridge for the noise: DPALS": (DPALS, {}),
+        "gradient steps on residuals instead": (DPMF, dict(intercept=0.0, growth=1.0, popularity=False)),
+        "+ intercept by the signal": (DPMF, dict(growth=1.0, popularity=False)),
+        "+ later steps get more": (DPMF, dict(popularity=False)),
+        "+ popularity as a prior: DPMF": (DPMF, {}),
     },
     "implicit": {
-        "the paper's algorithm": {},
-        "+ ridge for the noise": dict(noise_ridge=0.25),
-        "+ rank 32": dict(factors=None),
-        "+ λ by the released counts": dict(regularization=None),
-        "+ steps by the budget": dict(iterations=None),
-        "+ drawn to the average item: the defaults": dict(pooled_items=None),
+        "the paper's algorithm": (DPALS, dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0)),
+        "+ ridge for the noise": (DPALS, dict(factors=16, iterations=2, regularization=0.5)),
+        "+ rank 32": (DPALS, dict(iterations=2, regularization=0.5)),
+        "+ λ by the released counts": (DPALS, dict(iterations=2)),
+        "+ steps by the budget: DPALS": (DPALS, {}),
     },
 }
 
 
 def run(settings: Settings, sources: Sources) -> Record:
     """``data``, ``replica`` (seed of a twin), ``feedback``, ``lever``, ``epsilon``, ``seed`` (of noise and start)."""
-    feedback, name = settings["feedback"], settings["data"]
+    feedback = settings["feedback"]
+    name = settings["data"]
     split = _split(name, settings["replica"], settings["scale"], feedback, settings.get("held", 0), sources)
     metric = "rmse" if feedback == "explicit" else "recall@20"
     baselines = {"user's own mean": Bias(3.0, items=False), "bias, not private": Bias(), "popular": Popularity()}
     if settings["lever"] in baselines:
         model = baselines[settings["lever"]].fit(split.train)
         return {metric: evaluate(model, split, metric, slices=None)[metric]}
-    given = dict(START[feedback])
-    for lever, change in LEVERS[feedback].items():
-        given = dict(change) if "item_step" in change else given | change  # another item step has other parameters
-        if lever == settings["lever"]:
-            break
-    scale = STARS.get(name, (0.5, 5.0)) if feedback == "explicit" else None
-    model = DPALS(
-        epsilon=settings["epsilon"],
-        delta=settings.get("delta", 1e-5),
-        feedback=feedback,
-        rating_range=scale,
-        noise="seeded",
-        random_state=settings["seed"],
-        **given,
-    )
+    kind, given = LEVERS[feedback][settings["lever"]]
+    if feedback == "explicit":
+        given = given | {"rating_range": STARS.get(name, (0.5, 5.0))}
+    model = _private(kind, settings, given | {"delta": settings.get("delta", 1e-5)}, feedback)
     model.fit(split.train)
     return {metric: evaluate(model, split, metric, slices=None)[metric], "true_epsilon": model.privacy_.epsilon}
 
 
 PRIORS: dict[str, dict[str, Any]] = {
-    "DPALS": {},
+    "DPMF": {},
     "without popularity": dict(popularity=False),
     "with features alone": dict(popularity=False),
     "with features and popularity": {},
@@ -107,9 +82,8 @@ PRIORS: dict[str, dict[str, Any]] = {
 }
 FLOORS: dict[str, dict[str, Any]] = {
     "private item bias": dict(factors=0),
-    "DPALS": {},
-    "DPALS, intercept of 0.5": dict(intercept=0.5),
-    "DPALS, item_step='solve'": dict(item_step="solve"),
+    "DPMF": {},
+    "DPMF, intercept of 0.5": dict(intercept=0.5),
 }
 
 
@@ -134,32 +108,31 @@ def floor(settings: Settings, sources: Sources) -> Record:
 
 
 CHANGES: dict[str, dict[str, Any]] = {
-    "as it comes": {},
+    "DPMF by default": {},
     "accounted by RDP": dict(accountant="rdp"),
-    "residuals cut to 2 instead of a fifth of the range": dict(rating_bound=2.0),
+    "residuals cut to 2 instead of a fifth of the range": dict(residual_norm=2.0),
     "no intercept": dict(intercept=0.0),
     "intercept of 0.5": dict(intercept=0.5),
-    "even weights": dict(adaptivity=0.0),
+    "even weights": dict(rarity=0.0),
     "all steps alike": dict(growth=1.0),
     "4 steps": dict(iterations=4),
     "16 steps": dict(iterations=16),
     "rank 2": dict(factors=2),
     "rank 16": dict(factors=16),
     "no popularity": dict(popularity=False),
-    "item_step='solve'": dict(item_step="solve"),
-    "solve, 50 rarest items instead of weights": dict(item_step="solve", sampling="rarest"),
-    "solve, half of the items": dict(item_step="solve", item_fraction=0.5),
-    "solve, centred by the released global mean": dict(item_step="solve", centring="global"),
-    "solve, spectral start": dict(item_step="solve", initialization="spectral"),
-    "the paper's item step": dict(shrinkage=False),
-    "the paper's item step, counts once": dict(shrinkage=False, recount=False),
-    "the paper's item step, noise not isometric": dict(shrinkage=False, isometric=False),
+}
+PAPER_CHANGES: dict[str, dict[str, Any]] = {
+    "DPALS by default": {},
+    "DPALS, counts once": dict(recount=False),
+    "DPALS, noise not isometric": dict(isometric=False),
 }
 
 
 def change(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``change`` (one of `CHANGES`), ``epsilon``, ``scale``, ``replica``, ``seed`` (of noise and start)."""
+    """``data``, ``replica``, ``scale``; ``change`` (of `CHANGES` or `PAPER_CHANGES`), ``epsilon``, ``seed``."""
     split = _split(settings["data"], settings["replica"], settings["scale"], "explicit", 0, sources)
+    if settings["change"] in PAPER_CHANGES:
+        return _score(settings, split, PAPER_CHANGES[settings["change"]], DPALS)
     return _score(settings, split, CHANGES[settings["change"]])
 
 
@@ -170,13 +143,13 @@ def unseen(settings: Settings, sources: Sources) -> Record:
     if settings["model"] in baselines:
         model = baselines[settings["model"]].fit(split.train)
         return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"]}
-    ways = {
-        "the paper's algorithm": START["explicit"] | dict(rating_bound=3.0),
-        "private item bias": dict(factors=0),
-        "DPALS": {},
-        "DPALS, item_step='solve'": dict(item_step="solve"),
+    ways: dict[str, Lever] = {
+        "the paper's algorithm": (DPALS, PAPER | dict(rating_bound=3.0)),
+        "private item bias": (DPMF, dict(factors=0)),
+        "DPMF": (DPMF, {}),
     }
-    return _score(settings | {"data": "synthetic"}, split, ways[settings["model"]])
+    kind, given = ways[settings["model"]]
+    return _score(settings | {"data": "synthetic"}, split, given, kind)
 
 
 @lru_cache(maxsize=1)
@@ -184,16 +157,18 @@ def _synthetic(users: int, items: int, seed: int) -> Split:
     return dpals_task(users, items, seed=seed).split
 
 
-def _score(settings: Settings, split: Split, given: dict[str, Any]) -> Record:
-    model = DPALS(
-        epsilon=settings["epsilon"],
-        delta=1e-5,
-        rating_range=STARS.get(settings["data"], (0.5, 5.0)),
-        noise="seeded",
-        random_state=settings["seed"],
-        **given,
-    ).fit(split.train)
+def _score(settings: Settings, split: Split, given: dict[str, Any], kind: type[PrivateRecommender] = DPMF) -> Record:
+    scale = STARS.get(settings["data"], (0.5, 5.0))
+    model = _private(kind, settings, given | {"delta": 1e-5, "rating_range": scale}, "explicit").fit(split.train)
     return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"], "true_epsilon": model.privacy_.epsilon}
+
+
+def _private(
+    kind: type[PrivateRecommender], settings: Settings, given: dict[str, Any], feedback: str
+) -> PrivateRecommender:
+    aim = {"goal": "rating"} if kind is DPMF else {"feedback": feedback}
+    noise = {"noise": "seeded", "random_state": settings["seed"]}
+    return kind.configured(epsilon=settings["epsilon"], **noise, **aim, **given)
 
 
 @lru_cache(maxsize=1)

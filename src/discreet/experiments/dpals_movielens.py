@@ -26,6 +26,7 @@ from discreet.models.popularity import Popularity
 
 METRIC = {"explicit": "rmse", "implicit": "recall@20"}
 STARS = (0.5, 5.0)
+PRICED_BY_SIGMAS = 1e4  # a budget that says nothing: the noise is that of Table 4, and the ε what it costs
 VARIED = {"beta": "beta", "rank": "r", "nu": "nu", "mu": "mu", "lambda": "lambda"}  # replace a number of Table 4
 # Z of the users' weights, by ν and by the share of items: such that Σ c (c/Z)^ν = Σ c, for a user's c ratings of those
 # items. They are of the published shape of ML-10M (its twin's, 80 %), known before any training, hence public.
@@ -55,7 +56,7 @@ def run(settings: Settings, sources: Sources) -> Record:
         counts = np.bincount(split.train.indices, minlength=split.train.n_items)
         found |= {
             "true_epsilon": model.privacy_.epsilon,
-            "data_fraction": round(float(counts[model.frequent_].sum() / counts.sum()), 2),
+            "data_fraction": round(float(counts[model.details_["frequent"]].sum() / counts.sum()), 2),
         }
     return found
 
@@ -78,6 +79,7 @@ def _dpals(settings: Settings, feedback: str) -> DPALS:
     right = t["sigma_g"] / (STARS[1] if explicit and settings["reading"] == "as published" else 1.0)
     before = dict.fromkeys(("counts", "recounts", "centre sum", "centre count"), t["sigma_p"])
     parameters: dict[str, Any] = dict(
+        epsilon=PRICED_BY_SIGMAS,
         factors=t["r"],
         iterations=t["T"],
         regularization=t["lambda"],
@@ -90,7 +92,6 @@ def _dpals(settings: Settings, feedback: str) -> DPALS:
         user_normalizer=t.get("Z", 1.0),
         delta=t["delta"],
         sigmas=before | {"gram": t["sigma_G"], "global": t["sigma_G"], "sum": right},
-        shrinkage=False,
         sampling="rarest",
         noise_ridge=0.0,
         intercept=0.0,
@@ -100,7 +101,7 @@ def _dpals(settings: Settings, feedback: str) -> DPALS:
         noise="seeded",
         random_state=settings["seed"],
     )
-    return DPALS(**(parameters | settings.get("change", {})))
+    return DPALS.configured(**(parameters | settings.get("change", {})))
 
 
 def _other(settings: Settings, feedback: str) -> Recommender:

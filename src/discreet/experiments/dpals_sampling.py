@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
+from discreet.experiments import papers
 from discreet.experiments.entry import Record, Settings
 from discreet.experiments.sources import Sources
-from discreet.privacy import accounting, papers
+from discreet.privacy import accounting
 
 GROUPS = 5
 

@@ -15,6 +15,7 @@ from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
 
 DELTA = 1e-5
+PRICED_BY_SIGMAS = 1e4  # a budget that says nothing: the ε is what the noise costs
 
 
 def run(settings: Settings, sources: Sources) -> Record | list[Record]:
@@ -43,10 +44,13 @@ def _model(settings: Settings) -> Recommender:
     rank, steps = settings["rank"], settings["steps"]
     if settings["model"] == "ALS":
         return ALS(rank, iterations=steps, random_state=settings["seed"], **given)
-    private = dict(delta=DELTA, noise="seeded", random_state=settings["seed"], iterations=steps, shrinkage=False)
+    private: dict[str, Any] = dict(
+        delta=DELTA, noise="seeded", random_state=settings["seed"], factors=rank, iterations=steps
+    )
     if "sigma" in settings:
         sigma = settings["sigma"]
         private["sigmas"] = dict.fromkeys(("counts", "recounts", "gram", "sum"), sigma)
+        private["epsilon"] = PRICED_BY_SIGMAS
     else:
         private["epsilon"] = settings["epsilon"]
-    return DPALS(rank, **(private | given))
+    return DPALS.configured(**(private | given))

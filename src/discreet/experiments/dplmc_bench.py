@@ -19,7 +19,7 @@ from scipy import sparse
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import second_moment, tall_product
-from discreet.models.dplmc import project
+from discreet.models.algorithms.residual_gradient import project
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget
 from discreet.privacy.descent import Descent
@@ -77,7 +77,7 @@ def show(result: dict[str, Any]) -> list[str]:
 
 
 def iteration(walk: Descent, V: NDArray[Any], grade: Literal["secure", "seeded"]) -> NDArray[Any]:
-    """As `DPLMC` with variant="paper" does it."""
+    """As `DPLMC` does it."""
     n = len(V)
     plan = Plan.calibrated(
         [Release("balance", shape=(1, packed_size(RANK))), Release("gradient", shape=(n, RANK))], Budget(10.0)

@@ -1,4 +1,4 @@
-"""§6 of the DPLMC paper: planted matrices of low rank, completed privately by DPLMC and by DPALS.
+"""§6 of the DPLMC paper: planted matrices of low rank, completed privately by DPLMC, DPALS and the house's steps.
 
 One cell is one method on one planted matrix: m users, 100 items, rank r, |Ω| = r m log m known entries, noiseless or
 with noise of variance 1. The error is the mean square of X̂ − X* over the entries that were not known. Parameters are
@@ -22,10 +22,13 @@ from discreet.experiments.entry import Record, Settings
 from discreet.experiments.sources import Sources
 from discreet.models.dpals import DPALS
 from discreet.models.dplmc import DPLMC
+from discreet.models.dpmf import DPMF
 from discreet.privacy import gdp
 
 N_ITEMS, DELTA, RANGE = 100, 1e-5, (-20.0, 20.0)
 _VALIDATION = 90_210  # a seed that no trial has
+_PRICED_BY_SIGMAS = 1e4  # a budget that says nothing: the ε is what the noise costs
+RESIDUAL = "residual gradient, no biases"
 
 #: Where the search begins, and the values of each parameter in the order in which they are tried.
 _GRIDS: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {
@@ -42,18 +45,11 @@ _GRIDS: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {
             "max_items": (30, 60),
         },
     ),
-    "DPLMC scaled": (
+    RESIDUAL: (
         {"iterations": 5, "residual_norm": 1.0, "regularization": 10.0},
         {"regularization": (1.0, 30.0), "residual_norm": (0.5,), "iterations": (3, 8)},
     ),
 }
-
-
-class _StartedALS(DPALS):
-    """DPALS with the start of Algorithm 2: what a user contributes to it is cut to the length that DPLMC cuts to."""
-
-    def _row_norm(self) -> float:
-        return 4.0
 
 
 def run(settings: Settings, sources: Sources) -> Record:
@@ -106,7 +102,7 @@ def make(
 ) -> Any:
     """The model of a cell. "equal": true (ε, δ), one user exchanged for another. "printed": as each paper says."""
     common: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "rating_range": RANGE, "centring": 0.0}
-    common |= {"noise": "seeded", "random_state": seed}
+    common |= {"noise": "seeded", "random_state": seed, "factors": rank}
     spectral = start == "private"
     first = 0.2 if epsilon <= 2 else 1.0
     if model == "DPALS":
@@ -120,25 +116,25 @@ def make(
             "user_exponent": 0.0,
             "item_exponent": 0.0,
             "sampling": "uniform",
-            "shrinkage": False,
             "initialization": "spectral" if spectral else "random",
+            "initial_norm": 4.0,  # what a user contributes to the start is cut to the length that DPLMC cuts to
         }
         share = {"counts": 1e-3, "gram": 0.3, "sum": 0.7}
         if accounting == "printed":
             sigmas = _printed_sigmas(epsilon, first if spectral else 0.0, chosen)
-            return _StartedALS(rank, **common, sigmas=sigmas, **chosen)
+            return DPALS.configured(**(common | {"epsilon": _PRICED_BY_SIGMAS}), sigmas=sigmas, **chosen)
         if spectral:
             part = (gdp.mu(first, DELTA) / gdp.mu(epsilon, DELTA)) ** 2
             share = {k: v * (1 - part) for k, v in share.items()} | {"initial": part}
-        return _StartedALS(rank, **common, neighbouring="replace-one", shares=share, **chosen)
+        return DPALS.configured(**common, neighbouring="replace-one", shares=share, **chosen)
     common["neighbouring"] = "replace-one"
-    if model == "DPLMC scaled":
-        return DPLMC(rank, **common, bias_iterations=0, **chosen)
+    if model == RESIDUAL:
+        return DPMF.configured(**common, goal="rating", bias_iterations=0, growth=1.0, momentum=0.0, **chosen)
     per_user = min(rank * math.log(users), N_ITEMS)
-    common |= {"variant": "paper", "ratings_per_item": per_user * users / N_ITEMS, "ratings_per_user": per_user}
+    common |= {"ratings_per_item": per_user * users / N_ITEMS, "ratings_per_user": per_user}
     if spectral:
         common |= {"initialization": "spectral", "initial_epsilon": first}
-    return DPLMC(rank, **common, constants="printed" if accounting == "printed" else "tight", **chosen)
+    return DPLMC.configured(**common, constants="printed" if accounting == "printed" else "tight", **chosen)
 
 
 def _printed_sigmas(epsilon: float, first: float, chosen: dict[str, Any]) -> dict[str, float]:

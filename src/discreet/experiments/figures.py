@@ -7,7 +7,7 @@ A plot of an entry's file is one panel:
     line          settings that tell the lines apart
     where         optional: only records with these settings
     log_x, log_y  optional
-    reference     optional: the published value to mark with crosses (the first one unless said)
+    reference     optional: the published value to mark with crosses (the first one by default)
 
 Records without an x, such as models without privacy, become dashed lines across.
 """

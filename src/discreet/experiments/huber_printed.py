@@ -1,7 +1,7 @@
 """The Huber paper's Tables 1 and 3 to 7 as printed: no privacy, only its noise.
 
 Tables 3, 6 and 7 are millions of small least-squares problems. `printed` is Algorithms 1 to 3 without the ledger; a
-test holds it against ``HuberALS(as_printed=True)``, which Tables 4 and 5 use.
+test holds it against ``HuberALS(method=HuberAsPrinted(...))``, which Tables 4 and 5 use.
 
 What the paper leaves open, and the reading that came closest to its numbers: matrices of 100 users and 500 items whose
 factors are uniform on [0, 1] (it gives neither size nor law; thirty combinations were tried without noise and with
@@ -24,11 +24,12 @@ from discreet.data.datasets import load_dataset
 from discreet.data.ratings import Ratings
 from discreet.data.splits import random_ratings
 from discreet.data.synthetic import huber_task
+from discreet.experiments import papers
 from discreet.experiments.entry import Record, Settings
 from discreet.experiments.sources import Sources
 from discreet.kernels import solve_rows
+from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 from discreet.models.huber import HuberALS
-from discreet.privacy import papers
 from discreet.privacy.mechanisms import Gaussian, Huber, Laplace, Mechanism
 from discreet.privacy.robust import huber_weights
 
@@ -129,17 +130,20 @@ def real(settings: Settings, sources: Sources) -> Record:
     part = settings["visible"] * data.n_users * data.n_items / data.n_ratings
     split = random_ratings(data, (part, 1 - part), seed=settings["seed"])
     low, high = float(data.values.min()), float(data.values.max())
-    model = HuberALS(
-        settings["rank"],
+    printed = HuberAsPrinted(
+        factors=settings["rank"],
         mechanism=settings["mechanism"],
         solver=settings["solver"],
-        as_printed=True,
         variance=settings["variance"],
         iterations=settings["steps"],
         inner_iterations=settings["inner"],
+    )
+    model = HuberALS(
+        epsilon=1.0,  # of no account: the statement says that ε is infinite
         rating_range=(low, high),
         noise="seeded",
         random_state=settings["seed"],
+        method=printed,
     ).fit(split.train)
     return {"rmse": held_out_rmse(model, split.train, split.test.target)}
 
@@ -150,7 +154,7 @@ def of_alpha(variance: float) -> float:
 
 def held_out_rmse(model: Any, train: Ratings, held: Ratings) -> float:
     """As the paper: U from before the last item step, and no cut to the range."""
-    V = model.previous_factors_
+    V = np.asarray(model.details_["previous_factors"])
     U = solve_rows(train.indptr, train.indices, train.values.astype(V.dtype), V, np.full(train.n_users, 0.5))
     row = np.repeat(np.arange(held.n_users), np.diff(held.indptr))  # the same users, in the same order
     predicted = np.einsum("nr,nr->n", U[row], model.item_factors_[held.indices])

@@ -16,6 +16,7 @@ from discreet.experiments.huber_printed import of_variance
 from discreet.experiments.sources import Sources
 from discreet.models import model_class
 from discreet.models.bias import Bias
+from discreet.models.huber import HuberALS
 from discreet.privacy.accounting import Event, calibrate
 
 DELTA = 1e-5
@@ -32,12 +33,13 @@ def run(settings: Settings, sources: Sources) -> Record:
     elif name in ("ALS", "IRLS"):
         model = model_class(name)(settings["factors"], random_state=settings["seed"])
     else:
-        pure, (solver, _, inner) = settings["budget"] == "pure", settings["solver"].partition("-")  # "irls-3" has K = 3
-        model = model_class("HuberALS")(
-            settings["factors"],
+        pure = settings["budget"] == "pure"
+        solver, _, inner = settings["solver"].partition("-")  # "irls-3" has K = 3
+        model = HuberALS.configured(
+            factors=settings["factors"],
             mechanism=settings["mechanism"],
             solver=solver,
-            inner_iterations=int(inner) if inner else None,
+            inner_iterations=int(inner) if inner else 1,
             epsilon=settings["epsilon"],
             delta=0.0 if pure else DELTA,
             rating_range=rating_range,
@@ -48,7 +50,7 @@ def run(settings: Settings, sources: Sources) -> Record:
     found = {"rmse": float(result["rmse"])}
     if hasattr(model, "privacy_"):
         assert model.privacy_.epsilon <= settings["epsilon"] * (1 + 1e-9)
-        deviation = model._deviations(model.privacy_.ledger.plan, split.train.n_items)
+        deviation = {row["name"]: row["deviation"] for row in model.price_list(split.train.n_items)}
         found |= {"noise on sums": deviation["sum"], "stated ε": model.privacy_.epsilon}
     return found
 

@@ -7,8 +7,8 @@ A table of an entry's file has
     columns  a setting whose values become the columns; without it, the columns are `values`
     values   numbers to show; with `columns`, the first
     where    optional: only records with these settings
-    digits   4 unless said
-    references  which published values to show; all unless said
+    digits   4 by default
+    references  which published values to show; all by default
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Models as they come on real ratings: DPALS at several budgets beside what is not private and what is free."""
+"""The private models by default on real ratings, at several budgets, beside what is not private and what is free."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from discreet.models.als import ALS
 from discreet.models.base import Recommender
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
+from discreet.models.dpmf import DPMF
 from discreet.models.popularity import Popularity
+from discreet.models.private import PrivateRecommender
 
 DELTA = 1e-5
 RANGES = {"cinema": (0.5, 5.0)}
@@ -18,11 +20,12 @@ RANGES = {"cinema": (0.5, 5.0)}
 
 def run(settings: Settings, sources: Sources) -> Record:
     """``data``, ``model``, ``seed``, ``protocol``: "ratings" (90/10, RMSE) or "users" (held out, recall@20)."""
-    split, metric = _split(settings, sources), "rmse" if settings["protocol"] == "ratings" else "recall@20"
+    split = _split(settings, sources)
+    metric = "rmse" if settings["protocol"] == "ratings" else "recall@20"
     model = _model(settings)
     model.fit(split.train)
     found: Record = {metric: evaluate(model, split, metric, slices=None)[metric]}
-    if isinstance(model, DPALS):
+    if isinstance(model, PrivateRecommender):
         found["true_epsilon"] = model.privacy_.epsilon
     return found
 
@@ -36,19 +39,15 @@ def _split(settings: Settings, sources: Sources) -> Split:
 
 def _model(settings: Settings) -> Recommender:
     feedback = "explicit" if settings["protocol"] == "ratings" else "implicit"
-    name, seed = settings["model"], settings["seed"]
-    if name == "DPALS":
+    name = settings["model"]
+    seed = settings["seed"]
+    if name in ("DPMF", "DPALS"):
         scale = RANGES.get(settings["data"], (1.0, 5.0)) if feedback == "explicit" else None
-        given = settings.get("parameters", {})
-        return DPALS(
-            epsilon=settings["epsilon"],
-            delta=DELTA,
-            feedback=feedback,
-            rating_range=scale,
-            noise="seeded",
-            random_state=seed,
-            **given,
-        )
+        common = dict(epsilon=settings["epsilon"], delta=DELTA, noise="seeded", random_state=seed, rating_range=scale)
+        common |= settings.get("parameters", {})
+        if name == "DPMF":
+            return DPMF.configured(goal="rating", **common)
+        return DPALS.configured(feedback=feedback, **common)
     if name == "ALS":
         return ALS(feedback=feedback, random_state=seed)
     if name == "popular":

@@ -156,7 +156,7 @@ def code(entry: Entry) -> str:
 def _hash(runner: str) -> str:
     """Of `MATTERS`, the module of the runner, and what that imports of this package; as it was at the first call."""
     root = files("discreet")
-    found = {f"{package}/{file.name}": file for package in MATTERS for file in (root / package).iterdir()}
+    found = {name: file for package in MATTERS for name, file in _files_below(root / package, package)}
     wanted = [runner, "sources"]
     while wanted:
         name = f"experiments/{(module := wanted.pop())}.py"
@@ -169,6 +169,15 @@ def _hash(runner: str) -> str:
         if name.endswith(".py"):
             whole.update(f"{name}\n".encode() + file.read_bytes().replace(b"\r\n", b"\n"))
     return whole.hexdigest()[:10]
+
+
+def _files_below(folder: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """All files below a folder, with their names as seen from the package."""
+    for file in folder.iterdir():
+        if file.is_dir():
+            yield from _files_below(file, f"{name}/{file.name}")
+        else:
+            yield f"{name}/{file.name}", file
 
 
 def others(entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None) -> tuple[int, int]:

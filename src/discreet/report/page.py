@@ -9,7 +9,7 @@ import math
 from importlib import resources
 from typing import Any
 
-from discreet.report import charts, items, privacy_part, promise
+from discreet.report import charts, items, privacy_part
 from discreet.report.html import Html, data, join, power, table, tag, title
 from discreet.report.items import Sample
 from discreet.report.privacy_part import QUINTILES
@@ -282,9 +282,11 @@ def _map(model: Any) -> Html:
 
 
 def _about(model: Any, quality: Quality | None) -> Html:
-    shown = {name: value for name, value in model.saved_params().items() if value is not None}
-    if "max_items" in shown and promise.bounded_together(model):
-        shown["max_items"] = f"{shown['max_items']} (without effect: all items of a person are bounded together)"
+    shown = {name: value for name, value in model.saved_params().items() if value is not None and name != "method"}
+    algorithm = getattr(model, "algorithm_", None)
+    if algorithm is not None:  # with every number as it was resolved
+        resolved = algorithm.to_dict()
+        shown |= {"algorithm": resolved.pop("name")} | resolved
     rows = [tag("div", tag("dt", name), tag("dd", str(value))) for name, value in shown.items()]
     looked = (
         "It was computed from the saved model alone, without a look at any rating, so it gives away no more than the "

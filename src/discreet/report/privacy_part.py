@@ -9,7 +9,7 @@ from discreet.privacy.accounting import CONVERSIONS
 from discreet.privacy.statement import PrivacyStatement
 from discreet.report import charts, promise
 from discreet.report.html import Html, join, power, table, tag
-from discreet.report.quality import QUIET, Quality
+from discreet.report.quality import QUIET, Quality, trace_of
 
 _ONE = {
     "add-remove": "with and without all the ratings of any one person",
@@ -347,7 +347,7 @@ def _cost(quality: Quality) -> Html | None:
 def training(model: Any, quality: Quality | None) -> Html:
     """What is known of how training went."""
     parts: list[Html] = []
-    held = [float(x) for x in getattr(model, "trace_", None) or []]
+    held = trace_of(model)
     values = held or (quality.trace if quality is not None else [])
     finite = [x for x in values if math.isfinite(x)]
     if finite and min(finite) >= 0:

@@ -99,8 +99,11 @@ def _hearing(entry: Entry, model: Any) -> float:
 
 def bounded_together(model: Any) -> bool:
     """Whether a person's items share one bound, so that there is none on their number."""
-    bounds = model.bounds() if hasattr(model, "bounds") else None
-    return bounds is not None and (bounds.items is None or bounds.items > len(model.item_ids_))
+    algorithm = getattr(model, "algorithm_", None)
+    if algorithm is None:
+        return False
+    items = algorithm.bounds().items
+    return items is None or items > len(model.item_ids_)
 
 
 def spread(model: Any) -> int | None:
@@ -108,9 +111,9 @@ def spread(model: Any) -> int | None:
 
     None where people are bounded in another way, which says nothing about single items.
     """
-    if not hasattr(model, "bounds"):
+    if not hasattr(model, "algorithm_"):
         return None
-    return min(TYPICAL, len(model.item_ids_)) if bounded_together(model) else int(model.bounds().items)
+    return min(TYPICAL, len(model.item_ids_)) if bounded_together(model) else int(model.algorithm_.bounds().items)
 
 
 def audible(found: Sequence[Kind]) -> list[Kind]:

@@ -106,10 +106,15 @@ def measure(
         found = compare(
             makers, [split], 1, METRICS[model.feedback], relevant=relevant, slices="ratings", progress=progress
         )
-    trace = [float(x) for x in getattr(trained[-1], "trace_", None) or []]
+    trace = trace_of(trained[-1])
     counts = np.bincount(split.train.indices, minlength=data.n_items)
     target = split.test.target
     return Quality(found, mine, test is None, trace, counts, int((np.diff(target.indptr) > 0).sum()), target.n_ratings)
+
+
+def trace_of(model: Any) -> list[float]:
+    """What the model holds of its training, step by step; empty for those that hold nothing."""
+    return [float(x) for x in getattr(model, "details_", {}).get("trace", [])]
 
 
 def _given(model: Any, data: Ratings, test: Ratings) -> Split:

@@ -9,7 +9,7 @@ import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError, DataError
 from discreet.privacy import accounting
-from discreet.privacy.papers import DPALS_TABLE_4
+from discreet.experiments.papers import DPALS_TABLE_4
 from discreet.privacy.session import Session
 from discreet.privacy.unsafe import NoNoise
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from discreet.privacy import accounting, papers
+from discreet.experiments import papers
+from discreet.privacy import accounting
 from discreet.privacy.mechanisms import Huber
 
 CONVERTED = [0.80, 4.01, 7.39, 14.87, 1.00, 5.01, 10.04, 19.82, 1.01, 5.05, 10.08, 20.13]
