@@ -44,15 +44,18 @@ FAULTS = {
         "bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBOURS,)
     ),
     "√k is forgotten for Gram matrices": Fault(
-        "sealed:Users.item_grams", "l2 = bounds.squared_weight(self.n_items) ** 0.5 * ", "l2 = ", (NEIGHBOURS, WORST)
+        "item_statistics:ItemGrams.reach", "l2 = bounds.squared_weight(m) ** 0.5 * ", "l2 = ", (NEIGHBOURS, WORST)
     ),
     "√k is forgotten for right-hand sides": Fault(
-        "sealed:Users.item_sums", "bounds.squared_weight(m) ** 0.5 * bounds.value", "bounds.value", (NEIGHBOURS, WORST)
+        "item_statistics:ItemSums.reach",
+        "bounds.squared_weight(m) ** 0.5 * bounds.value",
+        "bounds.value",
+        (NEIGHBOURS, WORST),
     ),
     "the sum of ratings is priced by √k instead of k": Fault(
-        "sealed:Users.rating_sum",
-        "self.bounds.weight_sum(self.n_items)",
-        "self.bounds.squared_weight(self.n_items) ** 0.5",
+        "item_statistics:RatingSum.reach",
+        "public.bounds.weight_sum(public.n_items)",
+        "public.bounds.squared_weight(public.n_items) ** 0.5",
         (NEIGHBOURS, WORST),
     ),
     "repeated pairs are not refused": Fault(
@@ -68,38 +71,43 @@ FAULTS = {
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
     "the weight budget is not normalised": Fault(
-        "sealed:Users.weigh",
+        "sealed:Weigh.run",
         "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)",
         "q",
         (NEIGHBOURS, WEIGHTS),
     ),
     "a weight budget ignores the number of items": Fault(
-        "sealed:Users.weigh",
-        " or self.bounds.items is not None",
+        "sealed:Weigh.check",
+        " or public.bounds.items is not None",
         "",
         ("test_sealed.py::test_weigh_and_a_number_of_items_exclude_each_other",),
     ),
     "one item more than k is contributed": Fault(
-        "sealed:Users.choose", "rows.key, first, k, draw", "rows.key, first, k + 1, draw", (NEIGHBOURS,)
+        "sealed:Choose.run", "priority, k, self.draw", "priority, k + 1, self.draw", (NEIGHBOURS,)
     ),
     "ratings are not cut": Fault(
-        "sealed:Users._contribute",
-        "np.clip(value, -self.bounds.value, self.bounds.value, out=value)",
+        "sealed:contributing",
+        "np.clip(value, -public.bounds.value, public.bounds.value, out=value)",
         "pass",
         (NEIGHBOURS, WORST),
     ),
-    "residuals are not cut": Fault("sealed:Users.gradient", "U, V, G)", "U, V, 1e300)", (NEIGHBOURS, WORST)),
-    "residuals on a descent are not cut": Fault("descent:Descent.look", "G * SHAVE, b", "1e300, b", (WALK, WALKED)),
+    "residuals are not cut": Fault(
+        "item_statistics:Gradient.partial", "V, self.largest)", "V, 1e300)", (NEIGHBOURS, WORST)
+    ),
+    "residuals on a descent are not cut": Fault("descent:Look.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)),
     "a gradient is priced without the vectors' length": Fault(
-        "sealed:Users._entry_sums", "l2, l1 = largest * bounds.vector_l2", "l2, l1 = largest / 9", (WALK,)
+        "item_statistics:entries_reach", "l2 = largest * public.bounds.vector_l2", "l2 = largest / 9", (WALK,)
     ),
     "covariance rows are not cut": Fault(
-        "sealed:Users.covariance", "np.minimum(1.0, L / np.maximum(length, 1e-300))", "np.ones(n)", (NEIGHBOURS, WORST)
+        "item_statistics:ContributedCovariance.partial",
+        "np.minimum(1.0, self.largest / np.maximum(length, 1e-300))",
+        "np.ones(block.n)",
+        (NEIGHBOURS, WORST),
     ),
     "what is no number enters the sums": Fault(
-        "sealed:seal",
-        "np.nan_to_num(ratings.values, nan=0.0, posinf=0.0, neginf=0.0)",
-        "ratings.values.copy()",
+        "sealed:sealed_block",
+        "np.nan_to_num(ratings, nan=0.0, posinf=0.0, neginf=0.0)",
+        "ratings.copy()",
         (NEIGHBOURS, "test_sealed.py::test_extreme_ratings_warn_about_nothing"),
     ),
     "replacing a user is priced as removing one": Fault(
@@ -113,12 +121,15 @@ FAULTS = {
     ),
     "contributions are rounded to the nearest": Fault("integer_sums:units_at", "np.trunc(", "np.rint(", (GRID,)),
     "contributions are rounded away from zero": Fault(
-        "sealed:Users.covariance", "np.trunc(y / grid**0.5)", "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)", (GRID,)
+        "item_statistics:ContributedCovariance.partial",
+        "np.trunc(y / grid**0.5)",
+        "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)",
+        (GRID,),
     ),
     "sums are rounded instead of contributions": Fault(
-        "sealed:Users.item_sums",
-        "exact_sums(cuts, rows.user, whole, vectors)",
-        "np.rint(sum_rows(cuts, rows.user, whole, vectors))",
+        "item_statistics:ItemSums.partial",
+        'exact_sums(cuts, block["user"], c / grid, exact)',
+        'np.rint(sum_rows(cuts, block["user"], c / grid, exact))',
         (GRID,),
     ),
     "float64 adds up more users than it can": Fault(
@@ -128,7 +139,7 @@ FAULTS = {
         ("test_integer_sums.py::test_sums_beyond_the_reach_of_float64_are_exact",),
     ),
     "users are centred by everybody's mean": Fault(
-        "sealed:seal",
+        "sealed:sealed_block",
         "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
         "mean += np.float32(summed.sum() / max(counts.sum(), 1))",
         (NEIGHBOURS, BITS),
@@ -146,9 +157,9 @@ FAULTS = {
         ("test_neighbours.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",),
     ),
     "a user's ridge depends on everybody's counts": Fault(
-        "sealed:Users.solve",
-        "counts**exponent",
-        "(counts / counts.mean()) ** exponent",
+        "sealed:Solve.run",
+        "counts**self.exponent",
+        "(counts / counts.mean()) ** self.exponent",
         ("test_errata.py::test_erratum_04_a_users_vector_depends_on_nobody_else",),
     ),
     "the noise forgets the sensitivity": Fault(
@@ -213,8 +224,8 @@ FAULTS = {
     ),
     "a coin belongs to an id": Fault(
         "subsample:who_is_in",
-        "throw(n, rate, seed)",
-        "throw(2**16, rate, seed)[rows.key % np.uint64(2**16)]",
+        "throw(block.n, rate, seed)",
+        "throw(2**16, rate, seed)[block.key % np.uint64(2**16)]",
         ("test_batches.py::test_users_do_not_share_a_coin_whatever_their_ids",),
     ),
     "what is revealed leaves epsilon finite": Fault(

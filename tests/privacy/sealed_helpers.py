@@ -104,3 +104,9 @@ def quick():
         yield
     finally:
         set_threads(None)
+
+
+def block(users):
+    """The only block of users in one machine's memory, opened."""
+    (only,) = users.open(KEY)
+    return only

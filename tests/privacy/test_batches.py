@@ -11,7 +11,7 @@ from batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
+from sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 from discreet.errors import ConfigError, PlanMismatch, PrivacyError
 from discreet.privacy import accounting, subsample
@@ -57,8 +57,8 @@ def crowd():
 
 def coins_of(users, rate, seed=None):
     """Who is in a batch of users with one rating each, and keys of their own."""
-    everybody = users.open(KEY).key
-    return np.isin(everybody, draw_batch(users, rate, seed=seed).open(KEY).key)
+    everybody = block(users).key
+    return np.isin(everybody, block(draw_batch(users, rate, seed=seed)).key)
 
 
 def assert_independent(there, rate):
@@ -125,8 +125,8 @@ def test_users_do_not_share_a_coin_whatever_their_ids(ids):
     """Ids that read as one number, or as none: each of these people is in half of the batches, by itself."""
     rows = [{0: 1.0 + n} for n in range(len(ids))]
     users = seal(make(rows, N_ITEMS, ids), Bounds(items=1, rating=9.0))
-    values = users.open(KEY).values.tolist()
-    drawn = [draw_batch(users, 0.5).open(KEY).values.tolist() for _ in range(400)]
+    values = block(users).values.tolist()
+    drawn = [block(draw_batch(users, 0.5)).values.tolist() for _ in range(400)]
     there = np.array([[value in batch for value in values] for batch in drawn])
     assert (np.abs(there.mean(axis=0) - 0.5) < 0.15).all()  # six standard deviations
     together = np.corrcoef(there.T) - np.eye(len(ids))

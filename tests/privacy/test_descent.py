@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
+from sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.bounds import Bounds
@@ -188,9 +188,10 @@ def test_other_users_stay_as_they_are_to_the_last_bit():
             walk.start(0.1 * V)
             walk.look(V, 1.0)
             walk.step(0.05, turn, 0.1)
-            first = walk._users._vectors.open(KEY)
+            first = block(walk.open(KEY))["vectors"]
             walk.solve(V, 0.5, centre=0.2, stretch=True)
-            return np.hstack([first, walk._users._vectors.open(KEY), walk.open(KEY).offset[:, None]])
+            now = block(walk.open(KEY))
+            return np.hstack([first, now["vectors"], now["offset"][:, None]])
 
         everyone = states(rows)
         assert np.isfinite(everyone).all()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from sealed_helpers import distance, exact, make, quick
+from sealed_helpers import block, distance, exact, make, quick
 
 import discreet
 from discreet.kernels import solve_psd
@@ -48,7 +48,7 @@ def test_erratum_04_a_users_vector_depends_on_nobody_else():
     for company in ([], heavy[:1], heavy):
         users = seal(make([own, *company], 30), Bounds(items=5, rating=1.0))
         users.solve(V, 0.5, exponent=0.7, scale=10.0**-0.7)
-        vectors.append(users._vectors.open(KEY)[0])
+        vectors.append(block(users)["vectors"][0])
     assert np.array_equal(vectors[0], vectors[1])
     assert np.array_equal(vectors[0], vectors[2])
     A = V[[3, 7, 20]].T @ V[[3, 7, 20]] + 0.5 * (3 / 10) ** 0.7 * np.eye(3)
@@ -171,7 +171,7 @@ def test_erratum_12_the_printed_huber_release_has_no_finite_epsilon():
     session.release("sum", users.item_sums())
     assert session.statement.epsilon == pytest.approx(5.0)
     gram = unsafe.reveal(session, "gram", users.item_grams())
-    U = users._vectors.open(KEY)
+    U = block(users)["vectors"]
     assert gram[0, 0] == pytest.approx(SHAVE * U[0, 0] ** 2)
     assert session.statement.epsilon == math.inf
     assert str(session.statement).startswith("NOT PRIVATE: gram")

@@ -16,6 +16,7 @@ from sealed_helpers import (
     NORMS,
     RELATIONS,
     STATISTICS,
+    block,
     distance,
     exact,
     floating,
@@ -218,14 +219,17 @@ def test_the_only_user_may_go(case):
 
 def own(users):
     """For each user: everything that it computed, to the last bit."""
-    rows, U = users.open(KEY), users._vectors.open(KEY)
-    item = np.repeat(np.arange(users.n_items), np.diff(rows.by_item))
+    rows = block(users)
+    U = rows["vectors"]
+    item = np.repeat(np.arange(users.n_items), np.diff(rows["by_item"]))
     history = [
         (rows.indices[a:b].tobytes(), rows.values[a:b].tobytes(), rows.mean[i].tobytes(), U[i].tobytes())
         for i, (a, b) in enumerate(pairwise(rows.indptr))
     ]
     given = [[] for _ in history]
-    for who, *what in zip(rows.user.tolist(), item.tolist(), rows.value.tolist(), rows.weight.tolist(), strict=True):
+    for who, *what in zip(
+        *(array.tolist() for array in (rows["user"], item, rows["value"], rows["weight"])), strict=True
+    ):
         given[who].append(what)
     return list(zip(history, given, strict=True))
 

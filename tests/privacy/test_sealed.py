@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import sparse
-from sealed_helpers import STATISTICS, make, quick
+from sealed_helpers import STATISTICS, block, make, quick
 
 import discreet
 from discreet.data.ratings import Ratings
@@ -60,7 +60,6 @@ def session(users):
 def sealed_objects(users):
     return [
         users,
-        users._vectors,
         Box(np.array([SECRET]), "a rating"),
         *(ask(users, np.ones((3, 2))) for ask in STATISTICS.values()),
     ]
@@ -252,7 +251,7 @@ def walk(thing, seen, path):
 
 def test_no_public_path_leads_to_an_array_or_to_ratings(users, session):
     seen = {}
-    for name, thing in {"users": users, "session": session, "box": users._vectors}.items():
+    for name, thing in {"users": users, "session": session}.items():
         walk(thing, seen, name)
     for name, ask in STATISTICS.items():
         walk(ask(users, np.ones((3, 2))), seen, name)
@@ -273,7 +272,7 @@ def test_bounds_cannot_be_changed_under_what_was_cut_to_others(users):
 
 
 def test_the_key_opens(users):
-    assert users.open(KEY).values.tolist() == [SECRET] * 3
+    assert block(users).values.tolist() == [SECRET] * 3
     assert users.item_counts().compute(KEY).sum() == pytest.approx(3, rel=1e-5)
 
 
@@ -386,7 +385,7 @@ def test_import_linter_fails_when_a_model_imports_the_vault(tmp_path):
 
 
 KEY_HOLDERS = ("privacy", "engines")
-RESERVED = {"KEY", "vault", "_content", "_vectors", "_compute", "_opened", "_contributions", "_Rows"}
+RESERVED = {"KEY", "vault", "_content", "_compute", "Block"}
 
 
 def test_no_code_outside_privacy_and_engines_names_the_key_or_what_it_opens():

@@ -35,9 +35,10 @@ from discreet.privacy.bounds import SHAVE, bound, clip_rows
 from discreet.privacy.item_statistics import Rows, entries_reach, row_sums
 from discreet.privacy.sealed import Users
 from discreet.privacy.statistics import Reach, Sum, per_item_total, registered
+from discreet.privacy.vault import Box
 
 
-class Descent:
+class Descent(Box[Users]):
     """The words of users on their way down; all state is the users' own.
 
     Parameters
@@ -49,6 +50,7 @@ class Descent:
     __slots__ = ("_users",)
 
     def __init__(self, users: Users) -> None:
+        super().__init__(users, f"descent over {users.n_items:,} items")
         self._users = users
         users.map(BeginDescent())
 

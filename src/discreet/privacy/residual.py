@@ -33,17 +33,19 @@ from discreet.privacy.bounds import SHAVE, bound, public_number
 from discreet.privacy.item_statistics import ItemTotals, Rows
 from discreet.privacy.sealed import Users
 from discreet.privacy.statistics import Reach, Sum, pack, packed_size, registered
+from discreet.privacy.vault import Box
 
 _BLOCK = 1 << 22  # entries of the dense block in which rows are multiplied
 _UNBOUNDED = 1e100
 
 
-class Residuals:
+class Residuals(Box[Users]):
     """The words of users with residuals, made by `residuals_of`; all state is the users' own."""
 
     __slots__ = ("_users",)
 
     def __init__(self, users: Users) -> None:
+        super().__init__(users, f"residuals over {users.n_items:,} items")
         self._users = users
 
     @property
