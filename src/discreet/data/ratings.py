@@ -48,8 +48,8 @@ class Ratings:
     Attributes
     ----------
     user_ids, item_ids : ndarray
-        int64 where all ids are integers, else an object array of the values given. Found in data, they are sorted (by
-        first appearance where they have no order); given by the caller, they keep the order given.
+        int64 where all ids are integers, else an object array. Found in data, they are sorted: numbers, text, others
+        (see `discreet.data.encode`); given by the caller, they keep the order given.
     indptr : (n_users + 1,) int64
     indices : (n_ratings,) int32
         Positions in ``item_ids``, ascending and distinct within each user's row.
@@ -335,7 +335,10 @@ class Ratings:
             at = self.item_index(given.ids)
             titles = as_titles(self.titles[a] if a >= 0 else i for a, i in zip(at, given.ids.tolist(), strict=True))
         return self._replace(
-            **parts._replace(merged=self.merged)._asdict(), item_ids=given.ids, titles=titles, catalogue=public
+            **parts._replace(merged=self.merged + parts.merged)._asdict(),
+            item_ids=given.ids,
+            titles=titles,
+            catalogue=public,
         )
 
     def filter(
