@@ -190,8 +190,9 @@ class Ratings:
 
         Stored entries are ratings, also where the stored value is 0 (but bsr and dia pad with zeros, which are not).
         A canonical float32 CSR matrix is shared, not copied, and no matrix is ever changed. Without ``user_ids`` and
-        ``item_ids`` the ids are 0, 1, 2 ...; ``items`` is the public catalogue, which names the columns where
-        ``item_ids`` does not. Repeated entries follow ``duplicates`` and are never summed.
+        ``item_ids`` the ids are 0, 1, 2 ..., so that a user who is left out must leave an empty row. ``items`` is the
+        public catalogue, which names the columns where ``item_ids`` does not. Repeated entries follow ``duplicates``
+        and are never summed.
         """
         given = None if items is None else Catalogue.of(items)
         made = cls.from_indices(**from_matrix(matrix, user_ids, item_ids, given, titles, duplicates))
