@@ -38,6 +38,7 @@ def wolfe(T, k, **options):
         rating_range=(-1e6, 1e6),
         steps="decreasing",
         noise=NoNoise(),
+        random_state=0,
     )
     return discreet.DPFrankWolfe(T, **(given | options))
 
@@ -255,7 +256,9 @@ def test_they_learn_more_than_a_users_own_mean(kind):
     """On 4,000 invented people, at a budget where there is something to learn."""
     split = random_ratings(discreet.load_dataset("cinema", scale=0.2), (0.9, 0.1), seed=0)
     alone = discreet.evaluate(discreet.Bias(3.0, items=False).fit(split.train), split, ["rmse"], slices=None)["rmse"]
-    model = kind(epsilon=10.0, rating_range=(0.5, 5), noise="seeded", item_fraction=0.4).fit(split.train)
+    model = kind(epsilon=10.0, rating_range=(0.5, 5), noise="seeded", random_state=0, item_fraction=0.4).fit(
+        split.train
+    )
     assert discreet.evaluate(model, split, ["rmse"], slices=None)["rmse"] < alone - 0.005
 
 

@@ -37,6 +37,7 @@ def open_wide(**changes):
         item_exponent=0.0,
         recount=False,
         noise=NoNoise(),
+        random_state=0,
         iterations=3,
     )
     return discreet.DPALS(4, **(given | changes))
@@ -114,12 +115,16 @@ def test_items_without_factors_are_predicted_by_the_users_own_mean(ratings):
 def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratings):
     for step, advice in (("gradient", r"raise epsilon \(the"), ("solve", "raise epsilon or lower factors")):
         with pytest.raises(BudgetExceeded, match=rf"ε = 0.001 is too little for so few people: .* {advice}"):
-            discreet.DPALS(8, epsilon=0.001, rating_range=(1, 5), noise="seeded", item_step=step).fit(ratings)
+            discreet.DPALS(8, epsilon=0.001, rating_range=(1, 5), noise="seeded", random_state=0, item_step=step).fit(
+                ratings
+            )
 
 
 def test_little_signal_is_warned_about(ratings, caplog):
     with caplog.at_level(logging.WARNING, "discreet"):
-        model = discreet.DPALS(4, epsilon=1.2, rating_range=(1, 5), item_fraction=1.0, noise="seeded", shrinkage=False)
+        model = discreet.DPALS(
+            4, epsilon=1.2, rating_range=(1, 5), item_fraction=1.0, noise="seeded", random_state=0, shrinkage=False
+        )
         model.fit(ratings)
     assert "less signal than noise" in caplog.text
     assert set(model.signal_to_noise_) == {"10 %", "50 %", "90 %", "average"}
@@ -162,7 +167,9 @@ def test_seeds(ratings):
 def test_released_counts_are_kept_and_about_what_was_counted(ratings, tmp_path):
     true = np.bincount(ratings.indices, minlength=30)
     for changes, off in ((dict(sampling="uniform", shrinkage=False), 0.01), ({}, 0.8)):
-        model = discreet.DPALS(2, epsilon=1e4, rating_range=(1, 5), noise="seeded", **changes).fit(ratings)
+        model = discreet.DPALS(2, epsilon=1e4, rating_range=(1, 5), noise="seeded", random_state=0, **changes).fit(
+            ratings
+        )
         assert model.counts_.dtype == np.float64
         assert np.abs(model.counts_ / true - 1).max() < off  # people of 12 ratings each weigh more than those of 30
         assert np.corrcoef(model.counts_, true)[0, 1] > 0.9
@@ -255,5 +262,5 @@ def test_it_learns_more_than_a_users_own_mean():
     """On 4,000 invented people, at a budget where there is something to learn."""
     split = random_ratings(discreet.load_dataset("cinema", scale=0.2), (0.9, 0.1), seed=0)
     alone = discreet.evaluate(discreet.Bias(3.0, items=False).fit(split.train), split, ["rmse"], slices=None)["rmse"]
-    model = discreet.DPALS(8, epsilon=10.0, rating_range=(0.5, 5), noise="seeded").fit(split.train)
+    model = discreet.DPALS(8, epsilon=10.0, rating_range=(0.5, 5), noise="seeded", random_state=0).fit(split.train)
     assert discreet.evaluate(model, split, ["rmse"], slices=None)["rmse"] < alone - 0.02

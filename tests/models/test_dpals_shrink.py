@@ -105,7 +105,7 @@ def test_what_does_not_go_together_is_refused(wrong):
 def test_it_is_worth_it():
     """On a small cinema, where the paper's item step cannot beat a user's own mean."""
     split = random_ratings(discreet.load_dataset("cinema", scale=0.2), (0.8, 0.1, 0.1), seed=3)
-    same = dict(epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded")
+    same = dict(epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
     score = lambda model: discreet.evaluate(model.fit(split.train), split, metrics=["rmse"]).values["rmse"]  # noqa: E731
     ours = score(discreet.DPALS(**same))
     assert ours < score(discreet.DPALS(4, shrinkage=False, **same)) - 0.01
@@ -136,7 +136,7 @@ def test_a_coordinate_with_less_noise_counts_for_more():
 
 def test_a_pooled_intercept_releases_the_same_and_knows_biases_better():
     split = random_ratings(discreet.load_dataset("cinema", scale=0.1), (0.8, 0.1, 0.1), seed=3)
-    same = dict(epsilon=1.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded")
+    same = dict(epsilon=1.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
     models = [discreet.DPALS(**same, pooled_intercept=pooled).fit(split.train) for pooled in (False, True)]
     ledgers = [[(e.name, e.noise_multiplier) for e in m.privacy_.ledger.entries] for m in models]
     assert ledgers[0] == ledgers[1]
@@ -174,7 +174,7 @@ def test_sums_of_nothing_but_noise_follow_the_counts():
 
 def test_implicit_feedback_with_little_signal_falls_back_on_what_is_popular():
     split = random_ratings(discreet.load_dataset("cinema", scale=0.1).binarize(4.0), (0.8, 0.2), seed=1)
-    same = dict(epsilon=1.0, delta=1e-5, feedback="implicit", noise="seeded")
+    same = dict(epsilon=1.0, delta=1e-5, feedback="implicit", noise="seeded", random_state=0)
     recall = {}
     for drawn in (None, True, False):
         model = discreet.DPALS(pooled_items=drawn, **same).fit(split.train)

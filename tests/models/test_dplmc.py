@@ -43,6 +43,7 @@ def open_wide(ratings, **changes):
         step_size=2.0,
         iterations=40,
         noise=NoNoise(),
+        random_state=0,
     )
     return discreet.DPLMC(3, **(given | changes))
 

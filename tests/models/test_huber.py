@@ -138,11 +138,13 @@ def test_without_noise_it_is_its_plain_algorithm(solver):
 @pytest.mark.parametrize("noisy", [False, True], ids=["vanilla", "noise"])
 def test_irls_with_a_huge_alpha_is_als(ratings, noisy):
     """As printed: starting afresh does not matter when weights are 1. Sound: nor do repeated inner iterations."""
-    same = dict(as_printed=True, iterations=3, rating_range=(1, 5), noise="seeded", variance=0.0)
+    same = dict(as_printed=True, iterations=3, rating_range=(1, 5), noise="seeded", random_state=0, variance=0.0)
     als = HuberALS(3, solver="als", **same).fit(ratings)
     irls = HuberALS(3, solver="irls", transition=1e9, inner_iterations=3, **same).fit(ratings)
     np.testing.assert_allclose(irls.item_factors_, als.item_factors_, rtol=1e-5)
-    sound = dict(iterations=2, rating_range=(1, 5), noise="seeded" if noisy else NoNoise(), epsilon=50.0)
+    sound = dict(
+        iterations=2, rating_range=(1, 5), noise="seeded" if noisy else NoNoise(), epsilon=50.0, random_state=0
+    )
     als = HuberALS(3, solver="als", **sound).fit(ratings)
     irls = HuberALS(3, solver="irls", transition=1e9, **sound).fit(ratings)
     assert np.array_equal(irls.item_factors_, als.item_factors_)
@@ -160,6 +162,7 @@ def test_one_irls_iteration_is_one_weighted_solve(ratings):
         variance=0.0,
         rating_range=(1, 5),
         noise="seeded",
+        random_state=0,
     ).fit(ratings)
     X, M = dense(ratings)
     V = model.previous_factors_
@@ -244,7 +247,9 @@ def test_curvature_is_kept_where_it_is_known_and_pooled_where_it_is_noise():
 def test_it_learns_more_than_a_users_own_mean(mechanism):
     split = random_ratings(discreet.load_dataset("cinema", scale=0.05), (0.9, 0.1), seed=0)
     alone = discreet.evaluate(discreet.Bias(3.0, items=False).fit(split.train), split, ["rmse"], slices=None)["rmse"]
-    model = HuberALS(4, mechanism=mechanism, epsilon=20.0, rating_range=(0.5, 5), noise="seeded").fit(split.train)
+    model = HuberALS(4, mechanism=mechanism, epsilon=20.0, rating_range=(0.5, 5), noise="seeded", random_state=0).fit(
+        split.train
+    )
     assert discreet.evaluate(model, split, ["rmse"], slices=None)["rmse"] < alone - 0.02
 
 

@@ -46,7 +46,11 @@ class Choice:
         _option("Predict ratings (unless given), or rank items from what was chosen at all.", show_choices=True),
     ] = None
     random_state: Annotated[
-        int | None, _option("Seed of what is random in training; 0 unless given.", metavar="SEED")
+        int | None,
+        _option(
+            "Seed of what is random in training; by default 0, for private models another one in every training.",
+            metavar="SEED",
+        ),
     ] = None
     epsilon: Annotated[
         float | None, _option("How much may be learnt about one user; smaller is more private.", panel=_PRIVACY)

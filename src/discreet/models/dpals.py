@@ -145,7 +145,9 @@ class DPALS(ReadableALS):
         For implicit feedback: draw each item's sums towards what an item with its count has on average, by the known
         noise. Default: on catalogues below 10,000 items, and on larger ones where there is little signal.
     noise : {"secure", "seeded"}
-    random_state : int
+    random_state : int, optional
+        Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded
+        noise needs one.
 
     Attributes
     ----------

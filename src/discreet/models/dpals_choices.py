@@ -66,7 +66,7 @@ class ChosenALS(PrivateRecommender):
         pooled_intercept: bool | None = None,
         pooled_items: bool | None = None,
         noise: Any = "secure",
-        random_state: int = 0,
+        random_state: int | None = None,
     ) -> None:
         self.factors = factors
         self.epsilon = epsilon

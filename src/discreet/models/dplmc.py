@@ -105,7 +105,9 @@ class DPLMC(PlannedLMC):
     shares : dict, optional
         Parts of the budget μ² by the names of the plan.
     noise : {"secure", "seeded"}
-    random_state : int
+    random_state : int, optional
+        Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded
+        noise needs one.
 
     Attributes
     ----------

@@ -75,7 +75,7 @@ class PlannedLMC(PrivateRecommender):
         constants: Literal["tight", "printed"] = "tight",
         shares: dict[str, float] | None = None,
         noise: Any = "secure",
-        random_state: int = 0,
+        random_state: int | None = None,
     ) -> None:
         self.factors = factors
         self.epsilon = epsilon

@@ -76,7 +76,9 @@ class DPFrankWolfe(Baseline):
         Parts of the budget by the names of the plan: "counts", "crowd", "covariance".
     feedback : {"explicit"}
     noise : {"secure", "seeded"}
-    random_state : int
+    random_state : int, optional
+        Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded
+        noise needs one.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class DPFrankWolfe(Baseline):
         shares: dict[str, float] | None = None,
         feedback: str = "explicit",
         noise: Any = "secure",
-        random_state: int = 0,
+        random_state: int | None = None,
     ) -> None:
         self.factors = factors
         self.epsilon = epsilon

@@ -103,7 +103,9 @@ class HuberALS(PlannedHuber):
     initial_scale : float, optional
         Standard deviation of the factors to start from. Default 0.3; as printed, 1.
     noise : {"secure", "seeded"}
-    random_state : int
+    random_state : int, optional
+        Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded
+        noise needs one.
     """
 
     previous_factors_: NDArray[Any]

@@ -64,7 +64,7 @@ class PlannedHuber(PrivateRecommender):
         variance: float = 1.0,
         initial_scale: float | None = None,
         noise: Any = "secure",
-        random_state: int | None = 0,
+        random_state: int | None = None,
     ) -> None:
         self.factors = factors
         self.mechanism = mechanism

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.models.base import Recommender
-from discreet.models.checks import require_range, require_whole
+from discreet.models.checks import require, require_range, require_whole
 from discreet.models.earlier import LEDGER, earlier_name
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget, Neighbouring
@@ -45,7 +45,8 @@ class PrivateRecommender(Recommender):
 
     Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise`` and ``random_state`` among their
     parameters, and say `bounds` (what one user may contribute), `plan` (what will be released) and `statistics` (of
-    what). A `random_state` of None, which a loaded model has, stands for another seed in every fit.
+    what). A `random_state` of None, which a loaded model has, stands for another seed in every fit; seeded noise needs
+    one that is given, because a seed that everybody knows hides nothing.
 
     Attributes whose names end with an underscore are what a fit learnt: the next one begins without them. Those that
     begin with one are its notes: they are dropped as well if it does not come to its end.
@@ -118,6 +119,7 @@ class PrivateRecommender(Recommender):
         return Budget(self.epsilon, self.delta, self.neighbouring)
 
     def _begin(self, ratings: Ratings) -> None:
+        self.check()
         super()._begin(ratings)
         self._forget()
         before = vars(self).pop("privacy_", None)
@@ -151,6 +153,13 @@ class PrivateRecommender(Recommender):
             require_range("rating_range", self._seen_range if self.rating_range is None else self.rating_range)
         if self.random_state is not None:
             require_whole("random_state", self.random_state, 0)
+
+    def check(self) -> None:
+        super().check()
+        require(
+            self.noise != "seeded" or self.random_state is not None,
+            "noise='seeded' needs a seed: give one with random_state=, and keep it to yourself",
+        )
 
     def _check_items(self, n_items: int) -> None:
         """Raise a `ConfigError` for parameters with which no fit can be made on so many items."""

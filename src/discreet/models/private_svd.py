@@ -73,7 +73,9 @@ class DPSVD(Baseline):
         Parts of the budget by the names of the plan: "sum", "count", "item sums", "item counts", "covariance", "pairs".
     feedback : {"explicit"}
     noise : {"secure", "seeded"}
-    random_state : int
+    random_state : int, optional
+        Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded
+        noise needs one.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class DPSVD(Baseline):
         shares: dict[str, float] | None = None,
         feedback: str = "explicit",
         noise: Any = "secure",
-        random_state: int = 0,
+        random_state: int | None = None,
     ) -> None:
         self.factors = factors
         self.epsilon = epsilon

@@ -97,7 +97,7 @@ class DPSGD(GradientBaseline):
         shares: dict[str, float] | None = None,
         feedback: str = "explicit",
         noise: Any = "secure",
-        random_state: int = 0,
+        random_state: int | None = None,
     ) -> None:
         self.factors = factors
         self.epsilon = epsilon

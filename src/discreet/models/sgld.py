@@ -93,7 +93,7 @@ class DPSGLD(GradientBaseline):
         shares: dict[str, float] | None = None,
         feedback: str = "explicit",
         noise: Any = "secure",
-        random_state: int = 0,
+        random_state: int | None = None,
     ) -> None:
         self.factors = factors
         self.epsilon = epsilon
