@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from discreet.data.encode import (
@@ -24,6 +25,7 @@ from discreet.data.encode import (
 from discreet.errors import DataError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WHOLE = "^(0|-?[1-9][0-9]{0,17})$"  # what 64 bits can hold, and most times are
 _ADVICE = "fill it in, drop the row, or ignore the column with {}=False"
 
 
@@ -60,8 +62,22 @@ def as_timestamps(column: Any) -> NDArray[np.int64]:
 
 
 def text_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    """What `seconds` says of every text: at the speed of arrow where all are dates of one kind, or all decimals."""
-    column = refuse_nulls(column, "timestamp")
+    """What `seconds` says of every text: whole numbers at the speed of arrow, and the rest too where it is alike."""
+    parts = [_chunk_times(chunk) for chunk in refuse_nulls(column, "timestamp").chunks]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _chunk_times(texts: pa.Array) -> NDArray[np.int64]:
+    whole = pc.match_substring_regex(texts, _WHOLE)
+    rest = np.ones(len(texts), bool)
+    rest[np.concatenate(numpy_chunks(pa.chunked_array([pc.indices_nonzero(whole)])))] = False
+    times = np.empty(len(texts), np.int64)
+    times[~rest] = np.concatenate(numpy_chunks(pa.chunked_array([texts.filter(whole).cast(pa.int64())])))
+    times[rest] = _other_times(pa.chunked_array([texts.filter(pc.invert(whole))]))
+    return times
+
+
+def _other_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.float64()):
         with contextlib.suppress(pa.ArrowInvalid):
             array = _as_array(column.cast(kind), "timestamp")
