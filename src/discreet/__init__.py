@@ -12,7 +12,7 @@ from discreet.models import MODELS
 from discreet.version import __version__
 
 if TYPE_CHECKING:
-    from discreet import errors
+    from discreet import errors, mechanisms, report
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from discreet.models.irls import IRLS
     from discreet.models.popularity import Popularity
     from discreet.models.store import load
-    from discreet.privacy import mechanisms
 
 __all__ = [
     "ALS",
@@ -50,6 +49,7 @@ __all__ = [
     "load",
     "load_dataset",
     "mechanisms",
+    "report",
 ]
 
 _HOME = MODELS | {
@@ -59,12 +59,12 @@ _HOME = MODELS | {
     "load": "discreet.models.store",
     "load_dataset": "discreet.data.datasets",
 }
-_MODULES = {"errors": "discreet.errors", "mechanisms": "discreet.privacy.mechanisms"}
+_MODULES = ("errors", "mechanisms", "report")
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(_MODULES[name])
+        return importlib.import_module(f"discreet.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'discreet' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)

@@ -90,3 +90,12 @@ def test_a_training_that_released_nothing_leaves_nothing(train, tmp_path, monkey
     done = train("--epsilon", 20)
     assert (done.code, done.err) == (2, "discreet: no\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_seeded_noise_needs_a_seed(train, tmp_path):
+    refused = train("--epsilon", 20, "--noise", "seeded")
+    assert (refused.code, refused.out) == (2, "")
+    assert (
+        refused.err == "discreet: --noise seeded needs a seed: give one with --random-state, and keep it to yourself\n"
+    )
+    assert train("--epsilon", 20, "--noise", "seeded", "--random-state", 0).code == 0

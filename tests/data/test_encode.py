@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ratings_helpers import small, triples
 
 from discreet import Ratings
-from discreet.data.encode import IdIndex, as_ids, encode
+from discreet.data.encode import IdIndex, as_ids, encode, stands_for_nothing
 from discreet.errors import DataError
 
 A_DAY = datetime.date(2024, 2, 29)
@@ -23,12 +23,12 @@ A_DAY = datetime.date(2024, 2, 29)
         [3, 1, 2],
         [-5, 0, 7],
         ["b", "a", "ü"],
-        ["", "a", "NA"],
+        ["10", "a", "9"],
         [(1, "x"), (0, "y"), (1, "a")],
         [uuid.UUID(int=3), uuid.UUID(int=1), uuid.UUID(int=2)],
         [1, "1", (1,)],
         [b"x", b"a", b"c"],
-        [1.5, 0.25, 2.0],
+        [1.5, 0.25, 2.5],
         [2**70, 1, 2**80],
         [A_DAY, A_DAY + datetime.timedelta(1), A_DAY - datetime.timedelta(1)],
         [frozenset({1}), frozenset({2}), frozenset({1, 2})],
@@ -50,7 +50,8 @@ def test_order_is_sorted_where_there_is_one_and_first_appearance_otherwise():
     assert Ratings.from_arrays([3, 1, 2], [0, 0, 0]).user_ids.tolist() == [1, 2, 3]
     assert Ratings.from_arrays(["b", "a"], [0, 0]).user_ids.tolist() == ["a", "b"]
     assert Ratings.from_arrays([(2, 1), (1, 9)], [0, 0]).user_ids.tolist() == [(1, 9), (2, 1)]
-    assert Ratings.from_arrays(["b", 3, "a"], [0, 0, 0]).user_ids.tolist() == ["b", 3, "a"]
+    assert Ratings.from_arrays(["b", 3, "a"], [0, 0, 0]).user_ids.tolist() == [3, "a", "b"]
+    assert Ratings.from_arrays(["10", "9", "a", "010"], [0, 0, 0, 0]).user_ids.tolist() == ["9", "10", "010", "a"]
     sets = [frozenset({2}), frozenset({1, 2}), frozenset({1})]
     assert Ratings.from_arrays(sets, [0, 0, 0]).user_ids.tolist() == sets
 
@@ -84,13 +85,23 @@ def test_missing_ids_are_refused_with_their_row(missing):
 def test_what_cannot_be_an_id_is_refused():
     with pytest.raises(DataError, match="hashable"):
         Ratings.from_arrays([[1], [2, 3]], [1, 2])
+    for single in (1, None, 2.5):
+        with pytest.raises(DataError, match=f"a list of user ids is needed, and the single value {single}"):
+            Ratings.from_arrays(single, 2)
+    with pytest.raises(DataError, match="a list of ratings is needed, and the single value 3"):
+        Ratings.from_arrays([1], [2], 3)
+    with pytest.raises(DataError, match=r"row 1 .*user id is missing"):
+        Ratings.from_arrays(np.array(["2024-01-01", "NaT"], "datetime64[D]"), [1, 2])
     with pytest.raises(DataError, match="one-dimensional"):
         Ratings.from_arrays(np.zeros((2, 2), int), [1, 2])
     with pytest.raises(DataError, match=r"write \['alice'\]"):
         small().user_index("alice")
 
 
-@given(st.lists(st.one_of(st.integers(), st.text(), st.tuples(st.integers(), st.text())), max_size=30))
+TEXT = st.text().filter(lambda text: not stands_for_nothing(text))
+
+
+@given(st.lists(st.one_of(st.integers(), TEXT, st.tuples(st.integers(), TEXT)), max_size=30))
 def test_encode_is_inverted_by_indexing(ids):
     distinct, indices = encode(ids)
     assert [distinct.tolist()[at] for at in indices] == ids

@@ -45,7 +45,7 @@ def test_a_column_of_a_few_words_and_one_of_many(tmp_path):
 
 
 def test_frames_mappings_and_arrays_say_the_same():
-    X = np.array([[1.0, 0.0], [np.nan, 2.0], [0.5, 0.5]])
+    X = np.array([[1.0, 0.0], [3.0, 2.0], [0.5, 0.5]])
     frame = pd.DataFrame({"item_id": IDS, "a": X[:, 0], "b": X[:, 1]})
     for source in (X, frame, dict(zip(IDS.tolist(), X.tolist(), strict=True)), Features(IDS, ("a", "b"), X)):
         np.testing.assert_array_equal(item_features(source, IDS), X)
@@ -64,6 +64,12 @@ def test_frames_mappings_and_arrays_say_the_same():
         ({}, "empty mapping"),
         ({1: [1.0], 2: [1.0, 2.0]}, "not as many numbers for every item"),
         ({1: "a", 2: "b"}, "holds no features"),
+        (np.array([[1.0], [np.nan], [2.0]]), r"of 1 items are NaN or infinite, the first in row 1 \(from 0\)"),
+        (np.array([[1.0], [2.0], [-np.inf]]), "NaN or infinite"),
+        ({1: [1.0], 2: [np.nan]}, "NaN or infinite"),
+        ({1: [1.0], 2: [np.inf]}, "NaN or infinite"),
+        (pd.DataFrame({"item_id": [1, 2], "y": [2.0, np.inf]}), "NaN or infinite"),
+        (pd.DataFrame([[1, 2, 3]], columns=["item_id", "a", "a"]), "several columns of the same name"),
         (7, "not a int"),
         (pd.DataFrame({"x": [1], "y": [2]}), "has no column of item ids"),
         (pd.DataFrame({"item_id": [1, 1], "y": [2, 3]}), "has the item 1 twice"),

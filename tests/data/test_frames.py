@@ -118,7 +118,28 @@ def test_polars_categories_and_decimals():
         Ratings.from_frame(pl.DataFrame({"user": [[1], [2]], "item": [1, 2]}))
 
 
-@pytest.mark.parametrize("thing", [{"user": [1], "item": [2]}, [(1, 2)], np.eye(2), None, "ratings.csv"], ids=str)
+def test_integers_of_128_bits_in_polars():
+    wide = {"user": pl.Series([2**100, 7], dtype=pl.Int128), "item": [1, 2]}
+    numbers = {"rating": pl.Series([4, 5], dtype=pl.Int128), "timestamp": pl.Series([8, 9], dtype=pl.Int128)}
+    ratings = Ratings.from_frame(pl.DataFrame(wide | numbers))
+    assert ratings.user_ids.tolist() == [7, 2**100]
+    assert (ratings.values.tolist(), ratings.timestamps.tolist()) == ([5, 4], [9, 8])
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        {"user": [1], "item": [2]},
+        [(1, 2)],
+        np.eye(2),
+        None,
+        "ratings.csv",
+        pd.Series([1, 2], name="user"),
+        pl.Series("user", [1, 2]),
+        pa.array([1]),
+    ],
+    ids=lambda thing: type(thing).__module__ + "." + type(thing).__name__,
+)
 def test_what_is_no_frame(thing):
     with pytest.raises(DataError, match="is not a data frame"):
         Ratings.from_frame(thing)
@@ -139,6 +160,10 @@ def test_to_frame_columns_and_failures():
     tuples = Ratings.from_arrays([(1, 2), "x"], [1, 2])
     assert Ratings.from_frame(tuples.to_frame("pandas")) == tuples
     assert Ratings.from_frame(tuples.to_frame("polars")) == tuples
+    mixed = Ratings.from_arrays([7, "x"], [1, 2])
+    again = Ratings.from_frame(mixed.to_frame("pyarrow"))
+    assert again.user_ids.tolist() == ["7", "x"]
+    assert again.user_index([7, "x"]).tolist() == [0, 1]
     with pytest.raises(DataError, match="arrow cannot hold the values of user_id"):
         tuples.to_frame("pyarrow")
     with pytest.raises(ConfigError, match="'spark'"):

@@ -123,8 +123,10 @@ def test_catalogue_when_reading_arrays():
     assert ratings.titles.tolist() == ["A", "B", "X"]
     assert ratings.catalogue
     assert Ratings.from_arrays([1], [2], item_ids=[2, 3], titles=["two", "three"]).titles.tolist() == ["two", "three"]
-    with pytest.raises(DataError, match="integers in the ratings and text in the catalogue"):
-        Ratings.from_arrays([1, 2], [1, 2], item_ids=["1", "2"])
+    assert Ratings.from_arrays([1, 2], [1, 2], item_ids=["2", "1"]).indices.tolist() == [1, 0]  # by their written form
+    assert Ratings.from_arrays([1, 2], ["1", "2.0"], item_ids=[2, 1]).indices.tolist() == [1, 0]
+    both = Ratings.from_arrays([1, 1, 1], [1, "1", "01"], [3, 4, 5], item_ids=["01", "1", 1])
+    assert both.values.tolist() == [5, 4, 3]
     left = Ratings.from_arrays([1, 2], ["b", "q"], item_ids=["b"], unknown_items="drop")
     assert (left.n_users, left.n_ratings) == (2, 1)
     with pytest.raises(ConfigError, match="titles need item_ids"):
@@ -135,7 +137,7 @@ def test_indices_of_ids():
     ratings = small()
     assert ratings.user_index([3, 99, 1]).tolist() == [2, -1, 0]
     assert ratings.item_index(["d", "zzz", 5]).tolist() == [3, -1, -1]
-    assert ratings.user_index(["1", 1.0]).tolist() == [-1, 0]
+    assert ratings.user_index(["1", 1.0, "01", "1.5"]).tolist() == [0, 0, -1, -1]
 
 
 @settings(max_examples=150)

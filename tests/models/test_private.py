@@ -117,3 +117,20 @@ def test_a_fitted_model_can_be_copied(ratings):
     """The session, which cannot, is no part of it."""
     model = discreet.DPALS(3, epsilon=50.0).fit(ratings)
     assert pickle.loads(pickle.dumps(model)).privacy_ == model.privacy_
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_seeded_noise_needs_a_seed(make, ratings, tmp_path):
+    """A seed that everybody knows by default hides nothing; 0 is a seed where it is given."""
+    model = make().set_params(noise="seeded")
+    for use in (model.check, lambda: model.fit(ratings)):
+        with pytest.raises(
+            discreet.errors.ConfigError, match="noise='seeded' needs a seed: give one with random_state="
+        ):
+            use()
+    assert learnt(model) == []
+    model.set_params(random_state=0).fit(ratings).save(tmp_path / "m")
+    loaded = discreet.load(tmp_path / "m")
+    assert loaded.random_state is None
+    with pytest.raises(discreet.errors.ConfigError, match="needs a seed"):
+        loaded.fit(ratings)

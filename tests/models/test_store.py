@@ -94,7 +94,7 @@ def test_round_trip(make, titled, tmp_path):
         [(np.int64(j), np.str_("x")) for j in range(12)],
         [uuid.UUID(int=j) for j in range(12)],
         [bytes([j, 255]) for j in range(12)],
-        [j / 3 for j in range(12)],
+        [j / 3 + 0.1 for j in range(12)],
         [True, False, "true", 7, 8.5, (1,), b"", uuid.UUID(int=1), "b", (), ((),), 2**64],
     ],
     ids=["int", "long", "str", "odd text", "tuple", "numpy in tuples", "UUID", "bytes", "float", "mixed"],

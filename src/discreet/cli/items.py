@@ -7,9 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from discreet.data.text import MISSING
+from discreet.data.encode import MISSING, IdIndex
 from discreet.errors import DataError
 from discreet.models.items import Items
 
@@ -61,12 +59,7 @@ def with_default(history: dict[Any, float | None], model: Any) -> dict[Any, floa
 
 def known_only(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ratings, int]:
     """The ratings over the model's items, and how many were of others; ids may differ in type but not in spelling."""
-    at = ratings.item_index(model.item_ids_)
-    if (at < 0).all():  # 7 in one place and "7" in the other
-        table = {str(item): item for item in model.item_ids_.tolist()}
-        same = [table.get(str(item), item) for item in ratings.item_ids.tolist()]
-        ratings = type(ratings).from_indices(ratings.indptr, ratings.indices, ratings.values, ratings.user_ids, same)
-    strange = ~np.isin(ratings.indices, ratings.item_index(model.item_ids_))
+    strange = (IdIndex(model.item_ids_).positions(ratings.item_ids, "item id") < 0)[ratings.indices]
     count = int(strange.sum())
     if count and not skip:
         example = ratings.item_ids[ratings.indices[strange][0]]

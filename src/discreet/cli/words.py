@@ -11,6 +11,7 @@ _RULES = [
     (r"\b(user|item|rating|timestamp)=(\.\.\.|<column name>)", r"--\1 COLUMN"),
     (r"\b(user|item|rating|timestamp)=(?=[\s,;:.]|$)", r"--\1"),
     (r"\breplace=True\b", "--replace"),
+    (r"\brandom_state=(?=[\s,;:.]|$)", "--random-state"),
     (r"\bheader=False", "--no-header"),
     (r"\bheader=True", "--header"),
     (r"\bseparator='([^']*)'", r"--separator '\1'"),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from discreet.data.catalogue import Catalogue, read_catalogue
-from discreet.data.encode import object_array
+from discreet.data.encode import IdIndex, object_array
 from discreet.data.ratings import Ratings
 from discreet.errors import DataError
 
@@ -107,8 +107,9 @@ def read(layout: Layout, source: Source, *, catalogue: bool = False) -> Ratings:
 def _titled(ratings: Ratings, listed: Catalogue) -> Ratings:
     if listed.titles is None:
         return ratings
-    title_of = dict(zip(listed.ids.tolist(), listed.titles.tolist(), strict=True))
-    titles = object_array((title_of.get(i, str(i)) for i in ratings.item_ids.tolist()), ratings.n_items)
+    at = IdIndex(listed.ids).positions(ratings.item_ids, "item id")
+    known = zip(at.tolist(), ratings.item_ids.tolist(), strict=True)
+    titles = object_array((listed.titles[a] if a >= 0 else str(i) for a, i in known), ratings.n_items)
     return Ratings.from_indices(
         ratings.indptr,
         ratings.indices,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Columns
 from discreet.data.csr import check_duplicates_rule, compress, matrix_entries
-from discreet.data.encode import IdIndex, as_ids, encode, first_repeated
+from discreet.data.encode import IdIndex, as_ids, encode, first_repeated, stands_for_nothing
 from discreet.errors import ConfigError, DataError
 
 logger = logging.getLogger("discreet")
@@ -61,6 +61,8 @@ def from_matrix(
         if len(own) != size:
             hint = "did you transpose?" if len(own) == other else f"one id for each of the {lines} is needed"
             raise DataError(f"{size:,} {lines} for {len(own):,} {what}s: {hint}")
+        if wanted is not None and what == "user" and any(map(stands_for_nothing, own.tolist())):
+            raise DataError("a user id is missing, or is a word that stands for a missing one: name the user")
         if wanted is not None and (twice := first_repeated(own)) is not None:
             which = "one of them" if what == "user" else repr(twice)  # messages name no user
             raise DataError(f"{what} ids must be distinct, and {which} is given twice")
@@ -88,8 +90,8 @@ def align(
     if unknown == "error":
         missing = item_ids[np.unique(items[~known])]
         raise DataError(
-            f"{len(missing):,} rated items are not in the catalogue of {len(given):,}, such as {examples(missing)}"
-            f'{_kinds(item_ids, given.ids)}: add them, or leave their ratings out with unknown_items="drop"'
+            f"{len(missing):,} rated items are not in the catalogue of {len(given):,}, such as {examples(missing)}: "
+            'add them, or leave their ratings out with unknown_items="drop"'
         )
     return aligned, known
 
@@ -98,17 +100,6 @@ def examples(values: Any, most: int = 3) -> str:
     """The first few values, for a message."""
     values = values.tolist() if isinstance(values, np.ndarray) else list(values)
     return ", ".join(repr(value) for value in values[:most])
-
-
-def _kinds(rated: NDArray[Any], listed: NDArray[Any]) -> str:
-    """The usual reason why nothing matches: numbers on one side, text on the other."""
-    integers = rated.dtype == np.int64, listed.dtype == np.int64
-    text = type(rated[0]) is str, type(listed[0]) is str
-    if integers == (True, False) and text[1]:
-        return " (ids are integers in the ratings and text in the catalogue)"
-    if integers == (False, True) and text[0]:
-        return " (ids are text in the ratings and integers in the catalogue)"
-    return ""
 
 
 def _report(merged: int, duplicates: str) -> None:

@@ -18,9 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.columns import CONVENTIONS, near_misses, normalise
-from discreet.data.encode import as_ids, first_repeated, object_array
+from discreet.data.encode import as_ids, first_repeated, object_array, written
 from discreet.data.files import check_file, damage, kind_of, open_text, read_table
-from discreet.data.text import as_lines, guess_separator, id_type, split
+from discreet.data.text import as_lines, guess_separator, split
 from discreet.errors import DataError
 
 ID_NAMES = (*CONVENTIONS["item"], "id", "catalogueid", "key")
@@ -109,8 +109,13 @@ def _frame(frame: Any) -> tuple[list[Any], Any]:
         raise DataError(
             f"a catalogue is a file, a frame, a list of ids or a mapping from id to title, not a {type(frame).__name__}"
         ) from None
+    except nw.exceptions.DuplicateError:
+        raise DataError("the catalogue has several columns of the same name: rename them") from None
     eager: Any = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
-    return list(eager.columns), lambda name: eager[name].to_native()
+    try:
+        return list(eager.columns), lambda name: eager[name].to_native()
+    except nw.exceptions.DuplicateError:
+        raise DataError("the catalogue has several columns of the same name: rename them") from None
 
 
 def _from_text(file: Path) -> Catalogue:
@@ -139,23 +144,22 @@ def _from_text(file: Path) -> Catalogue:
                 if separator
                 else f"{file}: item {number:,} has no id: correct it"
             )
-    texts = [row[at_id] for row in rows]
-    # the same judgement as for ratings files, so that ids of both agree
-    kind = id_type(rows, at_id)
-    if pa.types.is_integer(kind):
-        ids = as_ids([int(text) for text in texts], "item id")
-    elif pa.types.is_floating(kind):
-        ids = as_ids([float(text) for text in texts], "item id")
-    else:
-        ids = as_ids(texts, "item id")
+    ids = as_ids(_as_written([row[at_id] for row in rows]), "item id")
     return Catalogue(ids, None if at_title is None else _titles_or_ids([row[at_title] for row in rows], ids))
+
+
+def _as_written(texts: list[str]) -> list[Any]:
+    """Integers if all are written as such, else all as text: a public list may decide that for itself."""
+    forms = [written(text) for text in texts]
+    return forms if all(isinstance(form, int) for form in forms) else texts
 
 
 def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
     """Whether the first id cannot be one: it is a word where all others are numbers, or speaks of items."""
     if first.strip().lstrip("-").isdigit():
         return False
-    return id_type(others, 0) != id_type([(first,)], 0) or (
+    integers = all(isinstance(text, int) for text in _as_written([row[0] for row in others]))
+    return (integers and not isinstance(written(first), int)) or (
         not any(map(str.isdigit, first)) and first.isascii() and bool(near_misses("item", [first]))
     )
 
@@ -189,6 +193,11 @@ def _lines(file: Path) -> list[str]:
 
 def _find(names: Sequence[Any], where: str) -> tuple[int, int | None]:
     plain = [normalise(name) for name in names]
+    twice = next(
+        (name for at, name in enumerate(plain) if name in plain[:at] and name in (*ID_NAMES, *TITLE_NAMES)), None
+    )
+    if twice is not None:
+        raise DataError(f"{where} has several columns called {names[plain.index(twice)]!r}: rename the others")
     at_id = next((plain.index(name) for name in ID_NAMES if name in plain), None)
     if at_id is None:
         shown = ", ".join(repr(name) for name in names[:12])

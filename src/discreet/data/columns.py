@@ -76,6 +76,8 @@ CONVENTIONS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+_USERS = ("userid", "user", "uid", "users")  # which of two such columns is meant, their names do not say
+
 Column = str | int | bool | None
 """A column as the caller names it: a name, a position from 0, ``False`` for "ignore it", ``None`` for "find it"."""
 
@@ -123,7 +125,10 @@ def find_columns(
             continue
         if isinstance(wish, bool):
             raise ConfigError(f"{role}={wish} is not a column: give its name or its position")
-        position = _by_convention(names, role) if wish is None else _as_chosen(names, role, wish, where)
+        if wish is None:
+            position = _by_convention(names, role, where)
+        else:
+            position = _as_chosen(names, role, wish, where)
         if position is not None:
             found[role] = position
         elif role in ("user", "item"):
@@ -178,24 +183,37 @@ def near_misses(role: str, names: Sequence[Any]) -> list[Any]:
     return [name for _, _, name in sorted(scored, key=lambda entry: entry[:2])]
 
 
-def _by_convention(names: Sequence[Any], role: str) -> int | None:
+def only(same: Sequence[int], names: Sequence[Any], role: str, where: str) -> int:
+    """The one position among those whose names are the same; an error if there are several."""
+    if len(same) > 1:
+        called = " and ".join(repr(name) for name in dict.fromkeys(names[at] for at in same))
+        raise DataError(
+            f"{where} has several columns called {called}, and only one can be the {role}: rename the others"
+        )
+    return same[0]
+
+
+def _by_convention(names: Sequence[Any], role: str, where: str) -> int | None:
     plain = [normalise(name) for name in names]
+    if role == "user" and sum(name in plain for name in _USERS) > 1:
+        first, second = [names[plain.index(name)] for name in _USERS if name in plain][:2]
+        logger.warning("%s: %r is taken for the user, and not %r: say user= if that is wrong", where, first, second)
     for known in CONVENTIONS[role]:
         if known in plain:
-            return plain.index(known)
+            return only([at for at, name in enumerate(plain) if name == known], names, role, where)
     return None
 
 
 def _as_chosen(names: Sequence[Any], role: str, wish: str | int, where: str) -> int:
     if wish in names:
-        return list(names).index(wish)
+        return only([at for at, name in enumerate(names) if name == wish], names, role, where)
     if isinstance(wish, int):
         if 0 <= wish < len(names):
             return wish
         raise DataError(f"{where} has {len(names)} columns, so there is none at position {wish} (from 0) for {role}=")
     same = [at for at, name in enumerate(names) if normalise(name) == normalise(wish)]
-    if len(same) == 1:
-        return same[0]
+    if same:
+        return only(same, names, role, where)
     near = difflib.get_close_matches(wish, [str(name) for name in names], n=2, cutoff=0.5)
     hint = f"; did you mean {' or '.join(f'{role}={name!r}' for name in near)}?" if near else ""
     raise DataError(f"{where} has no column {wish!r}: its columns are {_listed(names)}{hint}")

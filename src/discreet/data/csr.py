@@ -139,7 +139,7 @@ def _merge(
             candidates = np.where(time == np.repeat(newest, sizes), np.arange(len(time)), -1)
             chosen = np.maximum.reduceat(candidates, groups)
         if duplicates == "mean":
-            values_out[begin:end] = np.add.reduceat(value, groups, dtype=np.float64) / sizes
+            values_out[begin:end] = np.add.reduceat(value.astype(np.float64), groups) / sizes
         else:
             values_out[begin:end] = value[chosen]
     return values_out, times_out

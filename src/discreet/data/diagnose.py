@@ -9,19 +9,13 @@ from typing import BinaryIO
 
 import numpy as np
 
-from discreet.data.encode import RowError
+from discreet.data.encode import MISSING, RowError
 from discreet.data.numbers import seconds
-from discreet.data.text import MISSING, Layout
+from discreet.data.text import Layout
 
 
-def first_problem(stream: BinaryIO, layout: Layout, integer_ids: bool) -> tuple[int, str] | None:
-    """Line number (from 1) and description of the first line that cannot be used, or None where all can.
-
-    Parameters
-    ----------
-    integer_ids : bool
-        Whether ids were read as numbers, so that ``NA`` is a missing id and not the text "NA".
-    """
+def first_problem(stream: BinaryIO, layout: Layout) -> tuple[int, str] | None:
+    """Line number (from 1) and description of the first line that cannot be used, or None where all can."""
     expected = len(layout.names)
     for line, fields in _rows(stream, layout):
         if len(fields) != expected:
@@ -30,7 +24,7 @@ def first_problem(stream: BinaryIO, layout: Layout, integer_ids: bool) -> tuple[
                 "or pass separator= if the file is cut at the wrong character"
             )
         for role, position in layout.columns.items():
-            problem = _problem(role, fields[position], integer_ids)
+            problem = _problem(role, fields[position], layout)
             if problem and line == 1:
                 problem += ", or say header=True if the first line holds names"
             if problem:
@@ -38,13 +32,18 @@ def first_problem(stream: BinaryIO, layout: Layout, integer_ids: bool) -> tuple[
     return None
 
 
-def _problem(role: str, text: str, integer_ids: bool) -> str | None:
+def _problem(role: str, text: str, layout: Layout) -> str | None:
     plain = text.strip()
     if any("\udc80" <= letter <= "\udcff" for letter in text):
         return f"the {role} is not UTF-8 text: save the file as UTF-8"
     if role in ("user", "item"):
-        if text == "" or (integer_ids and plain in MISSING):
-            return f"the {role} id is missing: fill it in or drop the line"
+        if plain in MISSING:
+            state = f"is {plain!r}, which stands for a missing one" if plain else "is missing"
+            return f"the {role} id {state}: fill it in or drop the line"
+        if "\n" in text:
+            return f"the {role} id runs over several lines: close its quotes, or drop the line"
+        if layout.doubtful(text):
+            return f"the {role} id {plain[:40]!r} may be cut at the wrong character: pass the right one as separator="
         return None
     if plain in MISSING:
         state = f"is {plain!r}" if plain else "is missing"

@@ -4,15 +4,26 @@ Ids may be anything hashable: integers, text, tuples, UUIDs, or a mixture. Two s
 every id is an integer, and an object array of Python values otherwise. Ids that compare equal in Python are one id, so
 ``1``, ``1.0`` and ``numpy.int64(1)`` are the same user.
 
-Order of the distinct ids found in data: sorted where all ids are integers, or all are of one type that sorts itself
-(text by code point, tuples, dates, UUIDs ...); by first appearance otherwise.
+Every id is read by itself, whatever else its column holds: in text files it is an integer if it is `written` as one,
+and text if not, and a decimal number such as 7.0 is the integer 7. Ids are looked up by their written form, so that 7
+in one place and "7" in another are the same item. If an id of one user could change how another's is read, then so
+would it change what the other contributes, and no sensitivity would hold.
+
+Order of the distinct ids found in data: numbers by size, also those that are text; then text by code point; then other
+types, each by itself, sorted where it has an order and by first appearance where it has none.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +31,14 @@ from numpy.typing import NDArray
 
 from discreet.errors import DataError
 
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None", "<NA>", "NaT")
+"""What programs write where a value is missing."""
+
 _CHUNK = 1 << 20  # temporaries of this many rows stay small beside the columns themselves
+_WHOLE = re.compile(r"[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*")
+_EXACT = 2.0**53  # below, every whole number is a float
+_ORDERED = (bytes, date, time, timedelta, UUID, Decimal, Fraction, np.datetime64, np.timedelta64)
+_MISSING_WORDS = frozenset(MISSING)
 
 
 class RowError(DataError):
@@ -30,6 +48,29 @@ class RowError(DataError):
         super().__init__(f"row {row} (counting from 0): {problem}")
         self.row = row
         self.problem = problem
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A column of ids as values, of which some may be equal, and the position of each row's value among them."""
+
+    values: Sequence[Any]
+    codes: NDArray[np.int32]
+
+
+def written(text: str) -> int | str:
+    """The id that a text stands for: an integer if it is written as one, such as 7, and else the text itself.
+
+    7.0 is the 7 of a program that once had a gap in the column. 007, +7, 7.5, 1e3 and 0x7 are text: nobody is mixed up
+    with anybody who is called differently.
+    """
+    whole = _WHOLE.fullmatch(text)
+    return int(whole[1]) if whole else text
+
+
+def canonical(value: Any) -> Any:
+    """What an id has in common with all others that mean the same."""
+    return written(value) if isinstance(value, str) else value
 
 
 def as_ids(ids: Any, what: str = "id") -> NDArray[Any]:
@@ -52,6 +93,8 @@ def as_ids(ids: Any, what: str = "id") -> NDArray[Any]:
         return _array_ids(ids, what)
     if isinstance(ids, np.ndarray) and ids.ndim != 1:
         raise DataError(f"{what}s must be one-dimensional, and the shape given is {ids.shape}")
+    if not hasattr(ids, "__iter__"):
+        raise DataError(f"a list of {what}s is needed, and the single value {ids!r} was given: write [{ids!r}]")
     return _object_ids(ids.tolist() if isinstance(ids, np.ndarray) else list(ids), what)
 
 
@@ -63,16 +106,29 @@ def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]
     distinct : (m,) int64 or object
     indices : (n,) int32
     """
+    if isinstance(ids, Coded):
+        return _encode_coded(ids.values, ids.codes, what)
     if isinstance(ids, (pa.Array, pa.ChunkedArray)):
         column = refuse_nulls(ids, what)
         if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
             return _encode_integers(numpy_chunks(column))
         if is_text(column.type):
-            return _encode_arrow(column)
+            coded = as_coded(column)
+            return _encode_coded(coded.values, coded.codes, what)
     array = as_ids(ids, what)
     if array.dtype == np.int64:
         return _encode_integers([array[start : start + _CHUNK] for start in range(0, len(array), _CHUNK)])
-    return _encode_objects(array, what)
+    return _encode_coded(array.tolist(), np.arange(len(array), dtype=np.int32), what)
+
+
+def as_coded(column: pa.ChunkedArray) -> Coded:
+    """Distinct values by arrow's hashing."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    encoded = encoded.unify_dictionaries()
+    if encoded.num_chunks == 0:
+        return Coded([], np.empty(0, np.int32))
+    codes = np.concatenate(numpy_chunks(pa.chunked_array([chunk.indices for chunk in encoded.chunks])))
+    return Coded(encoded.chunk(0).dictionary.to_pylist(), codes)
 
 
 class IdIndex:
@@ -87,15 +143,21 @@ class IdIndex:
         self._table: dict[Any, int] | None = None
 
     def positions(self, wanted: Any, what: str = "id") -> NDArray[np.int64]:
-        """Position of every wanted id, −1 for the unknown ones."""
+        """Position of every wanted id, −1 for the unknown ones.
+
+        An id that is there as it stands is preferred to one of the same written form: where both 7 and "7" are.
+        """
         wanted = as_ids(wanted, what)
         if self.ids.dtype == np.int64 and wanted.dtype == np.int64:
             return self._integer_positions(wanted)
         if self._table is None:
-            self._table = {value: position for position, value in enumerate(self.ids.tolist())}
+            ids = self.ids.tolist()
+            self._table = {canonical(value): position for position, value in reversed(list(enumerate(ids)))}
+            self._table |= {value: position for position, value in enumerate(ids)}
         table = self._table
         try:
-            return np.fromiter((table.get(value, -1) for value in wanted.tolist()), np.int64, len(wanted))
+            found = (table[value] if value in table else table.get(canonical(value), -1) for value in wanted.tolist())
+            return np.fromiter(found, np.int64, len(wanted))
         except TypeError:
             raise unhashable(what) from None
 
@@ -200,6 +262,11 @@ def is_missing(value: Any) -> bool:
         return False
 
 
+def stands_for_nothing(value: Any) -> bool:
+    """Whether an id is missing, or a word that programs write for a missing one: "nan" would be a person otherwise."""
+    return value.strip() in _MISSING_WORDS if isinstance(value, str) else is_missing(value)
+
+
 def _arrow_ids(ids: pa.Array | pa.ChunkedArray, what: str) -> NDArray[Any]:
     column = refuse_nulls(ids, what)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
@@ -219,9 +286,13 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
         if len(gaps):
             raise missing(int(gaps[0]), what, len(gaps))
         # a column of integers that once held a gap comes as floats: 7.0 means 7
-        if bool((np.abs(ids) < 2**53).all()) and bool((ids == np.floor(ids)).all()):
+        if bool((np.abs(ids) < _EXACT).all()) and bool((ids == np.floor(ids)).all()):
             return ids.astype(np.int64)
-        return object_array(ids.tolist(), len(ids))
+        return object_array(map(_whole, ids.tolist()), len(ids))
+    if ids.dtype.kind in "Mm":
+        gaps = np.flatnonzero(np.isnat(ids))
+        if len(gaps):
+            raise missing(int(gaps[0]), what, len(gaps))
     if ids.dtype.kind in "USb":
         return object_array(ids.tolist(), len(ids))
     return object_array(list(ids), len(ids))
@@ -235,17 +306,19 @@ def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
     if not values:
         return np.empty(0, np.int64)
     if kinds == {int}:
-        try:
-            return np.array(values, dtype=np.int64)
-        except OverflowError:  # beyond 64 bits: hashes, for example
-            return object_array(values, len(values))
+        return _stored(list(values))
     if kinds == {float}:
         return _array_ids(np.array(values, dtype=np.float64), what)
     if kinds != {str}:
         for row, value in enumerate(values):
             if is_missing(value):
                 raise missing(row, what)
-    return object_array(values, len(values))
+    return object_array(map(_whole, values) if float in kinds else values, len(values))
+
+
+def _whole(value: Any) -> Any:
+    """7 for 7.0, and anything else as it is."""
+    return int(value) if type(value) is float and abs(value) < _EXACT and value == int(value) else value
 
 
 def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int32]]:
@@ -256,7 +329,7 @@ def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
     n = sum(map(len, chunks))
     low, high = min(int(chunk.min()) for chunk in chunks), max(int(chunk.max()) for chunk in chunks)
     if high - low >= max(1 << 16, 4 * n):
-        return _encode_arrow(pa.chunked_array([_as_arrow(chunk.astype(np.int64, copy=False)) for chunk in chunks]))
+        return _encode_sparse(pa.chunked_array([_as_arrow(chunk.astype(np.int64, copy=False)) for chunk in chunks]))
     present = np.zeros(high - low + 1, dtype=bool)
     for chunk in chunks:
         present[chunk.astype(np.int64, copy=False) - low] = True
@@ -276,45 +349,64 @@ def _as_arrow(chunk: NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(chunk), [None, pa.py_buffer(np.ascontiguousarray(chunk))])
 
 
-def _encode_arrow(column: pa.ChunkedArray) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct values by arrow's hashing, then sorted."""
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    encoded = encoded.unify_dictionaries()
-    if encoded.num_chunks == 0:
-        return np.empty(0, np.int64), np.empty(0, np.int32)
+def _encode_sparse(column: pa.ChunkedArray) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Distinct integers by arrow's hashing, then sorted."""
+    encoded = column.dictionary_encode().unify_dictionaries()
     codes = np.concatenate(numpy_chunks(pa.chunked_array([chunk.indices for chunk in encoded.chunks])))
-    values = _arrow_ids(encoded.chunk(0).dictionary, "id")
-    used = np.zeros(len(values), dtype=bool)
-    used[codes] = True  # a categorical column may list values that no row has
+    values = np.concatenate(numpy_chunks(pa.chunked_array([encoded.chunk(0).dictionary])))
     order = np.argsort(values, kind="stable")
-    order = order[used[order]]
     rank = np.empty(len(values), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return values[order], rank[codes]
 
 
-def _encode_objects(ids: NDArray[Any], what: str) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def _encode_coded(values: Sequence[Any], codes: NDArray[Any], what: str) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Distinct values among those that some row has, in order, and the index of each row's."""
+    used = np.zeros(len(values), dtype=bool)
+    used[codes] = True  # a categorical column may list values that no row has
     table: dict[Any, int] = {}
     try:
-        codes = np.fromiter((table.setdefault(value, len(table)) for value in ids.tolist()), np.int32, len(ids))
+        among = [table.setdefault(value, len(table)) if here else -1 for value, here in zip(values, used, strict=True)]
     except TypeError:
         raise unhashable(what) from None
-    values = list(table)
-    order = _natural_order(values)
-    if order is None:
-        return object_array(values, len(values)), codes
-    rank = np.empty(len(values), np.int32)
+    distinct = list(table)
+    gaps = [table[value] for value in distinct if stands_for_nothing(value)]
+    if gaps:
+        rows = np.flatnonzero(np.isin(np.array(among)[codes], gaps))
+        raise missing(int(rows[0]), what, len(rows))
+    order = _natural_order(distinct)
+    rank = np.empty(len(distinct), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    return object_array((values[at] for at in order), len(order)), rank[codes]
+    return _stored([distinct[at] for at in order]), rank[np.array(among, np.int64)][codes]
 
 
-def _natural_order(values: list[Any]) -> list[int] | None:
-    """Positions in sorted order, or None where the values have no common order of their own."""
-    kinds = set(map(type, values))
-    # sets compare by inclusion, which sorts into an order that depends on the input
-    if not (len(kinds) == 1 or kinds <= {int, float}) or kinds & {frozenset, complex}:
-        return None
-    try:
+def _stored(values: list[Any]) -> NDArray[Any]:
+    if set(map(type, values)) <= {int}:
+        try:
+            return np.array(values, dtype=np.int64)
+        except OverflowError:  # beyond 64 bits: hashes, for example
+            pass
+    return object_array(values, len(values))
+
+
+def _natural_order(values: list[Any]) -> list[int]:
+    """Positions in the order that the module describes; any two values stand as they would without the others."""
+    if set(map(type, values)) == {int}:
         return sorted(range(len(values)), key=values.__getitem__)
-    except TypeError:
-        return None
+    places = [_place(value) for value in values]
+    return sorted(range(len(values)), key=places.__getitem__)
+
+
+def _place(value: Any) -> tuple[Any, ...]:
+    """A key to sort by, of which no two raise an error when compared."""
+    form = canonical(value)
+    if isinstance(form, (int, float)):
+        return 0, form, isinstance(value, str)
+    if isinstance(form, str):
+        return 1, form
+    if isinstance(form, tuple):
+        return 2, tuple(map(_place, form))
+    if isinstance(form, _ORDERED) and form == form:
+        zone = getattr(form, "tzinfo", None) is not None  # times with and without a zone have no common order
+        return 3, type(form).__name__, zone, form
+    return 4, type(form).__name__

@@ -9,7 +9,7 @@ A file (csv, tsv, ``::``- or ``|``-separated, parquet, feather) or a frame has o
     titles such as ``Up (2009)`` the year in brackets is a feature, if half of the titles have one
 
 and other text is passed over. A mapping gives numbers, or words, by item id; an array has one row per item of the
-ratings, in their order.
+ratings, in their order. Both hold finite numbers: an item of which nothing is known is left out of a mapping.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from discreet.data.catalogue import ID_NAMES, TITLE_NAMES
 from discreet.data.columns import normalise
-from discreet.data.encode import IdIndex, as_ids, first_repeated
+from discreet.data.encode import IdIndex, as_ids, canonical, first_repeated
 from discreet.data.files import check_file, damage, kind_of, open_text, read_table
 from discreet.data.text import as_lines, guess_separator, split
 from discreet.errors import DataError
@@ -57,12 +57,9 @@ def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
                 f"item_features is an array of {source.dtype} with shape {source.shape}, but must have one "
                 f"row of numbers for each of the {len(item_ids):,} items"
             )
-        return X
+        return _finite(X)
     given = source if isinstance(source, Features) else read_features(source)
-    rows, wanted = given.ids, item_ids
-    if (rows.dtype == np.int64) != (wanted.dtype == np.int64):  # 7 in one place and "7" in the other
-        rows, wanted = (np.array([str(i) for i in ids.tolist()], object) for ids in (rows, wanted))
-    at = IdIndex(rows).positions(wanted, "item id")
+    at = IdIndex(given.ids).positions(item_ids, "item id")
     if (at < 0).all():
         raise DataError(
             f"item_features knows none of the {len(item_ids):,} items: it has ids such as "
@@ -86,14 +83,21 @@ def read_features(source: Any) -> Features:
     elif hasattr(type(source), "columns"):
         import narwhals.stable.v1 as nw
 
-        frame: Any = nw.from_native(source)
-        frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-        names, columns, where = list(frame.columns), [frame[name].to_list() for name in frame.columns], "item_features"
+        try:
+            frame: Any = nw.from_native(source)
+            frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+            names, where = list(frame.columns), "item_features"
+        except nw.exceptions.DuplicateError:
+            raise DataError("item_features has several columns of the same name: rename them") from None
+        columns = [frame[name].to_list() for name in names]
     else:
         raise DataError(
             "item_features is a file, a frame, an array or a mapping from item id to numbers or words, "
             f"not a {type(source).__name__}"
         )
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise DataError(f"{where} has several columns called {twice!r}: rename the others")
     at = next((i for i, name in enumerate(names) if normalise(name) in ID_NAMES), None)
     if at is None:
         raise DataError(
@@ -114,13 +118,24 @@ def _checked(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> Feature
     if not found:
         raise DataError(f"{where} holds no features: it needs columns of numbers, or of words such as Comedy|War")
     X = np.column_stack([np.asarray(column, np.float64) for column in found.values()])
-    return Features(ids, tuple(found), np.where(np.isfinite(X), X, np.nan))
+    return Features(ids, tuple(found), _finite(X, gaps=True))
+
+
+def _finite(X: NDArray[np.float64], gaps: bool = False) -> NDArray[np.float64]:
+    """The same, if all numbers are finite or, where there may be gaps, not known; nothing can be learnt from others."""
+    wrong = np.isinf(X) if gaps else ~np.isfinite(X)
+    if wrong.any():
+        rows = np.flatnonzero(wrong.any(axis=1))
+        raise DataError(
+            f"item_features of {len(rows):,} items are NaN or infinite, the first in row {rows[0]:,} (from 0): "
+            "correct them; an item of which nothing is known is left out, or has an empty field in a file or frame"
+        )
+    return X
 
 
 def _ids(values: Sequence[Any]) -> NDArray[Any]:
-    text = all(isinstance(value, str) for value in values)
-    whole = text and all(re.fullmatch(r"-?(0|[1-9]\d{0,17})", value) for value in values)
-    return as_ids([int(value) for value in values] if whole else list(values), "item id")
+    forms = [canonical(value) for value in values]
+    return as_ids(forms if all(isinstance(form, int) for form in forms) else list(values), "item id")
 
 
 def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
@@ -180,6 +195,7 @@ def _from_mapping(given: Mapping[Any, Any]) -> Features:
         )
     if len(set(map(len, rows))) > 1:
         raise DataError("item_features has not as many numbers for every item: leave out items that are not known")
+    _finite(np.array(rows, np.float64))
     return _checked(ids, {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))}, "item_features")
 
 

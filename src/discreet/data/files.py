@@ -14,11 +14,11 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from discreet.data.columns import Column, Columns, find_columns
+from discreet.data.columns import Column, Columns, find_columns, only
 from discreet.data.diagnose import first_problem
 from discreet.data.encode import RowError, refuse_nulls
 from discreet.data.numbers import as_ratings, as_timestamps
-from discreet.data.text import Layout, find_layout, read_sample, read_text
+from discreet.data.text import Layout, find_layout, looks_whole, read_sample, read_text
 from discreet.data.zeros import padded_ids
 from discreet.errors import ConfigError, DataError
 
@@ -156,17 +156,18 @@ def table_names(file: Path, kind: str) -> list[str]:
 def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | None, header: bool | None) -> Columns:
     with open_text(file) as stream:
         layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
+    as_text = {role for role, at in layout.columns.items() if role != "rating" and not looks_whole(layout.sample, at)}
     with open_text(file) as stream:
-        doubted = padded_ids(stream, layout)
+        as_text |= padded_ids(stream, layout)
     while True:
         try:
             with open_text(file) as stream:
-                return read_text(stream, layout, doubted)
+                return read_text(stream, layout, as_text)
         except (pa.ArrowInvalid, RowError) as error:
             doubt = _doubt(str(error), layout)
-            if doubt is None or doubt == "rating" or doubt in doubted:
+            if doubt is None or doubt == "rating" or doubt in as_text:
                 raise _explained(error, file, layout) from error
-            doubted.add(doubt)
+            as_text.add(doubt)
 
 
 def _doubt(message: str, layout: Layout) -> str | None:
@@ -175,7 +176,7 @@ def _doubt(message: str, layout: Layout) -> str | None:
     What looked like integers in the first lines may be text further down, and what looks like a row cut short may be a
     quoted text (a review, say) with a line break in it.
     """
-    if layout.quoted and message.startswith("CSV parse error: Expected"):
+    if layout.quoted and message.startswith(("CSV parse error: Expected", "CSV parser got out of sync")):
         return "line"
     found = re.match(r"In CSV column #(\d+): CSV conversion error", message)
     return next((role for role, at in layout.columns.items() if found and at == int(found[1])), None)
@@ -185,7 +186,7 @@ def _explained(error: Exception, file: Path, layout: Layout) -> DataError:
     """The same error with the line and what is wrong with it."""
     with open_text(file) as stream:
         buffered: BinaryIO = io.BufferedReader(stream)
-        problem = first_problem(buffered, layout, integer_ids=isinstance(error, RowError))
+        problem = first_problem(buffered, layout)
     if problem is None:
         return DataError(f"{file} cannot be read: {_first_line(error)}")
     return DataError(f"{file}, line {problem[0]:,}: {problem[1]}")
@@ -194,6 +195,8 @@ def _explained(error: Exception, file: Path, layout: Layout) -> DataError:
 def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Columns:
     names = table_names(file, kind)
     positions = find_columns(names, chosen, str(file))
+    for role, at in positions.items():  # arrow takes columns by name, whatever position is asked for
+        only([other for other, name in enumerate(names) if name == names[at]], names, role, str(file))
     table = read_table(file, kind, [names[at] for at in positions.values()])
     columns = {role: table.column(names[at]) for role, at in positions.items()}
     del table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,7 +66,8 @@ def _wrapped(frame: Any, what: str) -> Any:
         return nw.from_native(pa.Table.from_batches([frame]) if isinstance(frame, pa.RecordBatch) else frame)
     except TypeError:
         if hasattr(frame, "__arrow_c_stream__"):
-            return nw.from_native(pa.table(frame))
+            with contextlib.suppress(pa.ArrowInvalid):  # a single column
+                return nw.from_native(pa.table(frame))
         raise DataError(
             f"{what} is not a data frame: give one of pandas, polars or pyarrow, "
             "or use Ratings.from_arrays or Ratings.from_csr"
@@ -80,6 +82,8 @@ def _index_hint(frame: Any) -> str:
 
 def _ids(series: Any, nw: Any) -> Any:
     kind = series.dtype
+    if kind in (nw.Int128, nw.UInt128):  # arrow has none
+        return series.to_list()
     if kind.is_integer() or kind in (nw.String, nw.Categorical, nw.Enum):
         return series.to_arrow()
     if kind.is_float():
@@ -89,12 +93,16 @@ def _ids(series: Any, nw: Any) -> Any:
 
 def _numbers(series: Any, nw: Any) -> Any:
     kind = series.dtype
+    if kind in (nw.Int128, nw.UInt128):
+        return series.to_list()
     if kind.is_numeric() or kind.is_temporal() or kind in (nw.String, nw.Boolean):
         return series.to_arrow()
     return np.fromiter(series.to_list(), dtype=object, count=len(series))
 
 
 def _arrow(name: str, column: NDArray[Any]) -> pa.Array:
+    if column.dtype == object and {type(value) for value in column} == {int, str}:
+        column = np.array([str(value) for value in column], object)  # whoever reads it finds the same ids again
     try:
         return pa.array(column)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):

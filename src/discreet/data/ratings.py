@@ -48,8 +48,8 @@ class Ratings:
     Attributes
     ----------
     user_ids, item_ids : ndarray
-        int64 where all ids are integers, else an object array of the values given. Found in data, they are sorted (by
-        first appearance where they have no order); given by the caller, they keep the order given.
+        int64 where all ids are integers, else an object array. Found in data, they are sorted: numbers, text, others
+        (see `discreet.data.encode`); given by the caller, they keep the order given.
     indptr : (n_users + 1,) int64
     indices : (n_ratings,) int32
         Positions in ``item_ids``, ascending and distinct within each user's row.
@@ -190,8 +190,9 @@ class Ratings:
 
         Stored entries are ratings, also where the stored value is 0 (but bsr and dia pad with zeros, which are not).
         A canonical float32 CSR matrix is shared, not copied, and no matrix is ever changed. Without ``user_ids`` and
-        ``item_ids`` the ids are 0, 1, 2 ...; ``items`` is the public catalogue, which names the columns where
-        ``item_ids`` does not. Repeated entries follow ``duplicates`` and are never summed.
+        ``item_ids`` the ids are 0, 1, 2 ..., so that a user who is left out must leave an empty row. ``items`` is the
+        public catalogue, which names the columns where ``item_ids`` does not. Repeated entries follow ``duplicates``
+        and are never summed.
         """
         given = None if items is None else Catalogue.of(items)
         made = cls.from_indices(**from_matrix(matrix, user_ids, item_ids, given, titles, duplicates))
@@ -335,7 +336,10 @@ class Ratings:
             at = self.item_index(given.ids)
             titles = as_titles(self.titles[a] if a >= 0 else i for a, i in zip(at, given.ids.tolist(), strict=True))
         return self._replace(
-            **parts._replace(merged=self.merged)._asdict(), item_ids=given.ids, titles=titles, catalogue=public
+            **parts._replace(merged=self.merged + parts.merged)._asdict(),
+            item_ids=given.ids,
+            titles=titles,
+            catalogue=public,
         )
 
     def filter(

@@ -1,8 +1,9 @@
 """Text files of ratings: finding out how they are written, and reading them at the speed of arrow.
 
-The separator, the header and the kind of the ids (integers or text) are judged by the first part of the file. Ids are
-integers only where they are written as such without leading zeros; a file whose later lines disagree is read again with
-ids as text, so that ids always come out as they went in.
+Ids, ratings and times are read each by itself: an id is an integer if it is written as one (`encode.written`) and text
+if not. Where the first part of a file holds integers only, arrow reads them as such; if any line turns out to disagree,
+the column is read again as text, of which each entry becomes what it would have become. The separator and the header
+are judged by the line of names where there is one; where there is none, a file that can be cut in two ways is refused.
 """
 
 from __future__ import annotations
@@ -19,14 +20,11 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from discreet.data.columns import CONVENTIONS, Column, Columns, by_order, find_columns, normalise
-from discreet.data.encode import RowError
-from discreet.data.numbers import as_ratings, as_timestamps
+from discreet.data.encode import MISSING, Coded, RowError, as_coded, stands_for_nothing, written
+from discreet.data.numbers import as_ratings, as_timestamps, text_times
 from discreet.errors import DataError
 
 SEPARATORS = ("::", "\t", ",", ";", "|", " ")
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None", "<NA>")
-"""What stands for a missing number."""
-
 _QUOTED = (",", "\t", ";")  # separators beside which fields may be put in quotes
 _NO_TABLE = {
     b'{"': "JSON: convert it to csv or parquet",
@@ -36,8 +34,8 @@ _NO_TABLE = {
 }
 _SAMPLE = 1 << 18
 _BLOCK = 1 << 22
-_INTEGER = re.compile(r"\s*(0|-?[1-9]\d{0,17})\s*")
-_INTEGRAL = re.compile(r"\s*(0|-?[1-9]\d{0,14})\.0\s*")
+_INTEGER = re.compile(r"[ \t]*(0|-?[1-9][0-9]{0,17})[ \t]*")
+_KNOWN = frozenset(name for names in CONVENTIONS.values() for name in names)
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,15 @@ class Layout:
     skip: int  # lines before the first rating
     columns: Mapping[str, int]  # role -> position
     sample: tuple[tuple[str, ...], ...]  # first rows, header excluded
+    guessed: bool = False  # whether the separator was found out, and not said
 
     @property
     def quoted(self) -> bool:
         return self.separator in _QUOTED
+
+    def doubtful(self, text: str) -> bool:
+        """Whether a field may be cut at the wrong place: somebody else's lines made a space seem to separate."""
+        return self.guessed and self.separator == " " and any(other in text for other in SEPARATORS if other != " ")
 
 
 def read_sample(stream: BinaryIO, where: str) -> list[str]:
@@ -99,12 +102,43 @@ def guess_separator(lines: Sequence[str]) -> str | None:
     return best
 
 
-def has_header(first: Sequence[str], chosen: Mapping[str, Column]) -> bool:
+def find_separator(lines: Sequence[str], chosen: Mapping[str, Column], where: str) -> str | None:
+    """The separator of a ratings file: that of its line of names or, where there is none, the only possible one.
+
+    Without names the first lines are people's, and none of these may decide how all the others are cut. So a second
+    separator that fits all lines is an error, and a space separates only where nothing else could.
+    """
+    asked = {normalise(wish) for wish in chosen.values() if isinstance(wish, str)}
+    names = [[normalise(name) for name in split(lines[:1], separator)[0]] for separator in SEPARATORS]
+    known = [sum(name in _KNOWN or name in asked for name in row) * (len(row) > 1) for row in names]
+    if any(known):
+        fields = [len(row) if separator != " " else 0 for row, separator in zip(names, SEPARATORS, strict=True)]
+        return max(zip(known, fields, SEPARATORS, strict=True), key=lambda entry: entry[:2])[2]
+    others = [separator for separator in SEPARATORS if separator != " "]
+    if not any(separator in line for line in lines for separator in others):
+        return " " if guess_separator(lines) or guess_separator(lines[:1]) else None
+    counts = {separator: set(map(len, split(lines, separator))) for separator in others}
+    fitting = [separator for separator, found in counts.items() if len(found) == 1 and min(found) > 1]
+    if len(fitting) > 1:
+        both = " and at ".join(map(repr, fitting))
+        raise DataError(f"{where} has no line of names and can be cut at {both}: pass the right one as separator=")
+    if fitting:
+        return fitting[0]
+    # a broken line among the first ones must not hide the separator: the first line alone decides then
+    alone = guess_separator(lines[:1])
+    return None if alone == " " else alone
+
+
+def has_header(first: Sequence[str], chosen: Mapping[str, Column], where: str) -> bool:
     """Whether the first row holds names: one is known or asked for, or no number is where numbers should be."""
-    known = {name for names in CONVENTIONS.values() for name in names}
-    if any(normalise(field) in known for field in first):
-        return True
     if any(isinstance(wish, str) for wish in chosen.values()):
+        return True
+    if any(normalise(field) in _KNOWN for field in first):
+        if any(_is_number(field) for field in first):
+            raise DataError(
+                f"{where}: the first line has both a known name of a column and a number: "
+                "say header=True if it holds names, and header=False if it holds a rating"
+            )
         return True
     if any(_is_number(field) for field in first[:2]):
         return False  # nobody names a column 17
@@ -119,16 +153,16 @@ def find_layout(
     while not lines[blank].strip():
         blank += 1
     lines = [line for line in lines[blank:] if line.strip()]
-    guess = guess_separator(lines)
-    separator = {"\\t": "\t", "tab": "\t"}.get(separator or "", separator)  # as typed on a command line
-    # a broken line among the first ones must not hide the separator: the first line alone decides then
-    separator = separator or guess or guess_separator(lines[:1])
+    separator = {"\\t": "\t", "tab": "\t", "": None}.get(separator or "", separator)  # as typed on a command line
+    guessed = separator is None
+    separator = find_separator(lines, chosen, where) if separator is None else separator
     first = split(lines[:1], separator)[0] if separator else ()
     if separator is None or len(first) < 2:
+        guess = guess_separator(lines)
         tried = f"the separator {separator!r}" if separator else "any of tab, comma, semicolon, | and ::"
         hint = f"pass separator={guess!r}" if guess else "pass the right one as separator="
         raise DataError(f"{where} has only one column when split at {tried} (first line {lines[0][:60]!r}): {hint}")
-    header = has_header(first, chosen) if header is None else header
+    header = has_header(first, chosen, where) if header is None else header
     if header:
         names = tuple(name.strip() for name in first)
         columns = find_columns(names, chosen, where, no_header_hint=True)
@@ -138,24 +172,20 @@ def find_layout(
         names = tuple(str(at) for at in range(len(first)))
         columns = by_order(len(first), chosen, where)
     sample = split(lines[int(header) :], separator)
-    return Layout(separator, header, names, blank + int(header), columns, tuple(sample))
+    return Layout(separator, header, names, blank + int(header), columns, tuple(sample), guessed)
 
 
-def read_text(stream: Any, layout: Layout, doubted: Collection[str] = ()) -> Columns:
+def read_text(stream: Any, layout: Layout, as_text: Collection[str] = ()) -> Columns:
     """Read the columns that matter; raises ``pyarrow.ArrowInvalid`` or :class:`RowError` for content that is wrong.
 
-    Columns of ``doubted`` roles are not what they looked like in the first lines: ids are read as text then, and
-    timestamps as whatever they are. If "line" is doubted, quoted fields may run over several lines.
+    Ids and times are read as integers, if all of them are written so, and as text for the roles in ``as_text``: what
+    comes out is the same. If "line" is among them, quoted fields may run over several lines.
     """
     types: dict[str, pa.DataType] = {}
     for role, position in layout.columns.items():
-        if role == "rating":
-            types[str(position)] = pa.float32()
-        elif role == "timestamp":
-            if role not in doubted and id_type(layout.sample, position) == pa.int64():
-                types[str(position)] = pa.int64()
-        else:
-            types[str(position)] = _TEXT if role in doubted else id_type(layout.sample, position)
+        whole = pa.float32() if role == "rating" else pa.int64()
+        text = pa.string() if role == "timestamp" else pa.dictionary(pa.int32(), pa.string())
+        types[str(position)] = text if role in as_text else whole
     delimiter = layout.separator
     if len(delimiter.encode()) > 1:
         # in arrow's own memory: a Python stream may outlive the interpreter in one of arrow's threads, which aborts
@@ -169,7 +199,7 @@ def read_text(stream: Any, layout: Layout, doubted: Collection[str] = ()) -> Col
             column_names=[str(at) for at in range(len(layout.names))], skip_rows=layout.skip, block_size=_BLOCK
         ),
         parse_options=arrow_csv.ParseOptions(
-            delimiter=delimiter, quote_char='"' if layout.quoted else False, newlines_in_values="line" in doubted
+            delimiter=delimiter, quote_char='"' if layout.quoted else False, newlines_in_values="line" in as_text
         ),
         convert_options=arrow_csv.ConvertOptions(
             column_types=types, include_columns=[str(at) for at in layout.columns.values()], null_values=list(MISSING)
@@ -177,32 +207,38 @@ def read_text(stream: Any, layout: Layout, doubted: Collection[str] = ()) -> Col
     )
     columns = {role: table.column(str(position)) for role, position in layout.columns.items()}
     del table
-    for role in ("user", "item"):
-        if columns[role].null_count or (columns[role].type == _TEXT and _has_empty_text(columns[role])):
-            raise RowError(0, f"the {role} is missing")
+    times = None
+    if "timestamp" in columns:
+        times = (text_times if "timestamp" in as_text else as_timestamps)(columns.pop("timestamp"))
     return Columns(
-        columns.pop("user"),
-        columns.pop("item"),
+        _ids(columns.pop("user"), "user", layout),
+        _ids(columns.pop("item"), "item", layout),
         as_ratings(columns.pop("rating")) if "rating" in columns else None,
-        as_timestamps(columns.pop("timestamp")) if "timestamp" in columns else None,
+        times,
     )
 
 
-_TEXT = pa.dictionary(pa.int32(), pa.string())
-
-
-def id_type(sample: Sequence[Sequence[str]], position: int) -> pa.DataType:
-    """Arrow type under which the ids of a column come out as they are written."""
+def looks_whole(sample: Sequence[Sequence[str]], position: int) -> bool:
+    """Whether the first ids of a column are integers, so that it is worth reading all of them so."""
     present = [row[position] for row in sample if position < len(row) and row[position].strip() not in MISSING]
-    if all(_INTEGER.fullmatch(text) for text in present):
-        return pa.int64()
-    if all(_INTEGRAL.fullmatch(text) for text in present):  # written by a program that once had gaps in the column
-        return pa.float64()
-    return _TEXT
+    return all(_INTEGER.fullmatch(text) for text in present)
 
 
-def _has_empty_text(column: pa.ChunkedArray) -> bool:
-    return any("" in chunk.dictionary.to_pylist() for chunk in column.unify_dictionaries().chunks[:1])
+def _ids(column: pa.ChunkedArray, role: str, layout: Layout) -> pa.ChunkedArray | Coded:
+    """Ids, each as it is written."""
+    if column.null_count:
+        raise RowError(0, f"the {role} id is missing")
+    if pa.types.is_integer(column.type):
+        return column
+    coded = as_coded(column)
+    for text in coded.values:
+        if stands_for_nothing(text):
+            raise RowError(0, f"the {role} id is missing")
+        if "\n" in text or "\r" in text:
+            raise RowError(0, f"the {role} id runs over several lines")
+        if layout.doubtful(text):
+            raise RowError(0, f"the {role} id may be cut at the wrong character")
+    return Coded([written(text) for text in coded.values], coded.codes)
 
 
 def _is_number(text: str) -> bool:

@@ -93,7 +93,14 @@ def _private(ratings: Ratings, rank: int, share: float, grade: str) -> float:
     logger.setLevel(logging.ERROR)  # that most items of a twin hold little signal is known here
     try:
         DPALS(
-            rank, epsilon=EPSILON, delta=1e-5, feedback="implicit", iterations=STEPS, item_fraction=share, noise=grade
+            rank,
+            epsilon=EPSILON,
+            delta=1e-5,
+            feedback="implicit",
+            iterations=STEPS,
+            item_fraction=share,
+            noise=grade,
+            random_state=0,
         ).fit(ratings)
     finally:
         logger.setLevel(before)

@@ -29,6 +29,7 @@ from discreet.models.checks import require as require
 from discreet.models.checks import require_number as require_number
 from discreet.models.checks import require_one_of, require_whole
 from discreet.models.history import as_pairs, as_rows, as_user_rows
+from discreet.models.keywords import named_by_class, no_parameter
 
 logger = logging.getLogger("discreet")
 
@@ -55,6 +56,11 @@ class Recommender(ABC):
     item_biases_: NDArray[np.floating[Any]]
     titles_: NDArray[Any] | None
     rating_range_: tuple[float, float] | None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = named_by_class(cls.__init__)  # type: ignore[method-assign]
 
     # ------------------------------------------------------------ what a model must say
 
@@ -121,7 +127,7 @@ class Recommender(ABC):
     def set_params(self, **params: Any) -> Self:
         for name, value in params.items():
             if name not in self.parameter_names():
-                raise ConfigError(f"{type(self).__name__} has no parameter {name!r}: it has {self.parameter_names()}")
+                raise ConfigError(no_parameter(type(self).__name__, name, self.parameter_names()))
             setattr(self, name, value)
         return self
 

@@ -42,7 +42,8 @@ class PrivateRecommender(Recommender):
     Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise``, ``random_state``,
     ``rating_range`` and ``method`` among their parameters, and say which kinds of algorithm they are a shell of.
     Parameters that the algorithm has by the same name are None where its own default is meant. A `random_state` of None
-    stands for another seed in every fit.
+    stands for another seed in every fit; seeded noise needs one that is given, because a seed that everybody knows hides
+    nothing.
 
     Attributes whose names end with an underscore are what a fit learnt: the next one begins without them. Those that
     begin with one are its notes: they are dropped as well if it does not come to its end.
@@ -174,6 +175,10 @@ class PrivateRecommender(Recommender):
             require_range("rating_range", self.rating_range)
         if self.random_state is not None:
             require_whole("random_state", self.random_state, 0)
+        require(
+            self.noise != "seeded" or self.random_state is not None,
+            "noise='seeded' needs a seed: give one with random_state=, and keep it to yourself",
+        )
         self.resolved(1 << 20)  # so many items that no number of factors is too large
 
     # ------------------------------------------------------------ learning
