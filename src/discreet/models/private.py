@@ -42,8 +42,8 @@ class PrivateRecommender(Recommender):
     Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise``, ``random_state``,
     ``rating_range`` and ``method`` among their parameters, and say which kinds of algorithm they are a shell of.
     Parameters that the algorithm has by the same name are None where its own default is meant. A `random_state` of None
-    stands for another seed in every fit; seeded noise needs one that is given, because a seed that everybody knows hides
-    nothing.
+    stands for another seed in every fit; seeded noise needs one that is given, because a seed that everybody knows
+    hides nothing.
 
     Attributes whose names end with an underscore are what a fit learnt: the next one begins without them. Those that
     begin with one are its notes: they are dropped as well if it does not come to its end.
