@@ -1,8 +1,8 @@
 """The private baselines without noise in plain numpy, on dense matrices: what the conformance kit compares them with.
 
-Written from the equations in the docstrings of the models, with loops over users. They share with the models only
-parameters and the coins of Poisson batches, which have tests of their own. They hold where every user has at
-most `max_items` ratings, so that nobody has to choose among them.
+Written from the equations in the docstrings of the algorithms, with loops over users. They share with these only the
+parameters as given, whose defaults they fill in themselves, and the coins of Poisson batches, which have tests of their
+own. They hold where every user has at most `max_items` ratings, so that nobody has to choose among them.
 """
 
 import numpy as np
@@ -24,16 +24,17 @@ def cut(rows, norm):
     return rows * np.minimum(1.0, norm / np.maximum(np.linalg.norm(rows, axis=1), 1e-300))[:, None]
 
 
-def frequent_items(model, seen):
+def frequent_items(given, seen):
     """Positions of the most rated items, of equally many ratings the first."""
     order = sorted(range(seen.shape[1]), key=lambda j: (-seen[:, j].sum(), j))
-    return sorted(order[: max(1, int(np.ceil(model.item_fraction * seen.shape[1])))])
+    return sorted(order[: max(1, int(np.ceil(given.item_fraction * seen.shape[1])))])
 
 
-def centred(model, Y, seen):
+def centred(given, rating_range, Y, seen):
     """Ratings less each user's own mean, with three of the middle of the scale, or less a constant."""
-    middle = np.mean(model.rating_range)
-    own = (Y.sum(axis=1) + 3 * middle) / (seen.sum(axis=1) + 3) if model.centring == "user" else model.centring
+    middle = np.mean(rating_range)
+    centring = getattr(given, "centring", "user")
+    own = (Y.sum(axis=1) + 3 * middle) / (seen.sum(axis=1) + 3) if centring == "user" else centring
     return np.where(seen, Y - np.reshape(own, (-1, 1)), 0.0)
 
 
@@ -53,18 +54,19 @@ def leading(C, count):
 
 def frank_wolfe(model, ratings):
     """Algorithm 1 of Jain, Thakkar & Thakurta."""
+    given = model.algorithm()
     Y, seen = dense(ratings)
-    on = frequent_items(model, seen)
-    Y, seen, n, m = centred(model, Y, seen)[:, on], seen[:, on], len(Y), len(on)
+    on = frequent_items(given, seen)
+    Y, seen, n, m = centred(given, model.rating_range, Y, seen)[:, on], seen[:, on], len(Y), len(on)
     low, high = model.rating_range
-    L = model.row_norm or np.sqrt(model.max_items) * (high - low) / 4
-    k = model.nuclear_norm or (model.spread or (high - low) / 10) * np.sqrt(n * m)
-    X, V = np.zeros_like(Y), np.zeros((m, model.factors))
-    for t in range(model.factors):
+    L = given.row_norm or np.sqrt(given.max_items) * (high - low) / 4
+    k = given.nuclear_norm or (given.spread or (high - low) / 10) * np.sqrt(n * m)
+    X, V = np.zeros_like(Y), np.zeros((m, given.factors))
+    for t in range(given.factors):
         A = np.where(seen, X - Y, 0.0)
-        B = cut(A, model.residual_norm or L)
+        B = cut(A, given.residual_norm or L)
         (size,), v = leading(B.T @ B, 1)
-        gamma = 1 / model.factors if model.steps == "constant" else 2 / (t + 2)
+        gamma = 1 / given.factors if given.steps == "constant" else 2 / (t + 2)
         X = (1 - gamma) * X - gamma * k * np.outer(A @ v[:, 0] / np.sqrt(size), v[:, 0])
         X = X * np.minimum(1.0, L / np.maximum(np.linalg.norm(np.where(seen, X, 0.0), axis=1), 1e-300))[:, None]
         V[:, t] = v[:, 0]
@@ -73,69 +75,74 @@ def frank_wolfe(model, ratings):
 
 def private_svd(model, ratings):
     """Sections 4.1 to 4.3 of McSherry & Mironov, each user weighted by one over its number of ratings."""
+    given = model.algorithm()
     Y, seen = dense(ratings)
     low, high = model.rating_range
-    Y, half, B = np.where(seen, Y - (low + high) / 2, 0.0), (high - low) / 2, model.clamp or (high - low) / 4
+    Y, half, B = np.where(seen, Y - (low + high) / 2, 0.0), (high - low) / 2, given.residual_bound or (high - low) / 4
     bounded, counts = np.clip(Y, -half, half), seen.sum(axis=0)
     G = bounded.sum() / counts.sum()
-    b = np.clip((bounded.sum(axis=0) - G * counts) / (counts + model.item_prior), -half, half)
-    on = frequent_items(model, seen)
+    b = np.clip((bounded.sum(axis=0) - G * counts) / (counts + given.item_prior), -half, half)
+    on = frequent_items(given, seen)
     R, seen = np.where(seen, Y - G - b, 0.0)[:, on], seen[:, on]
     c = seen.sum(axis=1)
-    own = R.sum(axis=1) / (c + 3) if model.centring == "user" else np.zeros(len(R))
+    own = R.sum(axis=1) / (c + 3) if given.centring == "user" else np.zeros(len(R))
     R = np.clip(np.where(seen, R - own[:, None], 0.0), -B, B)
     C, N = np.zeros((len(on), len(on))), np.zeros((len(on), len(on)))
     for r, there, count in zip(R, seen, c, strict=True):
         if count:
             C += np.outer(r, r) / count
             N += np.outer(there, there) / count
-    values, Q = leading(C / np.maximum(N, 1e-9) if model.weighted else C, model.factors)
+    values, Q = leading(C / np.maximum(N, 1e-9) if given.weighted else C, given.factors)
     return whole(Q * np.sqrt(np.maximum(values, 0.0)), on, ratings.n_items)
 
 
 def batch(model, ratings, t):
     """Who is in a Poisson batch whose coins are seeded, as they are without secure noise."""
-    if getattr(model, "batch_rate", 1.0) == 1.0:
+    given = model.algorithm()
+    if getattr(given, "batch_rate", 1.0) == 1.0:
         return np.ones(ratings.n_users, bool)
-    return throw(ratings.n_users, model.batch_rate, (model.random_state, t))
+    return throw(ratings.n_users, given.batch_rate, (model.random_state, t))
 
 
-def user_vector(model, V, y):
+def user_vector(given, V, y):
     """Ridge regression of one user's ratings on the items' factors, cut to the norm, behind the intercept."""
-    F, b = V[:, 1:], model.intercept * V[:, 0]
-    u = np.linalg.solve(F.T @ F + model.regularization * max(len(y), 1) * np.eye(F.shape[1]), F.T @ (y - b))
-    u = cut(u[None], np.sqrt(model.user_norm**2 - model.intercept**2))[0]
-    return np.append(model.intercept, u)
+    iota = given.intercept * given.user_norm
+    F, b = V[:, 1:], iota * V[:, 0]
+    u = np.linalg.solve(F.T @ F + given.ridge_per_rating * max(len(y), 1) * np.eye(F.shape[1]), F.T @ (y - b))
+    u = cut(u[None], np.sqrt(given.user_norm**2 - iota**2))[0]
+    return np.append(iota, u)
 
 
 def gradient_walk(model, ratings):
     """The item matrix of `DPSGD` or `DPSGLD`, (frequent items, 1 + factors), biases over ι first."""
+    given = model.algorithm()
     Y, seen = dense(ratings)
-    on = frequent_items(model, seen)
-    Y, seen = centred(model, Y, seen)[:, on], seen[:, on]
+    on = frequent_items(given, seen)
+    Y, seen = centred(given, model.rating_range, Y, seen)[:, on], seen[:, on]
     counts, sgd = np.maximum(seen.sum(axis=0), 1.0), isinstance(model, discreet.DPSGD)
-    s = np.minimum((counts.max() / counts) ** model.spreading, 10.0) if sgd else np.ones(len(on))
+    s = np.minimum((counts.max() / counts) ** given.spreading, 10.0) if sgd else np.ones(len(on))
     rng = np.random.default_rng(model.random_state)
-    V = np.hstack([np.zeros((len(on), 1)), model.initial_scale * rng.standard_normal((len(on), model.factors))])
+    V = np.hstack([np.zeros((len(on), 1)), given.initial_scale * rng.standard_normal((len(on), given.factors))])
     walk = []
-    for t in range(model.iterations):
+    for t in range(given.iterations):
         gradient = np.zeros_like(V)
         for i in np.flatnonzero(batch(model, ratings, t)):
             there = seen[i]
-            u, g = user_vector(model, V[there], Y[i, there]), np.zeros_like(V)
+            u, g = user_vector(given, V[there], Y[i, there]), np.zeros_like(V)
             g[there] = np.outer(s[there] * (V[there] @ u - Y[i, there]), u)
-            gradient += g * min(1.0, model.gradient_norm / max(np.linalg.norm(g), 1e-300))
+            gradient += g * min(1.0, given.gradient_norm / max(np.linalg.norm(g), 1e-300))
         if sgd:
-            V = V - (model.learning_rate / (s * model.batch_rate * counts))[:, None] * gradient
+            V = V - (given.learning_rate / (s * given.batch_rate * counts))[:, None] * gradient
         else:
-            curvature = (model.precision * counts * model.user_norm**2 / 2 + model.prior) / 2
-            h = model.longest * (t + 1) ** -model.decay / curvature
-            V = V - h[:, None] / 2 * (model.precision * gradient + model.prior * V)
+            curvature = (given.precision * counts * given.user_norm**2 / 2 + given.prior) / 2
+            h = given.longest * (t + 1) ** -given.decay / curvature
+            V = V - h[:, None] / 2 * (given.precision * gradient + given.prior * V)
         walk.append(V)
-    averaged = walk[model.iterations // 2 :] if getattr(model, "average", True) else walk[-1:]
+    averaged = walk[given.iterations // 2 :] if getattr(given, "average", True) else walk[-1:]
     return np.mean(averaged, axis=0)
 
 
 def gradients(model, ratings):
     """The item factors of `DPSGD` and `DPSGLD`."""
-    return whole(gradient_walk(model, ratings)[:, 1:], frequent_items(model, dense(ratings)[1]), ratings.n_items)
+    on = frequent_items(model.algorithm(), dense(ratings)[1])
+    return whole(gradient_walk(model, ratings)[:, 1:], on, ratings.n_items)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -48,18 +47,6 @@ def require_range(name: str, value: Any) -> None:
     require(good, f"{name} is {value!r}, but must be two finite numbers such as (1, 5)")
     low, high = value
     require(low < high, f"{name} is ({low:g}, {high:g}), but must go from low to high")
-
-
-def require_shares(shares: Any, names: Iterable[str]) -> None:
-    """Raise a `ConfigError` unless the parts of a budget are positive, and of releases with these names."""
-    if shares is None:
-        return
-    known = list(names)
-    require(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{{known[-1]!r}: 1}}")
-    for name, part in shares.items():
-        require(name in known, f"shares names {name!r}, but the releases are {', '.join(known)}")
-        number = isinstance(part, Real) and not isinstance(part, bool) and 0 < float(part) < math.inf
-        require(number, f"shares has {part!r} for {name!r}, but every release needs a positive part")
 
 
 def require_one_of(name: str, value: Any, *allowed: str) -> None:

@@ -161,7 +161,9 @@ class Algorithm(ABC):
         return [entry.name for entry in fields(self) if getattr(self, entry.name) is None]
 
     def _shares(self) -> Mapping[str, float]:
-        return getattr(self, "shares", None) or {}
+        shares = getattr(self, "shares", {})
+        require(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{'counts': 0.1}}")
+        return shares
 
 
 def field_names(kind: type[Algorithm]) -> list[str]:

@@ -124,7 +124,7 @@ class CovarianceSVD(Algorithm):
             require_positive(name, getattr(found, name))
         for name in ("item_prior", "pair_prior", "prior_count", "density"):
             require_number(name, getattr(found, name))
-        require(found.density <= 1, f"density is {found.density!r}, but must be above 0 and at most 1")
+        require(found.density <= 1, f"density is {found.density!r}, but must be at most 1")
         require_flag("weighted", found.weighted)
         require_fraction("item_fraction", found.item_fraction)
         require_one_of("centring", found.centring, "user", "items")

@@ -180,12 +180,13 @@ class NoisySolve(Algorithm):
         }
         open_ones = {name: value for name, value in usual.items() if getattr(self, name) is None}
         found = replace(self, rating_range=rating_range, **open_ones)
-        require_positive("rating_bound", found.rating_bound)
+        found._check(n_items)
         if found.initial_norm is None:
             found = replace(found, initial_norm=math.sqrt(found.max_items) * float(found.rating_bound or 0))
         if found.initial_scale is None:
             found = replace(found, initial_scale=found._usual_scale(n_items))
-        found._check(n_items)
+        for name in ("initial_scale", "initial_norm"):
+            require_positive(name, getattr(found, name))
         return found
 
     def _usual_scale(self, n_items: int) -> float:
@@ -197,7 +198,7 @@ class NoisySolve(Algorithm):
     def _check(self, n_items: int) -> None:
         for name in ("factors", "iterations", "max_items"):
             require_whole(name, getattr(self, name))
-        for name in ("user_norm", "user_normalizer", "growth", "initial_scale", "initial_norm"):
+        for name in ("user_norm", "user_normalizer", "growth", "rating_bound"):
             require_positive(name, getattr(self, name))
         for name in ("unobserved_weight", "noise_ridge", "prior_count", "intercept"):
             require_number(name, getattr(self, name))
@@ -213,6 +214,7 @@ class NoisySolve(Algorithm):
         check_centring(self.centring, "user", "global")  # type: ignore[arg-type]
         require(self.iota < self.user_norm, f"intercept is {self.intercept!r} of the norm, but must be below 1")
         require(0.01 <= self.growth <= 100, f"growth is {self.growth!r}, but must lie between 0.01 and 100")
+        require(isinstance(self.sigmas, Mapping), f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1}}")
         require(not self.sigmas or self.growth == 1, "sigmas go without growth: the paper's steps are all alike")
         require(not (self.sigmas and self.shares), "sigmas say how much noise there is, and shares would say it again")
         most = self._n_frequent(n_items)
@@ -265,7 +267,13 @@ class NoisySolve(Algorithm):
             return super().plan(n_items, budget, accountant)
         lines = self.releases(n_items)
         exact = [Release(str(line), line.times, self._multiplier(line.name), shape=line.shape) for line in lines]
-        return Plan.explicit(exact, budget.delta, budget.neighbouring, accountant)
+        plan = Plan.explicit(exact, budget.delta, budget.neighbouring, accountant)
+        cost = plan.budget.epsilon
+        require(
+            cost <= budget.epsilon * (1 + 1e-9),
+            f"sigmas cost ε = {cost:.4g}, which is above epsilon = {budget.epsilon:g}: raise one of them",
+        )
+        return plan
 
     def _multiplier(self, name: str) -> float:
         """The paper's σ over the sensitivity in its units: √k for what k items contribute to, 1 for K̃ and the start."""

@@ -90,7 +90,7 @@ class PoissonDescent(ClippedDescent):
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
         """Priced by their loss distribution, many batches cost about q² of as many full releases."""
-        given = dict(self.shares)
+        given = dict(self._shares())
         if accountant == "pld" and "counts" not in given:
             given["counts"] = 0.05 * self.batch_rate**2
         return super(PoissonDescent, replace(self, shares=given)).plan(n_items, budget, accountant)

@@ -88,6 +88,8 @@ class ProjectedGradient(Algorithm):
         Item factors at random, or by Algorithm 2.
     initial_epsilon : float
         What of ε is set aside for Algorithm 2; 0 sets a tenth of μ² aside.
+    initial_share : float, optional
+        That part of μ² by itself. Default: what `initial_epsilon` buys.
     initial_scale : float
         Standard deviation of random factors.
     spectral_scale : float
@@ -126,6 +128,8 @@ class ProjectedGradient(Algorithm):
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
+        for name in ("user_norm", "item_norm"):
+            require_positive(name, getattr(self, name))
         usual_norm = self.user_norm * self.item_norm
         found = replace(
             self,
@@ -137,6 +141,7 @@ class ProjectedGradient(Algorithm):
             found = replace(found, balance_share=found._best_balance(budget, n_items))
         if found.initial_share is None:
             found = replace(found, initial_share=found._usual_start(budget))
+        require_number("initial_share", found.initial_share)
         left = 1 - float(found.initial_share or 0) - (0 if found.sized else SIZE_SHARE)
         require(
             found.constants == "printed" or found.initialization == "random" or left > 1e-3,
@@ -148,7 +153,7 @@ class ProjectedGradient(Algorithm):
     def _check(self, budget: Budget, n_items: int) -> None:
         for name in ("factors", "iterations"):
             require_whole(name, getattr(self, name))
-        for name in ("step_size", "user_norm", "item_norm", "residual_norm", "initial_scale", "spectral_scale"):
+        for name in ("step_size", "residual_norm", "initial_scale", "spectral_scale"):
             require_positive(name, getattr(self, name))
         for name in ("ratings_per_item", "ratings_per_user", "initial_epsilon", "prior_count"):
             require_number(name, getattr(self, name))

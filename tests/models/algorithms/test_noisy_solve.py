@@ -1,4 +1,4 @@
-"""DPALS: without noise it is ALS; with the paper's noise it costs what the paper should have said."""
+"""DPALS by noisy solves: without noise it is ALS; with the paper's noise it costs what the paper should have said."""
 
 import logging
 
@@ -38,8 +38,10 @@ def open_wide(**changes):
         recount=False,
         noise=NoNoise(),
         iterations=3,
+        epsilon=1.0,
+        random_state=0,
     )
-    return discreet.DPALS(4, **(given | changes))
+    return discreet.DPALS.configured(factors=4, **(given | changes))
 
 
 def test_without_noise_and_bounds_it_is_als_explicit(ratings):
@@ -66,8 +68,13 @@ def test_the_papers_noise_is_priced_as_it_should_have_been(column):
     """The plan of a model with the table's sigmas costs what the corrected theorem says, by both conversions."""
     counts = column.sigma_counts
     sigmas = {"counts": counts, "recounts": counts, "gram": column.sigma_gram, "sum": column.sigma_rhs}
-    model = discreet.DPALS(
-        4, delta=column.delta, iterations=column.iterations, max_items=column.max_items, sigmas=sigmas
+    model = discreet.DPALS.configured(
+        factors=4,
+        epsilon=1e4,
+        delta=column.delta,
+        iterations=column.iterations,
+        max_items=column.max_items,
+        sigmas=sigmas,
     )
     for accountant in ("gdp", "rdp"):
         expected = accounting.epsilon(column.events()[:3], column.delta, accountant)  # users centre by themselves
@@ -77,13 +84,22 @@ def test_the_papers_noise_is_priced_as_it_should_have_been(column):
 def test_erratum_03_centring_costs_k_and_not_the_root_of_k():
     """With the paper's noise, √k Γ_M σ_p on a sum that moves by k Γ_M, a release of the sum has multiplier σ_p / √k."""
     sigmas = dict.fromkeys(("counts", "recounts", "centre sum", "centre count", "gram", "sum"), 20.0)
-    plan = discreet.DPALS(4, max_items=50, sigmas=sigmas, centring="global").plan(100)
+    plan = discreet.DPALS.configured(epsilon=1e4, factors=4, max_items=50, sigmas=sigmas, centring="global").plan(100)
     assert plan.noise_multiplier("centre sum") == pytest.approx(20 / 50**0.5)
 
 
+def test_noise_that_costs_more_than_the_epsilon_given_is_refused():
+    sigmas = dict.fromkeys(("counts", "recounts", "gram", "sum"), 20.0)
+    model = discreet.DPALS.configured(factors=4, epsilon=1e4, delta=1e-5, sigmas=sigmas)
+    cost = model.plan(100).budget.epsilon
+    assert model.set_params(epsilon=cost).plan(100).epsilon() == pytest.approx(cost)
+    with pytest.raises(ConfigError, match=rf"sigmas cost ε = {cost:.4g}, which is above epsilon = 1: raise one"):
+        model.set_params(epsilon=1.0).plan(100)
+
+
 def test_a_fit_releases_its_plan_and_nothing_else(ratings):
-    model = discreet.DPALS(
-        4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring="global", shrinkage=False
+    model = discreet.DPALS.configured(
+        factors=4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring="global"
     ).fit(ratings)
     assert [e.name for e in model.privacy_.ledger.entries] == [
         "counts",
@@ -103,26 +119,30 @@ def test_a_fit_releases_its_plan_and_nothing_else(ratings):
 
 def test_items_without_factors_are_predicted_by_the_users_own_mean(ratings):
     for centring in ("user", "global", 3.0):
-        model = discreet.DPALS(4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring=centring).fit(ratings)
-        tail = ratings.item_ids[~model.frequent_][0]
-        history = {int(i): 5.0 if n % 2 else 4.0 for n, i in enumerate(ratings.item_ids[model.frequent_][:6])}
+        model = discreet.DPALS.configured(
+            factors=4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring=centring
+        ).fit(ratings)
+        frequent = np.isin(np.arange(30), model.details_["frequent"])
+        assert frequent.sum() == 15
+        tail = ratings.item_ids[~frequent][0]
+        history = {int(i): 5.0 if n % 2 else 4.0 for n, i in enumerate(ratings.item_ids[frequent][:6])}
         one = discreet.Ratings.from_arrays([0] * 6, list(history), list(history.values()))
         own = (27.0 + 9.0) / 9 if centring == "user" else 4.5  # three ratings of the middle count towards a user's mean
         assert model.predict(one, [(0, tail)])[0] == pytest.approx(own, abs=1e-5)
 
 
 def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratings):
-    for step, advice in (("gradient", r"raise epsilon \(the"), ("solve", "raise epsilon or lower factors")):
+    for kind, advice in ((discreet.DPMF, r"raise epsilon \(the"), (discreet.DPALS, "raise epsilon or lower factors")):
         with pytest.raises(BudgetExceeded, match=rf"ε = 0.001 is too little for so few people: .* {advice}"):
-            discreet.DPALS(8, epsilon=0.001, rating_range=(1, 5), noise="seeded", item_step=step).fit(ratings)
+            kind(8, epsilon=0.001, rating_range=(1, 5), noise="seeded", random_state=0).fit(ratings)
 
 
 def test_little_signal_is_warned_about(ratings, caplog):
     with caplog.at_level(logging.WARNING, "discreet"):
-        model = discreet.DPALS(4, epsilon=1.2, rating_range=(1, 5), item_fraction=1.0, noise="seeded", shrinkage=False)
+        model = discreet.DPALS(4, epsilon=1.2, rating_range=(1, 5), item_fraction=1.0, noise="seeded", random_state=0)
         model.fit(ratings)
     assert "less signal than noise" in caplog.text
-    assert set(model.signal_to_noise_) == {"10 %", "50 %", "90 %", "average"}
+    assert set(model.details_["signal_to_noise"]) == {"10 %", "50 %", "90 %", "average"}
 
 
 def test_a_range_read_from_the_data_is_a_caution(ratings):
@@ -133,7 +153,9 @@ def test_a_range_read_from_the_data_is_a_caution(ratings):
 
 
 def test_options_of_the_paper(ratings):
-    model = discreet.DPALS(3, epsilon=50.0, rating_range=(1, 5), orthonormalize=True, intercept=0.0).fit(ratings)
+    model = discreet.DPALS.configured(
+        factors=3, epsilon=50.0, rating_range=(1, 5), orthonormalize=True, intercept=0.0
+    ).fit(ratings)
     V = model.item_factors_
     np.testing.assert_allclose(V.T @ V, np.eye(3), atol=1e-4)
     for option in (
@@ -145,10 +167,10 @@ def test_options_of_the_paper(ratings):
         dict(recount=False),
         dict(isometric=False),
     ):
-        model = discreet.DPALS(3, epsilon=50.0, rating_range=(1, 5), **option).fit(ratings)
+        model = discreet.DPALS.configured(factors=3, epsilon=50.0, rating_range=(1, 5), **option).fit(ratings)
         assert np.isfinite(model.item_factors_).all()
         assert model.privacy_.epsilon == pytest.approx(50.0, rel=1e-6)
-    model = discreet.DPALS(3, epsilon=50.0, initialization="spectral").fit(ratings)
+    model = discreet.DPALS.configured(factors=3, epsilon=50.0, initialization="spectral").fit(ratings)
     assert "initial" in [entry.name for entry in model.privacy_.ledger.entries]
 
 
@@ -157,12 +179,16 @@ def test_seeds(ratings):
     assert np.array_equal(fit(noise="seeded", random_state=0), fit(noise="seeded", random_state=0))
     assert not np.array_equal(fit(noise="seeded", random_state=0), fit(noise="seeded", random_state=1))
     assert not np.array_equal(fit(), fit()), "secure noise never repeats"
+    assert not np.array_equal(fit(random_state=0), fit(random_state=0)), "nor with a seed, which is of the start"
+    assert not np.array_equal(fit(noise="seeded"), fit(noise="seeded")), "without a seed there is another in every fit"
 
 
 def test_released_counts_are_kept_and_about_what_was_counted(ratings, tmp_path):
     true = np.bincount(ratings.indices, minlength=30)
-    for changes, off in ((dict(sampling="uniform", shrinkage=False), 0.01), ({}, 0.8)):
-        model = discreet.DPALS(2, epsilon=1e4, rating_range=(1, 5), noise="seeded", **changes).fit(ratings)
+    same = dict(epsilon=1e4, rating_range=(1, 5), noise="seeded", random_state=0)
+    uniform = discreet.DPALS.configured(factors=2, sampling="uniform", **same)
+    for model, off in ((uniform, 0.01), (discreet.DPMF(2, **same), 0.8)):
+        model.fit(ratings)
         assert model.counts_.dtype == np.float64
         assert np.abs(model.counts_ / true - 1).max() < off  # people of 12 ratings each weigh more than those of 30
         assert np.corrcoef(model.counts_, true)[0, 1] > 0.9
@@ -170,16 +196,10 @@ def test_released_counts_are_kept_and_about_what_was_counted(ratings, tmp_path):
         assert np.array_equal(discreet.load(tmp_path / "model").counts_, model.counts_)
 
 
-def test_models_saved_without_counts_still_load(ratings, tmp_path, monkeypatch):
+def test_counts_of_other_items_are_refused(ratings, tmp_path, monkeypatch):
     model = discreet.DPALS(2, epsilon=50.0, rating_range=(1, 5)).fit(ratings)
-    old = {name: value for name, value in model.state().items() if name != "counts"}
-    monkeypatch.setattr(model, "state", lambda: old)
-    model.save(tmp_path / "old")
-    loaded = discreet.load(tmp_path / "old")
-    assert loaded.counts_ is None
-    assert np.array_equal(loaded.predict(ratings, ratings), model.predict(ratings, ratings))
-    loaded.save(tmp_path / "again")
-    old["counts"] = [1.0]
+    wrong = model.state() | {"counts": [1.0]}
+    monkeypatch.setattr(model, "state", lambda: wrong)
     model.save(tmp_path / "wrong")
     with pytest.raises(DataError, match="released counts and item ids differ in number"):
         discreet.load(tmp_path / "wrong")
@@ -188,27 +208,25 @@ def test_models_saved_without_counts_still_load(ratings, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (dict(factors=-1), "factors is -1, but must be a whole number of at least 0"),
+        (dict(factors=-1), "factors is -1, but must be a whole number of at least 1"),
+        (dict(factors=0), "factors is 0, but must be a whole number of at least 1"),
+        (dict(feedback="both"), "feedback is 'both', but must be 'explicit' or 'implicit'"),
         (dict(centring="item"), "centring is 'item'"),
         (dict(item_fraction=0.0), "item_fraction is 0.0"),
         (dict(rating_range=(5, 1)), "rating_range"),
         (dict(sigmas={"gram": 1.0}), "sigmas needs a positive number for"),
+        (dict(sigmas={"gram": 1.0}, shares={"gram": 1.0}), "sigmas say how much noise there is, and shares would"),
         (dict(epsilon=-1.0), "epsilon=-1.0"),
         (dict(noise="loud"), "noise='loud'"),
         (dict(epsilon="a"), "epsilon='a'"),
-        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are size, counts, recounts, bias, bal"),
-        (dict(shares={"gradient 1": 0.5}), "shares names 'gradient 1', but the releases are size, counts, recounts"),
+        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are counts, recounts, gram, sum"),
         (dict(shares={"gram": 0.5, "gram 1": 0.5}), "shares names 'gram 1', but the releases are counts, recounts, gr"),
-        (dict(item_step="fast"), "item_step is 'fast', but must be one of 'gradient', 'solve'"),
-        (dict(item_step="gradient", feedback="implicit"), "item_step='gradient' is for explicit feedback"),
-        (dict(item_step="gradient", max_items=9), "max_items is 9, but item_step='gradient' has no such choice"),
-        (dict(item_step="gradient", centring="global"), "centring is 'global', but item_step='gradient' has no such"),
-        (dict(item_step="gradient", shares={"gram": 1.0}), "shares is {'gram': 1.0}, but item_step='gradient' has no"),
-        (dict(item_step="gradient", intercept=1.0), "intercept is 1.0 of the norm, but must be 0, or at least 0.001"),
-        (dict(user_norm=1e-12), "user_norm is 1e-12, but must lie between 1e-6 and 1e6"),
+        (dict(growth=2.0, shares={"gram 1": 0.5}), "shares names 'gram 1', but the releases are counts, recounts, gra"),
+        (dict(intercept=1.0), "intercept is 1.0 of the norm, but must be below 1"),
         (dict(epsilon=1e300), "epsilon=1e.300: that promises nothing"),
-        (dict(popularity="yes"), "popularity is 'yes', but must be True or False"),
+        (dict(recount="yes"), "recount is 'yes', but must be True or False"),
         (dict(shares={"gram": "much"}), "shares has 'much' for 'gram'"),
+        (dict(shares=0.5), "shares is 0.5, but must be a mapping"),
         (dict(user_norm=float("inf")), "user_norm is inf, but must be a finite number"),
         (dict(user_norm="a"), "user_norm is 'a', but must be a number"),
         (dict(growth=1e9), "growth is 1000000000.0, but must lie between 0.01 and 100"),
@@ -218,7 +236,7 @@ def test_models_saved_without_counts_still_load(ratings, tmp_path, monkeypatch):
 )
 def test_wrong_parameters_are_named(ratings, wrong, message):
     with pytest.raises(ConfigError, match=message):
-        discreet.DPALS(**wrong).fit(ratings)
+        discreet.DPALS.configured(**(dict(epsilon=1.0) | wrong)).fit(ratings)
 
 
 @pytest.mark.parametrize(("fraction", "most"), [(1.0, 30), (0.5, 15)])
@@ -226,34 +244,14 @@ def test_a_spectral_start_with_too_few_items_is_refused_before_anything_is_relea
     ratings, monkeypatch, fraction, most
 ):
     monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
-    model = discreet.DPALS(most + 1, epsilon=50.0, initialization="spectral", item_fraction=fraction)
+    model = discreet.DPALS.configured(factors=most + 1, epsilon=50.0, initialization="spectral", item_fraction=fraction)
     with pytest.raises(ConfigError, match=f"factors is {most + 1}, but a spectral start has at most {most}"):
         model.fit(ratings)
-
-
-PRIVATE = ("DPALS", "DPLMC", "HuberALS", "DPFrankWolfe", "DPSVD", "DPSGLD", "DPSGD")
-
-
-@pytest.mark.parametrize("name", PRIVATE)
-def test_what_all_private_models_have_is_checked_before_anything_is_released(ratings, monkeypatch, name):
-    monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
-    for wrong, message in (
-        (dict(rating_range=(1,)), r"rating_range is \(1,\), but must be two finite numbers"),
-        (dict(rating_range=5), "rating_range is 5, but must be two finite numbers"),
-        (dict(rating_range=()), r"rating_range is \(\), but must be two finite numbers"),
-        (dict(rating_range=(1, float("inf"))), r"rating_range is \(1, inf\), but must be two finite numbers"),
-        (dict(rating_range=("a", "b")), "rating_range is .* but must be two finite numbers"),
-        (dict(rating_range=(5, 5)), r"rating_range is \(5, 5\), but must go from low to high"),
-        (dict(random_state=-1), "random_state is -1, but must be a whole number of at least 0"),
-        (dict(random_state=1.5), "random_state is 1.5, but must be a whole number of at least 0"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            getattr(discreet, name)(**wrong).fit(ratings)
 
 
 def test_it_learns_more_than_a_users_own_mean():
     """On 4,000 invented people, at a budget where there is something to learn."""
     split = random_ratings(discreet.load_dataset("cinema", scale=0.2), (0.9, 0.1), seed=0)
     alone = discreet.evaluate(discreet.Bias(3.0, items=False).fit(split.train), split, ["rmse"], slices=None)["rmse"]
-    model = discreet.DPALS(8, epsilon=10.0, rating_range=(0.5, 5), noise="seeded").fit(split.train)
+    model = discreet.DPALS(8, epsilon=10.0, rating_range=(0.5, 5), noise="seeded", random_state=0).fit(split.train)
     assert discreet.evaluate(model, split, ["rmse"], slices=None)["rmse"] < alone - 0.02

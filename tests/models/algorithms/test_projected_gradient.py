@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
-from discreet.models.dplmc import spectral_start
+from discreet.models.algorithms.projected_gradient import spectral_start
 from discreet.privacy import accounting
 from discreet.privacy.session import Session
 from discreet.privacy.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
 
-SPECTRAL = dict(variant="paper", initialization="spectral")
+SPECTRAL = dict(initialization="spectral")
 
 
 def planted(m=400, n=40, r=3, share=0.6, seed=0):
@@ -32,7 +31,6 @@ def planted(m=400, n=40, r=3, share=0.6, seed=0):
 def open_wide(ratings, **changes):
     """Projections so wide that nothing is cut, and no noise."""
     given = dict(
-        variant="paper",
         user_norm=50.0,
         item_norm=50.0,
         residual_norm=1e3,
@@ -43,8 +41,10 @@ def open_wide(ratings, **changes):
         step_size=2.0,
         iterations=40,
         noise=NoNoise(),
+        epsilon=1.0,
+        random_state=0,
     )
-    return discreet.DPLMC(3, **(given | changes))
+    return discreet.DPLMC.configured(factors=3, **(given | changes))
 
 
 def completed(model, ratings):
@@ -60,7 +60,7 @@ def test_without_noise_it_recovers_a_planted_matrix_at_a_linear_rate(initializat
     X, ratings = planted()
     model = open_wide(ratings, iterations=250, initialization=initialization).fit(ratings)
     assert np.linalg.norm(completed(model, ratings) - X) < 1e-3 * np.linalg.norm(X)
-    steps = np.log(model.trace_[60:140])  # a line, in the logarithm
+    steps = np.log(model.details_["trace"][60:140])  # a line, in the logarithm
     slope = np.polyfit(np.arange(80), steps, 1)
     assert slope[0] < -0.02
     assert np.abs(steps - np.polyval(slope, np.arange(80))).max() < 0.5
@@ -120,17 +120,15 @@ def test_erratum_11_a_balanced_start_is_balanced_and_comes_closer():
 
 @pytest.mark.parametrize(("relation", "expected"), [("add-remove", (2.25, 3.0)), ("replace-one", (2**0.5 * 2.25, 6.0))])
 def test_erratum_09_sensitivities_are_tight(relation, expected):
-    model = discreet.DPLMC(3, variant="paper", user_norm=1.5, residual_norm=2.0, neighbouring=relation)
+    model = discreet.DPLMC.configured(factors=3, epsilon=1.0, user_norm=1.5, residual_norm=2.0, neighbouring=relation)
     found = {row["name"]: row["sensitivity"] for row in model.price_list(30)}
     assert (found["balance"], found["gradient"]) == pytest.approx(expected)
 
 
 def test_erratum_09_the_printed_noise_is_as_printed_and_its_price_is_the_true_one():
     T, eps, delta, omega = 20, 5.0, 1e-5, 0.3
-    model = discreet.DPLMC(
-        3,
-        variant="paper",
-        constants="printed",
+    same = dict(
+        factors=3,
         epsilon=eps,
         delta=delta,
         iterations=T,
@@ -143,23 +141,27 @@ def test_erratum_09_the_printed_noise_is_as_printed_and_its_price_is_the_true_on
         initialization="spectral",
         initial_epsilon=1.0,
     )
+    model = discreet.DPLMC.configured(constants="printed", **same)
     rest, L = eps - 1.0, math.log(1 / delta)
     rows = {row["name"]: row["deviation"] for row in model.price_list(30)}
     assert rows["balance"] == pytest.approx(4 * math.sqrt(8 * T * (L + rest)) / (math.sqrt(omega) * rest))
     assert rows["gradient"] == pytest.approx(4 * 2 * 6 * math.sqrt(T * (L + rest)) / (math.sqrt(1 - omega) * rest))
     assert rows["initial"] == pytest.approx(4 * 36 * math.sqrt(L) / 1.0)
     assert model.plan(30).epsilon() < eps, "printed are larger constants than needed"
-    tight = model.set_params(constants="tight").price_list(30)
-    assert {row["name"]: row["deviation"] for row in tight}["gradient"] < rows["gradient"]
-    assert model.plan(30).epsilon() == pytest.approx(eps, rel=1e-6)
+    tight = discreet.DPLMC.configured(constants="tight", **same)
+    assert {row["name"]: row["deviation"] for row in tight.price_list(30)}["gradient"] < rows["gradient"]
+    assert tight.plan(30).epsilon() == pytest.approx(eps, rel=1e-6)
 
 
 def test_erratum_10_the_share_of_known_entries_is_public_or_a_release():
     _, ratings = planted(m=400)
-    lines = lambda **given: [line.name for line in discreet.DPLMC(3, variant="paper", **given).plan(40).releases]  # noqa: E731
+
+    def lines(**given):
+        return [line.name for line in discreet.DPLMC.configured(factors=3, epsilon=1.0, **given).plan(40).releases]
+
     assert lines() == ["size", "balance", "gradient"]
     assert lines(ratings_per_item=9.0, ratings_per_user=9.0) == ["balance", "gradient"]
-    released = open_wide(ratings, ratings_per_item=None, noise=NoNoise()).fit(ratings)
+    released = open_wide(ratings, ratings_per_item=0.0, noise=NoNoise()).fit(ratings)
     given = open_wide(ratings).fit(ratings)
     np.testing.assert_allclose(released.item_factors_, given.item_factors_, atol=1e-3)
     assert [entry.name for entry in released.privacy_.ledger.entries].count("size") == 1
@@ -169,28 +171,26 @@ def test_erratum_10_the_share_of_known_entries_is_public_or_a_release():
 def test_the_budget_is_split_where_both_noises_together_do_least_harm():
     harm = {}
     for omega in (None, 0.05, 0.2, 0.5, 0.8):
-        model = discreet.DPLMC(4, variant="paper", balance_share=omega, ratings_per_user=9.0, ratings_per_item=99.0)
+        model = discreet.DPLMC.configured(
+            factors=4, epsilon=1.0, balance_share=omega, ratings_per_user=9.0, ratings_per_item=99.0
+        )
         rows = {row["name"]: row["deviation"] for row in model.price_list(30)}
-        gram = (model.item_norm / 2) ** 2 * 30 * (4 + 1) / 2 * rows["balance"] ** 2
+        gram = (model.resolved(30).item_norm / 2) ** 2 * 30 * (4 + 1) / 2 * rows["balance"] ** 2
         harm[omega] = gram + 30 * 4 * (rows["gradient"] / 0.3) ** 2
     assert min(harm, key=harm.get) is None
 
 
 def test_a_part_of_epsilon_is_set_aside_for_the_start():
-    model = discreet.DPLMC(3, variant="paper", epsilon=5.0, delta=1e-5, initialization="spectral", initial_epsilon=1.0)
+    model = discreet.DPLMC.configured(
+        factors=3, epsilon=5.0, delta=1e-5, initialization="spectral", initial_epsilon=1.0
+    )
     event = accounting.Event("gaussian", model.plan(30).noise_multiplier("initial"))
     assert accounting.epsilon([event], 1e-5) == pytest.approx(1.0, rel=1e-3)
 
 
 OPTIONS = {
-    "scaled": {},
-    "scaled, replace-one": {"neighbouring": "replace-one", "centring": 3.0, "momentum": 0.5, "stretch": False},
-    "scaled, intercept, steps alike": {"intercept": 0.3, "growth": 1.0, "popularity": False},
-    "implicit": {"feedback": "implicit"},
-    "no biases, range from data": {"bias_iterations": 0, "rating_range": None},
-    "paper": {"variant": "paper", "item_norm": 2.0},
-    "paper, spectral": {
-        "variant": "paper",
+    "usual": {"item_norm": 2.0},
+    "spectral": {
         "initialization": "spectral",
         "centring": 3.0,
         "accountant": "rdp",
@@ -198,8 +198,7 @@ OPTIONS = {
         "ratings_per_item": 20.0,
         "ratings_per_user": 5.0,
     },
-    "paper, printed": {
-        "variant": "paper",
+    "printed": {
         "constants": "printed",
         "initialization": "spectral",
         "initial_epsilon": 1.0,
@@ -214,159 +213,73 @@ OPTIONS = {
 def test_it_keeps_every_rule(name):
     threads.set_threads(1)
     try:
-        given = {"epsilon": 4.0, "rating_range": (1.0, 5.0), "iterations": 3} | OPTIONS[name]
-        rules = [rule for rule in rule_names() if name == "scaled" or rule != "re-priced"]
-        report = check_private_model(discreet.DPLMC(3, **given), people=4, draws=500, rules=rules)
+        given = {"factors": 3, "epsilon": 4.0, "rating_range": (1.0, 5.0), "iterations": 3} | OPTIONS[name]
+        rules = [rule for rule in rule_names() if name == "usual" or rule != "re-priced"]
+        report = check_private_model(discreet.DPLMC.configured(**given), people=4, draws=500, rules=rules)
     finally:
         threads.set_threads(None)
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
 
 
-# ---------------------------------------------------------------------- as it comes
+# ---------------------------------------------------------------------- use
 
 
 def test_a_fit_releases_its_plan_and_nothing_else():
     ratings = discreet.load_dataset("cinema", scale=0.02)
     model = discreet.DPLMC(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2).fit(ratings)
-    assert [e.name for e in model.privacy_.ledger.entries] == [
-        "size",
-        "counts",
-        "recounts",
-        "bias",
-        "bias",
-        "bias",
-        "balance",
-        "gradient 1",
-        "balance",
-        "gradient 2",
-    ]
+    assert [e.name for e in model.privacy_.ledger.entries] == ["size", "balance", "gradient", "balance", "gradient"]
     assert model.privacy_.epsilon == pytest.approx(5.0, rel=1e-6)
     assert model.privacy_.noise == "secure"
 
 
-def test_it_learns_more_than_a_users_own_mean_and_more_than_biases():
-    split = random_ratings(discreet.load_dataset("cinema"), (0.9, 0.1), seed=0)
-    mean = discreet.Bias(3, items=False).fit(split.train)
-    model = discreet.DPLMC(epsilon=5.0, delta=1e-5, rating_range=(0.5, 5.0)).fit(split.train)
-    bias = discreet.Bias().fit(split.train)
-    own, private, free = (discreet.evaluate(m, split, ["rmse"]).values["rmse"] for m in (mean, model, bias))
-    assert private < free < own
-
-
-def test_implicit_feedback_is_ranked_better_than_by_popularity():
-    split = random_ratings(discreet.load_dataset("cinema").binarize(4.0), (0.8, 0.2), seed=0)
-    model = discreet.DPLMC(epsilon=5.0, delta=1e-5, feedback="implicit").fit(split.train)
-    popular = discreet.Popularity().fit(split.train)
-    private, plain = (discreet.evaluate(m, split, ["recall@20"]).values["recall@20"] for m in (model, popular))
-    assert private > plain
-
-
 def test_it_comes_back_from_disk(tmp_path):
     _, ratings = planted(m=300)
-    for changes in ({}, {"variant": "paper", "centring": 0.0}):
-        model = discreet.DPLMC(3, epsilon=20.0, rating_range=(-4.0, 4.0), **changes).fit(ratings)
+    for changes in ({}, {"centring": 0.0}):
+        model = discreet.DPLMC.configured(factors=3, epsilon=20.0, rating_range=(-4.0, 4.0), **changes).fit(ratings)
         model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
         assert np.array_equal(model.predict(ratings, ratings), again.predict(ratings, ratings))
         assert again.privacy_ == model.privacy_
-        assert again.trace_ == model.trace_
-        assert len(again.trace_) == (5 if changes else 8)
-        if changes:
-            assert again.counts_ is None is model.counts_
-        else:
-            assert np.array_equal(again.counts_, model.counts_)
-            assert model.counts_.sum() == pytest.approx(ratings.n_ratings, rel=0.3)
-
-
-def test_models_saved_without_counts_and_trace_still_load(tmp_path, monkeypatch):
-    _, ratings = planted(m=300)
-    model = discreet.DPLMC(3, epsilon=20.0, rating_range=(-4.0, 4.0)).fit(ratings)
-    old = {name: value for name, value in model.state().items() if name not in ("counts", "trace")}
-    monkeypatch.setattr(model, "state", lambda: old)
-    model.save(tmp_path / "old")
-    loaded = discreet.load(tmp_path / "old")
-    assert loaded.counts_ is None
-    assert loaded.trace_ == []
-    assert np.array_equal(loaded.predict(ratings, ratings), model.predict(ratings, ratings))
+        assert again.details_ == model.details_
+        assert len(again.details_["trace"]) == 5
+        assert again.counts_ is None is model.counts_
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         (dict(factors=0), "factors is 0"),
-        (dict(variant="fast"), "variant is 'fast'"),
+        (dict(initialization="fast"), "initialization is 'fast'"),
+        (dict(balanced="yes"), "balanced is 'yes', but must be True or False"),
+        (dict(momentum=0.5), "DPLMC has no parameter 'momentum'"),
         (dict(user_norm=0.0), "user_norm is 0.0"),
         (dict(balance_share=1.0), "balance_share is 1.0"),
-        (dict(momentum=1.0), "momentum is 1.0"),
-        (dict(intercept=1.0), "intercept is 1.0 of the norm, but must be 0"),
-        (dict(intercept=0.5, feedback="implicit"), "intercept is for explicit feedback"),
-        (dict(growth=1000.0), "growth is 1000.0, but must lie between 0.01 and 100"),
-        (dict(popularity="yes"), "popularity is 'yes', but must be True or False"),
-        (dict(initialization="spectral"), "initialization='spectral' is for variant='paper'"),
-        (dict(variant="paper", constants="printed"), "needs ratings_per_item"),
+        (dict(constants="printed"), "needs ratings_per_item"),
         (dict(initial_epsilon=2.0), "initial_epsilon is 2.0"),
         (dict(rating_range=(5, 1)), "rating_range"),
         (dict(shares={"gradient": 0.0}), "shares has 0.0 for 'gradient'"),
         (dict(shares={"gradient": "much"}), "shares has 'much' for 'gradient'"),
-        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are size, counts"),
+        (dict(shares={"bogus": 0.5}), "shares names 'bogus', but the releases are size, balance, gradient"),
         (dict(shares=0.5), "shares is 0.5, but must be a mapping"),
-        (dict(variant="paper", feedback="implicit"), "feedback is 'implicit', but variant='paper'"),
         (dict(step_size=math.inf), "step_size is inf, but must be a finite number"),
         (dict(user_norm=math.inf), "user_norm is inf, but must be a finite number"),
         (dict(user_norm="a"), "user_norm is 'a', but must be a number"),
         (dict(residual_norm=math.inf), "residual_norm is inf, but must be a finite number"),
-        (dict(rarity=300), "rarity is 300, but must lie between 0 and 2"),
         (dict(SPECTRAL, initial_epsilon=0.999), "initial_epsilon is 0.999, which leaves nothing of epsilon = 1"),
         (dict(centring=math.nan), "centring is nan, but must be 'user' or a number"),
         (
-            dict(
-                variant="paper", constants="printed", ratings_per_item=9.0, ratings_per_user=9.0, shares={"balance": 1}
-            ),
+            dict(constants="printed", ratings_per_item=9.0, ratings_per_user=9.0, shares={"balance": 1}),
             "shares go without constants='printed'",
         ),
     ],
 )
 def test_wrong_parameters_are_named(wrong, message):
     with pytest.raises(ConfigError, match=message):
-        discreet.DPLMC(**wrong).plan(10)
-
-
-IGNORED = {
-    "scaled": dict(
-        balance_share=0.3,
-        ratings_per_item=9.0,
-        ratings_per_user=9.0,
-        initial_epsilon=0.3,
-        balanced=False,
-        spectral_scale=2.0,
-    ),
-    "paper": dict(
-        rarity=0.5,
-        momentum=0.5,
-        shrinkage=1.0,
-        stretch=False,
-        regularization=2.0,
-        unobserved_weight=0.1,
-        bias_iterations=1,
-        growth=2.0,
-        intercept=0.3,
-        popularity=False,
-    ),
-}
-
-
-@pytest.mark.parametrize(("variant", "name"), [(v, name) for v, given in IGNORED.items() for name in given])
-def test_what_a_variant_would_ignore_is_refused(variant, name):
-    value, other = IGNORED[variant][name], {"scaled": "paper", "paper": "scaled"}[variant]
-    with pytest.raises(ConfigError, match=f"{name} is {value}, but variant='{variant}' has no {name}: leave it out"):
-        discreet.DPLMC(3, variant=variant, **{name: value}).plan(10)
-    discreet.DPLMC(3, variant=other, **{name: value}).check()
-    default = getattr(discreet.DPLMC(), name)
-    discreet.DPLMC(3, variant=variant, **{name: default}).check()
+        discreet.DPLMC.configured(**(dict(epsilon=1.0) | wrong)).plan(30)
 
 
 def test_a_spectral_start_with_too_few_items_is_refused_before_anything_is_released(monkeypatch):
     _, ratings = planted(m=50, n=10)
     monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
     with pytest.raises(ConfigError, match="factors is 11, but a spectral start has at most 10"):
-        discreet.DPLMC(11, **SPECTRAL).fit(ratings)
+        discreet.DPLMC.configured(factors=11, epsilon=1.0, **SPECTRAL).fit(ratings)

@@ -1,0 +1,180 @@
+"""Item features as a prior: the likelihood it claims, what it does without and with signal, and the model around it."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+import discreet
+from discreet.data.cinema import films, genre_matrix
+from discreet.data.splits import random_ratings
+from discreet.errors import DataError
+from discreet.models.algorithms.feature_prior import FeaturePrior, Sums, likelihood, standardised
+from discreet.models.algorithms.residual_gradient import settle
+from discreet.testing import check_private_model
+
+
+def some_sums(n=6, r=2, K=3, seed=0):
+    rng = np.random.default_rng(seed)
+    z, S, D = rng.normal(size=(n, r)), rng.uniform(0.5, 2.0, (n, r)), rng.uniform(0.5, 2.0, (n, r))
+    return Sums(z, S, D), rng.normal(size=(n, K))
+
+
+def dense(sums, F, T, omega):
+    """For each coordinate, the covariance of what is known of all items together, and of it with b, by the model."""
+    found = []
+    for a in range(len(T)):
+        X = sums.S[:, a, None] * F
+        own = np.diag(sums.D[:, a] + T[a] * sums.S[:, a] ** 2)
+        found.append((omega[a] * X @ X.T + own, omega[a] * X.T))
+    return found
+
+
+def test_the_likelihood_and_the_coefficients_are_those_of_the_model():
+    sums, F = some_sums()
+    right, ours = [], []
+    for T, omega in ((0.5, 0.3), (0.2, 0.9), (0.7, 0.0)):
+        T, omega = np.array([T, 0.4]), np.array([omega, 0.2])
+        score, B = likelihood(sums, F, T, omega)
+        ours.append(score)
+        right.append(0.0)
+        for a, (covariance, cross) in enumerate(dense(sums, F, T, omega)):
+            right[-1] += multivariate_normal(cov=covariance).logpdf(sums.z[:, a])
+            np.testing.assert_allclose(B[:, a], cross @ np.linalg.solve(covariance, sums.z[:, a]), atol=1e-9)
+    np.testing.assert_allclose(np.diff(ours), np.diff(right), rtol=1e-9)
+
+
+def test_standardised_features():
+    X = np.array([[1.0, 5.0, np.nan], [2.0, 5.0, 1.0], [6.0, 5.0, 3.0]])
+    Z = standardised(X)
+    assert Z.shape == (3, 2), "a constant says nothing"
+    np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-12)
+    assert (Z**2).sum() == pytest.approx(3)
+    assert Z[0, 1] == 0, "what is not known is the average"
+    assert standardised(np.random.default_rng(0).normal(size=(500, 200))).shape == (500, 64)
+
+
+def planted(seed, explained, n=800, r=3, K=5, noise=40.0):
+    """Features, factors that they explain a part of, and what is known of these, as `settle` takes it."""
+    rng = np.random.default_rng(seed)
+    X, counts = rng.normal(size=(n, K)), rng.integers(2, 60, n).astype(float)
+    V = np.sqrt(explained / K) * X @ rng.normal(size=(K, r)) + np.sqrt(1 - explained) * rng.normal(size=(n, r))
+    S = np.repeat(counts[:, None], r, axis=1)
+    z = S * V + noise * rng.normal(size=(n, r))
+    return X, V, dict(z=z, S=S, noise=noise**2, spread=0.0, shrinkage=1.0, largest=2.0, by_chance=0.0)
+
+
+def test_features_that_explain_factors_help_and_others_do_no_harm():
+    for explained, most in ((0.9, 0.5), (0.0, 1.02)):
+        X, V, sums = planted(1, explained)
+        prior = FeaturePrior(X, None, leading=1)
+        loss = [np.mean((settle(**sums, **more) - V) ** 2) for more in ({}, dict(prior=prior))]
+        assert loss[1] < most * loss[0]
+        assert (max(prior.explained) > 0.1) == (explained > 0)
+
+
+def test_without_explained_variance_it_is_what_it_is_without_features(monkeypatch):
+    X, _, sums = planted(2, 0.9)
+    prior = FeaturePrior(X, None, leading=1)
+    assert not np.array_equal(settle(**sums, prior=prior), settle(**sums))
+    monkeypatch.setattr("discreet.models.algorithms.feature_prior.EXPLAINED", (0.0,) * 15)
+    assert np.array_equal(settle(**sums, prior=FeaturePrior(X, None, leading=1)), settle(**sums))
+
+
+# ------------------------------------------------------------ the model
+
+
+@pytest.fixture(scope="module")
+def cinema():
+    return random_ratings(discreet.load_dataset("cinema", scale=0.1), (0.8, 0.1, 0.1), seed=5)
+
+
+GENRES = {film.id: "|".join(film.genres) for film in films()}
+SAME = dict(epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
+
+
+def test_it_is_worth_it(cinema):
+    score = lambda model: discreet.evaluate(model, cinema, metrics=["rmse"]).values["rmse"]  # noqa: E731
+    plain = discreet.DPMF(**SAME).fit(cinema.train)
+    ours = discreet.DPMF(item_features=GENRES, **SAME).fit(cinema.train)
+    assert score(ours) < score(plain) - 0.005
+    assert ours.privacy_.epsilon == plain.privacy_.epsilon
+    releases = [[entry.name for entry in model.privacy_.ledger.entries] for model in (ours, plain)]
+    assert releases[0] == releases[1]
+    assert [a.text for a in ours.privacy_.assumptions if a.name == "features"] == [
+        "the features of the items, 16 for each"
+    ]
+
+
+def test_items_that_nobody_rated_are_predicted_by_their_features(cinema):
+    heard = cinema.train.filter(items=cinema.train.item_ids[:400])
+    ids = [*heard.item_ids.tolist(), *(film.id for film in films()[400:])]
+    ratings = discreet.Ratings.from_indices(
+        heard.indptr, heard.indices, heard.values, heard.user_ids, ids, catalogue=True
+    )
+    others = cinema.train.filter(items=ids[400:])
+    enough = SAME | dict(epsilon=50.0)  # for features to be found to explain something
+    plain = discreet.DPMF(**enough).fit(ratings)
+    ours = discreet.DPMF(item_features=GENRES, **enough).fit(ratings)
+    off = [np.sqrt(np.mean((model.predict(ratings, others) - others.values) ** 2)) for model in (ours, plain)]
+    assert off[0] < off[1] - 0.01
+    size = [np.linalg.norm(model.item_factors_[400:], axis=1) for model in (ours, plain)]
+    assert size[0].min() > 0
+    assert size[0].mean() > 5 * size[1].mean()
+
+
+def liked_if_popular(ratings):
+    """The same people and films, but films are rated by how often they are watched, and a little by chance."""
+    counts = np.bincount(ratings.indices, minlength=ratings.n_items)
+    liked = 1.5 + 2.5 * counts.argsort().argsort() / ratings.n_items
+    values = liked[ratings.indices] + np.random.default_rng(0).uniform(-1, 1, ratings.n_ratings)
+    return discreet.Ratings.from_indices(
+        ratings.indptr, ratings.indices, values.astype(np.float32), ratings.user_ids, ratings.item_ids, catalogue=True
+    )
+
+
+def test_popularity_alone(cinema):
+    ratings = liked_if_popular(cinema.train)
+    model = discreet.DPMF.configured(popularity=True, **SAME).fit(ratings)
+    plain = discreet.DPMF.configured(popularity=False, **SAME).fit(ratings)
+    usual = discreet.DPMF(**SAME).fit(ratings)
+    assert not np.array_equal(model.item_biases_, plain.item_biases_)
+    assert np.array_equal(usual.item_biases_, model.item_biases_)
+    assert "features" not in {a.name for a in model.privacy_.assumptions}
+    without = discreet.DPMF.configured(item_features=GENRES, popularity=False, **SAME).fit(ratings)
+    both = discreet.DPMF(item_features=GENRES, **SAME).fit(ratings)
+    assert not np.array_equal(without.item_factors_, both.item_factors_)
+
+
+def test_it_comes_back_from_disk(cinema, tmp_path):
+    file = tmp_path / "genres.csv"
+    file.write_text("item_id,genres\n" + "".join(f"{i},{genres}\n" for i, genres in GENRES.items()))
+    models = [discreet.DPMF(item_features=given, **SAME).fit(cinema.train) for given in (str(file), file, GENRES)]
+    for model in models:
+        model.save(tmp_path / "model", replace=True)
+        again = discreet.load(tmp_path / "model")
+        assert again.item_features is None, "features are input, like ratings"
+        saved = b"".join(part.read_bytes() for part in (tmp_path / "model").iterdir())
+        assert b"genres.csv" not in saved
+        assert str(tmp_path).encode() not in saved
+        assert np.array_equal(again.predict(cinema.train, cinema.train), model.predict(cinema.train, cinema.train))
+        assert np.array_equal(model.item_factors_, models[0].item_factors_), "all three are the same features"
+    assert "item_features='<dict>'" in repr(models[2])
+    assert "item_features='<ndarray>'" in repr(discreet.DPMF(item_features=genre_matrix(), epsilon=1.0))
+
+
+def test_features_of_other_items_are_refused(cinema):
+    with pytest.raises(DataError, match="knows none of the 800 items"):
+        discreet.DPMF(item_features={"nowhere": [1.0]}, epsilon=1.0).fit(cinema.train)
+
+
+def test_the_kit_is_content():
+    check_private_model(
+        discreet.DPMF(
+            2,
+            epsilon=5.0,
+            iterations=2,
+            rating_range=(1, 5),
+            item_features={item: [item % 3, item / 7] for item in range(101, 161, 2)},
+        ),
+        people=4,
+    )
