@@ -1,21 +1,197 @@
-"""Private models with one fault each, for the tests of the conformance kit."""
+"""Private models with one fault each, for the tests of the conformance kit: in the shell, or in its algorithm."""
 
 from dataclasses import replace
 
 import numpy as np
 
+from discreet.models.algorithms.noisy_solve import NoisySolve
 from discreet.models.dpals import DPALS
 from discreet.privacy import unsafe
-from discreet.privacy.noise import SeededNoise
-from discreet.privacy.plan import Plan, Release
+from discreet.privacy.plan import Line
+
+# ------------------------------------------------------------ faults of algorithms
+
+
+class ReleasesTwiceSolve(NoisySolve):
+    def _item_step(self, users, session, *rest):
+        session.release("sum", users.item_sums())
+        return super()._item_step(users, session, *rest)
 
 
 class ReleasesTwice(DPALS):
     """Asks the session for one sum more than was planned."""
 
-    def _item_step(self, users, session, *rest):
-        session.release("sum", users.item_sums())
-        return super()._item_step(users, session, *rest)
+    _kinds = (ReleasesTwiceSolve,)
+
+
+class RevealsSolve(NoisySolve):
+    def _centre(self, users, session):
+        users.choose()
+        unsafe.reveal(session, "peek", users.item_counts())
+        return super()._centre(users, session)
+
+
+class Reveals(DPALS):
+    _kinds = (RevealsSolve,)
+
+
+class PeeksUnseenSolve(NoisySolve):
+    def _centre(self, users, session):
+        import sys
+
+        users.choose()
+        users.item_counts().compute(vars(sys.modules["discreet.privacy.session"])["KEY"])
+        return super()._centre(users, session)
+
+
+class PeeksUnseen(DPALS):
+    """Computes a statistic with a key that it took from the session's own module."""
+
+    _kinds = (PeeksUnseenSolve,)
+
+
+class OpensSealedDataSolve(NoisySolve):
+    def _centre(self, users, session):
+        assert users._content() is not None
+        return super()._centre(users, session)
+
+
+class OpensSealedData(DPALS):
+    _kinds = (OpensSealedDataSolve,)
+
+
+class LeavesOneOutSolve(NoisySolve):
+    def releases(self, n_items):
+        return [*super().releases(n_items), Line("spare", share=0.1, shape=(1,))]
+
+
+class LeavesOneOut(DPALS):
+    """Plans a release that it never makes, and never asks the session whether all is done."""
+
+    _kinds = (LeavesOneOutSolve,)
+
+    def _learn(self, algorithm, users, session, *rest):
+        session.finish = lambda: session.statement
+        return super()._learn(algorithm, users, session, *rest)
+
+
+class KeepsARidgeToItselfSolve(NoisySolve):
+    def learn(self, users, session, **given):
+        object.__setattr__(self, "own_ridge", 7.0)
+        return super().learn(users, session, **given)
+
+    def _user_scale(self):
+        return super()._user_scale() * getattr(self, "own_ridge", 1.0)
+
+
+class KeepsARidgeToItself(DPALS):
+    """Reads users out by a number that is no field and is not in `Learnt`, and so is not saved."""
+
+    _kinds = (KeepsARidgeToItselfSolve,)
+
+
+# ------------------------------------------------------------ faults that take something from the ratings into these
+
+
+class Told(NoisySolve):
+    """An algorithm that is told something beside what was released."""
+
+    def hear(self, **secrets):
+        for name, value in secrets.items():
+            object.__setattr__(self, name, value)
+
+
+class Telling(DPALS):
+    """A shell that tells its algorithm, when the people are sealed already, what it has seen of them."""
+
+    def fit(self, ratings, *, progress=None):
+        self.secrets = self.look(ratings)
+        return super().fit(ratings, progress=progress)
+
+    def _learn(self, algorithm, *rest):
+        algorithm.hear(**self.secrets)
+        del self.secrets
+        return super()._learn(algorithm, *rest)
+
+
+class NormalisesByMeanCountSolve(Told):
+    def _user_scale(self):
+        return 1e3 * (self.mean - round(self.mean, 1)) ** 2
+
+
+class NormalisesByMeanCount(Telling):
+    """Erratum 4: Z from everybody's exact counts, so that one user's vector depends on the others."""
+
+    _kinds = (NormalisesByMeanCountSolve,)
+
+    def look(self, ratings):
+        return {"mean": float(np.diff(ratings.indptr).mean())}
+
+
+class UsesExactCountsSolve(Told):
+    def _item_ridge(self, counts, lam, deviation):
+        return lam * np.sqrt(self.exact[: len(counts)] + 1.0)
+
+
+class UsesExactCounts(Telling):
+    """Erratum 7: ridges from exact counts instead of released ones."""
+
+    _kinds = (UsesExactCountsSolve,)
+
+    def look(self, ratings):
+        return {"exact": np.bincount(ratings.indices, minlength=ratings.n_items)}
+
+
+class TellsInDetailsSolve(Told):
+    def learn(self, users, session, **given):
+        learnt = super().learn(users, session, **given)
+        return replace(learnt, details={**learnt.details, "typical": self.typical})
+
+
+class TellsInDetails(Telling):
+    """Keeps a number beside the factors that was never released."""
+
+    _kinds = (TellsInDetailsSolve,)
+
+    def look(self, ratings):
+        return {"typical": float(ratings.values.mean())}
+
+
+class StartsWarmSolve(Told):
+    def _start(self, users, session, seed):
+        V = super()._start(users, session, seed)
+        return V if self.last is None else self.last
+
+    def _item_step(self, *given):
+        self.hear(last=super()._item_step(*given))
+        return self.last
+
+
+class StartsWarm(DPALS):
+    """A second fit goes on from the first."""
+
+    _kinds = (StartsWarmSolve,)
+
+    def _learn(self, algorithm, *rest):
+        algorithm.hear(last=getattr(self, "last", None))
+        learnt = super()._learn(algorithm, *rest)
+        self.last = algorithm.last
+        return learnt
+
+
+class ShapesByData(DPALS):
+    """Releases factors for as many items as have an odd number of ratings, and so tells how many these are."""
+
+    def fit(self, ratings, *, progress=None):
+        odd = np.bincount(ratings.indices, minlength=ratings.n_items) % 2
+        self.odd = max(2, int(odd.sum())) / ratings.n_items
+        return super().fit(ratings, progress=progress)
+
+    def algorithm(self):
+        return replace(super().algorithm(), item_fraction=getattr(self, "odd", 0.5))
+
+
+# ------------------------------------------------------------ faults of shells
 
 
 class FitsTwice(DPALS):
@@ -49,13 +225,14 @@ class SavesTheNumberOfUsers(DPALS):
         return super().card() + f"\nTrained on {self._n} people.\n"
 
     def fit(self, ratings, *, progress=None):
+        super().fit(ratings, progress=progress)
         self._n = ratings.n_users
-        return super().fit(ratings, progress=progress)
+        return self
 
 
 class SavesTheSeed(DPALS):
     def saved_params(self):
-        return self.get_params()
+        return super().saved_params() | {"random_state": self.random_state}
 
 
 class ScalesByN(DPALS):
@@ -67,46 +244,10 @@ class ScalesByN(DPALS):
         return self
 
 
-class NormalisesByMeanCount(DPALS):
-    """Erratum 4: Z from everybody's exact counts, so that one user's vector depends on the others."""
-
-    def fit(self, ratings, *, progress=None):
-        self._mean = float(np.diff(ratings.indptr).mean())
-        return super().fit(ratings, progress=progress)
-
-    def _user_scale(self):
-        return 1e3 * (self._mean - round(self._mean, 1)) ** 2 if hasattr(self, "_mean") else 1.0
-
-    def __getstate__(self):
-        return {}
-
-
-class UsesExactCounts(DPALS):
-    """Erratum 7: ridges from exact counts instead of released ones."""
-
-    def fit(self, ratings, *, progress=None):
-        self._counts = np.bincount(ratings.indices, minlength=ratings.n_items)
-        return super().fit(ratings, progress=progress)
-
-    def _item_ridge(self, counts, *rest):
-        return self._lambda() * np.sqrt(self._counts[: len(counts)] + 1.0)
-
-
 class PrintsTheShape(DPALS):
     def fit(self, ratings, *, progress=None):
         print(f"training on a matrix with {ratings.n_ratings} entries")
         return super().fit(ratings, progress=progress)
-
-
-class ShapesByData(DPALS):
-    """Releases factors for as many items as have many ratings, and so tells how many these are."""
-
-    def fit(self, ratings, *, progress=None):
-        self._many = max(2, int((np.bincount(ratings.indices) % 2).sum()))
-        return super().fit(ratings, progress=progress)
-
-    def _n_frequent(self, n_items):
-        return getattr(self, "_many", 5)
 
 
 class HoldsTheRatings(DPALS):
@@ -116,60 +257,14 @@ class HoldsTheRatings(DPALS):
         return self
 
 
-class StartsWarm(DPALS):
-    """A second fit goes on from the first."""
-
-    def _initial(self, *given):
-        V = super()._initial(*given)
-        return V if not hasattr(self, "_last") else self._last
-
-    def _item_step(self, users, session, *rest):
-        self._last = super()._item_step(users, session, *rest)
-        return self._last
-
-
 class ForgetsSeedZero(DPALS):
-    def _open_session(self, ratings):
-        users, session = super()._open_session(ratings)
-        if self.noise == "seeded":
-            session._noise = SeededNoise(self.random_state or None)
-        return users, session
-
-
-class Reveals(DPALS):
-    def _centre(self, users, session):
-        users.choose()
-        unsafe.reveal(session, "peek", users.item_counts())
-        super()._centre(users, session)
-
-
-class PeeksUnseen(DPALS):
-    """Computes a statistic with a key that it took from the session's own module."""
-
-    def _centre(self, users, session):
-        import sys
-
-        users.choose()
-        users.item_counts().compute(vars(sys.modules["discreet.privacy.session"])["KEY"])
-        super()._centre(users, session)
-
-
-class OpensSealedData(DPALS):
-    def _centre(self, users, session):
-        assert users._content() is not None
-        super()._centre(users, session)
-
-
-class LeavesOneOut(DPALS):
-    """Plans a release that it never makes, and never asks the session whether all is done."""
-
-    def plan(self, n_items):
-        plan = super().plan(n_items)
-        return Plan.calibrated([*plan.releases, Release("spare")], self.budget, self.accountant)
-
-    def _finish(self, ratings, V, frequent, session):
-        session.finish = lambda: session.statement
-        super()._finish(ratings, V, frequent, session)
+    def fit(self, ratings, *, progress=None):
+        given = self.random_state
+        self.random_state = given or None
+        try:
+            return super().fit(ratings, progress=progress)
+        finally:
+            self.random_state = given
 
 
 class PromisesLess(DPALS):

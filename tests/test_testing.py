@@ -11,6 +11,7 @@ from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
 from discreet.models.dpals import DPALS
+from discreet.models.dpmf import DPMF
 from discreet.models.private import PrivateRecommender
 from discreet.privacy import descent, noise, sealed
 from discreet.privacy.noise import SecureNoise, SeededNoise
@@ -18,7 +19,7 @@ from discreet.privacy.session import Session
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model, rule_names
 
 SMALL = {"epsilon": 4.0, "rating_range": (1.0, 5.0)}
-PAPER = SMALL | {"shrinkage": False, "max_items": 6}
+PAPER = SMALL | {"max_items": 6}
 PLAIN = {
     "epsilon": 4.0,
     "max_items": 30,
@@ -29,31 +30,26 @@ PLAIN = {
     "noise_ridge": 0.0,
     "user_normalizer": 100.0,
     "initial_scale": 0.3,
-    "shrinkage": False,
     "iterations": 2,
+    "factors": 3,
 }
 QUICK = [name for name in rule_names() if name != "re-priced"]
 
-GRADIENT = (
-    "explicit",
-    "explicit, no factors",
-    "short norm",
-    "replace-one",
-    "intercept, constant",
-    "papers' conversion, range from data",
-)
-OPTIONS = {
-    "explicit": {},
-    "explicit, no factors": {"factors": 0},
-    "explicit, solve": {"item_step": "solve"},
-    "explicit, the paper's item step": {"shrinkage": False, "max_items": 6},
-    "shrinkage of samples, all steps alike": {"sampling": "rarest", "shrinkage": True, "growth": 1.0, "max_items": 6},
-    "replace-one, the paper's item step": {"neighbouring": "replace-one", "shrinkage": False, "max_items": 6},
-    "implicit": {"feedback": "implicit", "max_items": 6},
-    "implicit, not pooled": {"feedback": "implicit", "pooled_items": False, "max_items": 6},
-    "global mean": {"centring": "global"},
-    "constant, one count": {"centring": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform", "max_items": 6},
+HOUSE = {
+    "usual": {},
+    "no factors": {"factors": 0},
     "short norm": {"user_norm": 0.3, "growth": 1.0},
+    "replace-one": {"neighbouring": "replace-one"},
+    "intercept, constant": {"intercept": 0.3, "centring": 3.0, "popularity": False, "growth": 1.0},
+    "papers' conversion, range from data": {"accountant": "rdp", "delta": 1e-5, "rating_range": None},
+}
+SOLVING = {
+    "usual": {"max_items": 6},
+    "global mean, growing steps": {"centring": "global", "growth": 2.0, "max_items": 6},
+    "replace-one": {"neighbouring": "replace-one", "max_items": 6},
+    "implicit": {"feedback": "implicit", "max_items": 6},
+    "replace-one, implicit": {"neighbouring": "replace-one", "feedback": "implicit", "max_items": 6},
+    "constant, one count": {"centring": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform", "max_items": 6},
     "spectral": {"initialization": "spectral", "item_fraction": 1.0},
     "resample, unobserved": {
         "resample": True,
@@ -62,13 +58,13 @@ OPTIONS = {
         "projection": False,
         "max_items": 6,
     },
-    "replace-one": {"neighbouring": "replace-one"},
-    "replace-one, solve": {"neighbouring": "replace-one", "item_step": "solve"},
-    "not isometric": {"isometric": False, "shrinkage": False, "max_items": 6},
-    "intercept, constant": {"intercept": 0.3, "centring": 3.0, "popularity": False, "growth": 1.0},
-    "replace-one, implicit": {"neighbouring": "replace-one", "feedback": "implicit", "max_items": 6},
-    "sigmas": {"sigmas": {"counts": 9.0, "recounts": 9.0, "gram": 5.0, "sum": 5.0}, "max_items": 6},
-    "papers' conversion, range from data": {"accountant": "rdp", "delta": 1e-5, "rating_range": None},
+    "not isometric": {"isometric": False, "max_items": 6},
+    "sigmas": {
+        "sigmas": {"counts": 9.0, "recounts": 9.0, "gram": 5.0, "sum": 5.0},
+        "epsilon": 50.0,
+        "max_items": 6,
+    },
+    "papers' conversion, range from data": {"accountant": "rdp", "delta": 1e-5, "rating_range": None, "max_items": 6},
 }
 
 
@@ -80,11 +76,17 @@ def _small():
     threads.set_threads(None)
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_dpals_keeps_every_rule(name):
-    rules = rule_names() if name.startswith(("explicit", "papers' conversion")) else QUICK
-    model = DPALS(**({"factors": 3} | SMALL | OPTIONS[name]))
-    assert ("balance" in [row["name"] for row in model.plan(20).rows()]) == (name in GRADIENT)
+CASES = [
+    pytest.param(kind, name, given, id=f"{kind.__name__}, {name}")
+    for kind, options in ((DPMF, HOUSE), (DPALS, SOLVING))
+    for name, given in options.items()
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "given"), CASES)
+def test_our_models_keep_every_rule(kind, name, given):
+    rules = rule_names() if name.startswith(("usual", "no factors", "papers' conversion")) else QUICK
+    model = kind.configured(**({"factors": 3} | SMALL | given))
     report = check_private_model(model, people=8, draws=2000, rules=rules)
     assert report.passed
     assert [check.rule for check in report.checks] == rules
@@ -93,17 +95,15 @@ def test_dpals_keeps_every_rule(name):
     assert report.to_dict()["passed"] is True
 
 
-def test_neighbours_of_dpals_reach_the_sensitivity():
+def test_neighbours_reach_the_sensitivity():
     """A kit whose people never go to the edge would find nothing."""
     report = check_private_model(DPALS(3, **PAPER), people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == ["counts 1.00", "recounts 1.00", "sum 1.00", "gram 1.00"]
-    report = check_private_model(DPALS(3, iterations=2, growth=1.0, **SMALL), people=10, rules=["neighbours"])
+    model = DPMF.configured(factors=3, iterations=2, growth=1.0, **SMALL)
+    report = check_private_model(model, people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == [f"{name} 1.00" for name in ("size", "counts", "recounts", "bias", "balance", "gradient")]
-    report = check_private_model(DPALS(3, iterations=2, item_step="solve", **SMALL), people=10, rules=["neighbours"])
-    shares = report.checks[0].detail.split(": ")[1].split(", ")
-    assert shares == [f"{name} 1.00" for name in ("counts", "recounts", "sum 1", "gram 1", "sum 2", "gram 2")]
 
 
 def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
@@ -112,17 +112,18 @@ def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
     Y = np.zeros(M.shape)
     who = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
     M[who, ratings.indices], Y[who, ratings.indices] = True, ratings.values
-    explicit, r, c = model.feedback == "explicit", model.factors, M.sum(axis=1)
+    given = model.algorithm_
+    explicit, r, c = given.feedback == "explicit", given.factors, M.sum(axis=1)
     if explicit:
         Y = np.where(M, Y - ((Y.sum(axis=1) + 3 * 3.0) / (c + 3))[:, None], 0)
     else:
         Y = M.astype(float)
-    weight, ridge, i = model.unobserved_weight, model.regularization, model.intercept
+    weight, ridge, i = given.unobserved_weight, given.regularization, given.intercept
     counts = np.maximum(M.sum(axis=0), 1.0)
     item_ridge = ridge * counts**0.5 * counts.sum() / (counts**1.5).sum()
-    V = model.initial_scale * np.random.default_rng(model.random_state).standard_normal((ratings.n_items, r))
+    V = given.initial_scale * np.random.default_rng(model.random_state).standard_normal((ratings.n_items, r))
     Z, b = np.clip(Y, -2, 2) if explicit else Y, np.zeros(ratings.n_items)
-    for _ in range(model.iterations):
+    for _ in range(given.iterations):
         every = weight * V.T @ V
         U = np.array(
             [
@@ -146,7 +147,7 @@ def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
 @pytest.mark.parametrize(("feedback", "intercept"), [("explicit", 0.0), ("explicit", 0.5), ("implicit", 0.0)])
 def test_dpals_without_noise_is_plain_alternating_least_squares(feedback, intercept):
     weight = 0.0 if feedback == "explicit" else 0.6
-    model = DPALS(3, feedback=feedback, intercept=intercept, unobserved_weight=weight, **PLAIN)
+    model = DPALS.configured(feedback=feedback, intercept=intercept, unobserved_weight=weight, **PLAIN)
     report = check_private_model(model, twin=dense_dpals, rules=["zero noise"], tolerance=1e-3)
     assert report.checks[0].passed is True
     with pytest.raises(ConformanceError, match=r"zero noise.*off by"):
@@ -173,7 +174,7 @@ def test_what_cannot_be_checked_is_said():
     with pytest.raises(ConfigError, match="ALS is no PrivateRecommender"):
         check_private_model(discreet.ALS())
     with pytest.raises(ConfigError, match="no rule 'speed'"):
-        check_private_model(DPALS(), rules=["speed"])
+        check_private_model(DPALS(epsilon=1.0), rules=["speed"])
 
 
 # ------------------------------------------------------------ planted faults: models
@@ -183,6 +184,9 @@ MODELS = [
     (planted.LeavesOneOut, "plan", "spare"),
     (planted.FitsTwice, "one look", "2 sessions"),
     (planted.PeeksUnseen, "one look", "outside Session.release"),
+    (planted.TellsInDetails, "post-processing", r"details_\.typical"),
+    (planted.TellsInDetails, "saved folder", r"model\.json: state\.details\.typical"),
+    (planted.KeepsARidgeToItself, "round trip", "predictions changed by saving and loading"),
     (planted.SavesAVector, "saved folder", r"model\.json: state\.example"),
     (planted.SavesTheNumberOfUsers, "saved folder", "README.md"),
     (planted.SavesTheSeed, "saved folder", "the seed"),
@@ -200,7 +204,9 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "rule", "words"), MODELS, ids=[kind.__name__ for kind, _, _ in MODELS])
+@pytest.mark.parametrize(
+    ("kind", "rule", "words"), MODELS, ids=[f"{kind.__name__}, {rule}" for kind, rule, _ in MODELS]
+)
 def test_a_bad_model_is_named_by_the_rule_it_breaks(kind, rule, words):
     with pytest.raises(ConformanceError, match=f"BROKEN +{rule}: .*{words}") as caught:
         check_private_model(kind(3, **PAPER), people=8, draws=0, rules=[rule, "fit"])
@@ -264,9 +270,9 @@ def test_seeded_noise_that_is_called_secure_is_found(monkeypatch):
 
 def test_vectors_that_are_not_cut_are_found(monkeypatch):
     cut = sealed.clip_rows
-    for module, step in ((sealed, "solve"), (descent, "gradient")):
+    for module, kind in ((sealed, DPALS), (descent, DPMF)):
         monkeypatch.setattr(module, "clip_rows", lambda U, bounds, *rest: 9 * cut(U, replace(bounds, norm=1e6), *rest))
-        assert "neighbours" in broken_rules(DPALS(3, **(SMALL | {"regularization": 0.01, "item_step": step})))
+        assert "neighbours" in broken_rules(kind(3, **(SMALL | {"regularization": 0.01})))
 
 
 def test_a_session_that_releases_without_end_is_found(monkeypatch):
@@ -296,7 +302,7 @@ class TestConformance(PrivateModelConformance):
     people, draws, tolerance, twin = 6, 1000, 1e-3, dense_dpals
 
     def make(self) -> PrivateRecommender:
-        return DPALS(2, intercept=0.5, unobserved_weight=0.0, **PLAIN)
+        return DPALS.configured(intercept=0.5, unobserved_weight=0.0, **PLAIN | {"factors": 2})
 
 
 def test_the_class_has_one_test_per_rule_and_they_fail_where_they_should():

@@ -16,7 +16,7 @@ import numpy as np
 
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError, PrivacyError
-from discreet.models import MODELS, store
+from discreet.models import MODELS, algorithms, store
 from discreet.models.earlier import LEDGER
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.unsafe import NoNoise
@@ -168,6 +168,11 @@ class Kit:
         return self._start[0]
 
     @property
+    def some_people(self) -> Ratings:
+        """A few of them, to be read out."""
+        return self.ratings.select_users(np.arange(min(50, self.ratings.n_users)), by="index")
+
+    @property
     def base(self) -> Run:
         """Secure noise, many draws; what the neighbours replay."""
         return self._start[1]
@@ -315,11 +320,19 @@ class Kit:
     def loaded(self, run: Run) -> Any:
         """The model as `discreet.load` brings it back, also if it is not one of discreet's own."""
         kind = type(run.model)
+        algorithm = type(run.model.algorithm_)
         find = functools.partial(lambda own, name: kind if name == kind.__name__ else own(name), store.model_class)
+        find_algorithm = functools.partial(
+            lambda own, name: algorithm if name == algorithm.name else own(name), algorithms.algorithm_class
+        )
         with tempfile.TemporaryDirectory() as folder:
             for name, content in run.files.items():
                 Path(folder, name).write_bytes(content)
-            with patch.dict(MODELS, {kind.__name__: kind.__module__}), patch.object(store, "model_class", find):
+            with (
+                patch.dict(MODELS, {kind.__name__: kind.__module__}),
+                patch.object(store, "model_class", find),
+                patch.object(algorithms, "algorithm_class", find_algorithm),
+            ):
                 return store.load(folder)
 
 

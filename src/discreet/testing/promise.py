@@ -146,7 +146,7 @@ def _found(hidden: dict[str, str], content: bytes) -> list[str]:
     return [what for what, text in hidden.items() if len(text) >= 5 and text.encode() in words]
 
 
-@rule("round trip", "a saved model comes back with the same promise, the same ledger and the same factors")
+@rule("round trip", "a saved model comes back with the same promise, ledger, factors and predictions")
 def _round_trip(kit: Kit) -> str:
     for run in (kit.base, kit.seeded):
         again = kit.loaded(run)
@@ -155,7 +155,9 @@ def _round_trip(kit: Kit) -> str:
         must(one.ledger.to_dict() == other.ledger.to_dict(), "the ledger changed by saving and loading")
         same = np.array_equal(run.model.item_factors_, again.item_factors_)
         must(same, "item_factors_ changed by saving and loading")
-    return "statement, ledger and factors"
+        lists, others = run.model.recommend_many(kit.some_people, 5), again.recommend_many(kit.some_people, 5)
+        must(all(map(np.array_equal, lists, others)), "predictions changed by saving and loading")
+    return "statement, ledger, factors and predictions"
 
 
 @rule("zero noise", "without noise the model is its non-private algorithm")
@@ -185,12 +187,13 @@ def _seed(kit: Kit) -> str:
 
 @rule("key", "the model's code does not reach for the key to private data, nor for private parts of sealed objects")
 def _key(kit: Kit) -> str:
-    modules: set[Any] = {inspect.getmodule(cls) for cls in type(kit.model).__mro__} - {None}
+    classes = [*type(kit.model).__mro__, *type(kit.model.algorithm()).__mro__]
+    modules: set[Any] = {inspect.getmodule(cls) for cls in classes} - {None}
     for module in modules:
         for name, value in vars(module).items():
             owner = value.__name__ if inspect.ismodule(value) else type(value).__module__
             must(owner != "discreet.privacy.vault", f"{module.__name__}.{name} is the key to private data")
-    for cls in type(kit.model).__mro__:
+    for cls in classes:
         try:
             found = _REACHES_IN.search(inspect.getsource(cls))
         except (OSError, TypeError):  # no source to look at: built in, or typed into a shell

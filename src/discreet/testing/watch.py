@@ -21,6 +21,7 @@ from discreet.privacy import subsample
 from discreet.privacy.ledger import Entry
 from discreet.privacy.mechanisms import Mechanism
 from discreet.privacy.noise import SecureNoise, SeededNoise
+from discreet.privacy.plan import Line
 from discreet.privacy.session import Session
 from discreet.privacy.statistics import Sum
 from discreet.privacy.unsafe import NoNoise
@@ -116,8 +117,8 @@ class Watch:
         return list({id(record.session): record.session for record in self.releases}.values())
 
     def _release(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def release(session: Session, name: str, statistic: Any, *rest: Any, **options: Any) -> Any:
-            record = Released(name, statistic, session)
+        def release(session: Session, name: str | Line, statistic: Any, *rest: Any, **options: Any) -> Any:
+            record = Released(str(name), statistic, session)
             before = len(session.ledger.entries)
             self.releases.append(record)
             try:

@@ -14,7 +14,7 @@ from typing import Any
 from discreet.errors import DataError
 from discreet.models.algorithms.algorithm import Algorithm, Learnt, Rows, field_names
 
-__all__ = ["ALGORITHMS", "Algorithm", "Learnt", "Rows", "algorithm_from", "field_names"]
+__all__ = ["ALGORITHMS", "Algorithm", "Learnt", "Rows", "algorithm_class", "algorithm_from", "field_names"]
 
 ALGORITHMS = {
     "residual gradient": ("discreet.models.algorithms.residual_gradient", "ResidualGradient"),
@@ -31,9 +31,13 @@ ALGORITHMS = {
 
 def algorithm_from(document: Mapping[str, Any]) -> Algorithm:
     """The algorithm that ``to_dict`` described."""
-    name = document.get("name")
+    return algorithm_class(document.get("name")).from_dict(document)
+
+
+def algorithm_class(name: str | None) -> type[Algorithm]:
+    """The class of the algorithm of that name, imported on first use."""
     if name not in ALGORITHMS:
         raise DataError(f"there is no algorithm {name!r} in this version of discreet")
     module, cls = ALGORITHMS[name]
-    found: Algorithm = getattr(importlib.import_module(module), cls).from_dict(document)
+    found: type[Algorithm] = getattr(importlib.import_module(module), cls)
     return found

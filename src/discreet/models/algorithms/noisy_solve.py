@@ -214,7 +214,9 @@ class NoisySolve(Algorithm):
         check_centring(self.centring, "user", "global")  # type: ignore[arg-type]
         require(self.iota < self.user_norm, f"intercept is {self.intercept!r} of the norm, but must be below 1")
         require(0.01 <= self.growth <= 100, f"growth is {self.growth!r}, but must lie between 0.01 and 100")
-        require(isinstance(self.sigmas, Mapping), f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1}}")
+        require(
+            isinstance(self.sigmas, Mapping), f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1}}"
+        )
         require(not self.sigmas or self.growth == 1, "sigmas go without growth: the paper's steps are all alike")
         require(not (self.sigmas and self.shares), "sigmas say how much noise there is, and shares would say it again")
         most = self._n_frequent(n_items)
