@@ -7,16 +7,17 @@ import pytest
 
 import discreet
 from discreet.errors import NotFittedError
+from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 from discreet.privacy.ledger import Ledger
 
 MODELS = {
+    "DPMF": lambda: discreet.DPMF(3, epsilon=50.0),
+    "DPMF, features": lambda: discreet.DPMF(3, epsilon=50.0, item_features=np.arange(24.0).reshape(12, 2)),
     "DPALS": lambda: discreet.DPALS(3, epsilon=50.0),
-    "DPALS, solving": lambda: discreet.DPALS(3, epsilon=50.0, item_step="solve"),
     "DPALS, implicit": lambda: discreet.DPALS(3, epsilon=50.0, feedback="implicit"),
     "DPLMC": lambda: discreet.DPLMC(3, epsilon=50.0),
-    "DPLMC, paper": lambda: discreet.DPLMC(3, epsilon=50.0, variant="paper"),
     "HuberALS": lambda: discreet.HuberALS(3, epsilon=50.0, iterations=2),
-    "HuberALS, as printed": lambda: discreet.HuberALS(3, as_printed=True, iterations=2),
+    "HuberALS, as printed": lambda: discreet.HuberALS(epsilon=50.0, method=HuberAsPrinted(factors=3, iterations=2)),
     "DPFrankWolfe": lambda: discreet.DPFrankWolfe(3, epsilon=50.0),
     "DPSVD": lambda: discreet.DPSVD(3, epsilon=50.0),
     "DPSGLD": lambda: discreet.DPSGLD(3, epsilon=50.0, iterations=4),

@@ -8,6 +8,7 @@ from discreet import (
     ALS,
     DPALS,
     DPLMC,
+    DPMF,
     DPSGD,
     DPSGLD,
     DPSVD,
@@ -20,6 +21,7 @@ from discreet import (
     evaluate,
 )
 from discreet.data.splits import Holdout, Split
+from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 
 USERS, ITEMS = 150, 260
 RANKS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33, 48, 63, 64, 65, 95, 96, 97, 128, 129, 200)
@@ -32,16 +34,19 @@ MODELS = {
     "IRLS": lambda: IRLS(20, iterations=2),
     "Bias": Bias,
     "Popularity": Popularity,
+    "DPMF": lambda: DPMF(20, **RANGE),
+    "DPMF without factors": lambda: DPMF(0, **RANGE),
+    "DPMF, a constant": lambda: DPMF.configured(factors=20, centring=3.0, intercept=0.0, **RANGE),
     "DPALS": lambda: DPALS(20, **RANGE),
-    "DPALS solve": lambda: DPALS(20, item_step="solve", **RANGE),
-    "DPALS global centring": lambda: DPALS(20, item_step="solve", centring="global", **RANGE),
+    "DPALS global centring": lambda: DPALS.configured(factors=20, centring="global", **RANGE),
     "DPALS implicit": lambda: DPALS(20, feedback="implicit", **RANGE),
     "DPLMC": lambda: DPLMC(20, **RANGE),
     "HuberALS": lambda: HuberALS(8, **RANGE),
+    "HuberALS as printed": lambda: HuberALS(method=HuberAsPrinted(factors=8, iterations=3), **RANGE),
     "DPFrankWolfe": lambda: DPFrankWolfe(6, **RANGE),
-    "DPFrankWolfe least squares": lambda: DPFrankWolfe(6, folding="least-squares", **RANGE),
+    "DPFrankWolfe by steps": lambda: DPFrankWolfe.configured(factors=6, folding="steps", **RANGE),
     "DPSVD": lambda: DPSVD(20, **RANGE),
-    "DPSVD by density": lambda: DPSVD(20, density=0.2, **RANGE),
+    "DPSVD by density": lambda: DPSVD.configured(factors=20, density=0.2, **RANGE),
     "DPSGLD": lambda: DPSGLD(20, **RANGE),
     "DPSGD": lambda: DPSGD(20, accountant="gdp", **RANGE),
 }

@@ -94,11 +94,14 @@ def test_erratum_06_the_ridge_comes_after_the_projection():
 def test_erratum_07_noisy_counts_decide_which_items_are_frequent(monkeypatch):
     """With much noise on the counts, the frequent items are those of the released counts, not of the data."""
     seen, release = {}, Session.release
-    monkeypatch.setattr(Session, "release", lambda self, name, *rest: seen.setdefault(name, release(self, name, *rest)))
+    monkeypatch.setattr(
+        Session, "release", lambda self, name, *rest: seen.setdefault(name, release(self, name, *rest))
+    )
     rng = np.random.default_rng(0)
     rows = [{int(j): float(rng.integers(1, 6)) for j in range(40) if rng.random() < 0.9 - j / 50} for _ in range(400)]
-    model = discreet.DPALS(
-        2,
+    model = discreet.DPALS.configured(
+        factors=2,
+        epsilon=1e6,
         max_items=20,
         item_fraction=0.5,
         rating_range=(1, 5),
@@ -108,9 +111,9 @@ def test_erratum_07_noisy_counts_decide_which_items_are_frequent(monkeypatch):
         sigmas={"counts": 400.0, "recounts": 1.0, "gram": 1.0, "sum": 1.0},
         delta=1e-6,
     ).fit(make(rows, 40))
-    released = np.flatnonzero(model.frequent_)
-    assert released.tolist() == np.sort(np.argsort(-seen["counts"])[:20]).tolist()
-    assert released.tolist() != list(range(20))  # which is what the data would say
+    released = model.details_["frequent"]
+    assert released == np.sort(np.argsort(-seen["counts"])[:20]).tolist()
+    assert released != list(range(20))  # which is what the data would say
     names = [entry.name for entry in model.privacy_.ledger.entries]
     assert names.count("counts") == names.count("recounts") == 1
 

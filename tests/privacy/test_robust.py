@@ -14,8 +14,9 @@ from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget
 from discreet.privacy.mechanisms import Huber
 from discreet.privacy.plan import Plan
-from discreet.privacy.robust import huber_weights, huber_weights_numpy, reweighted, under_noised
+from discreet.privacy.robust import huber_weights, huber_weights_numpy, reweighted
 from discreet.privacy.session import Session
+from discreet.privacy.unsafe import under_noised
 from discreet.privacy.vault import KEY
 
 N_ITEMS = 6

@@ -8,8 +8,8 @@ import pytest
 import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError, DataError
-from discreet.privacy import accounting
 from discreet.experiments.papers import DPALS_TABLE_4
+from discreet.privacy import accounting
 from discreet.privacy.session import Session
 from discreet.privacy.unsafe import NoNoise
 
