@@ -94,9 +94,7 @@ def test_erratum_06_the_ridge_comes_after_the_projection():
 def test_erratum_07_noisy_counts_decide_which_items_are_frequent(monkeypatch):
     """With much noise on the counts, the frequent items are those of the released counts, not of the data."""
     seen, release = {}, Session.release
-    monkeypatch.setattr(
-        Session, "release", lambda self, name, *rest: seen.setdefault(name, release(self, name, *rest))
-    )
+    monkeypatch.setattr(Session, "release", lambda self, name, *rest: seen.setdefault(name, release(self, name, *rest)))
     rng = np.random.default_rng(0)
     rows = [{int(j): float(rng.integers(1, 6)) for j in range(40) if rng.random() < 0.9 - j / 50} for _ in range(400)]
     model = discreet.DPALS.configured(
