@@ -371,7 +371,7 @@ def rewrite(folder, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 2}, r"was written by a newer discreet \(format 2\): upgrade to load it"),
+        ({"format": 3}, r"was written by a newer discreet \(format 3\): upgrade to load it"),
         ({"format": "new"}, "is not a complete model"),
         ({"class": "DeepDream"}, "holds a 'DeepDream', which this version of discreet does not have"),
         ({"parameters": {"rank": 3}}, "is not a complete model"),
@@ -388,6 +388,23 @@ def test_a_strange_model_is_refused(saved, changes, message):
     rewrite(saved, **changes)
     with pytest.raises(DataError, match=message):
         discreet.load(saved)
+
+
+@pytest.mark.parametrize("name", ["explicit", "float64", "implicit", "bias", "popularity"])
+def test_folders_of_format_1_still_load(name, tmp_path):
+    model = MODELS[name]().fit(some_ratings())
+    model.save(tmp_path / "model")
+    later = ("unobserved_weight", "intercept_scale")
+    state = {key: value for key, value in model.state().items() if key not in later}
+    rewrite(tmp_path / "model", format=1, state=state)
+    assert same(discreet.load(tmp_path / "model"), model)
+
+
+def test_private_folders_of_format_1_are_refused_in_one_sentence(tmp_path):
+    discreet.DPMF(2, epsilon=50.0, rating_range=(1, 5)).fit(some_ratings(n=200)).save(tmp_path / "model")
+    rewrite(tmp_path / "model", format=1)
+    with pytest.raises(DataError, match=r"is a private model in format 1, .*: train it again, or read it with the ver"):
+        discreet.load(tmp_path / "model")
 
 
 @pytest.mark.parametrize("text", ["[]", "3", '"model"', "null", "{}", "", "\xff"])

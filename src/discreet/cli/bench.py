@@ -17,7 +17,7 @@ SECTIONS = ("als", "topk", "csv", "start", "private", "training", "dplmc")
 @command("discreet bench --quick", "discreet bench --only als,topk --out speed.md")
 def bench(
     out: Output,
-    quick: Annotated[bool, typer.Option("--quick", help="On a twentieth of the data.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Measure on a twentieth of the data.")] = False,
     only: Annotated[
         str | None, typer.Option(help=f"Some of {', '.join(SECTIONS)}, with commas between.", metavar="SECTIONS")
     ] = None,

@@ -70,7 +70,7 @@ def budget(
 
     Without LEDGER: what the model with these options will release, how often, how far one user can move it, how much
     noise hides that, and what half the ε would do. With LEDGER: checks that nobody changed the file, and prices what it
-    lists, with an independent accountant beside.
+    lists, also by an independent accountant.
     """
     _check_plot(plot)
     bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)

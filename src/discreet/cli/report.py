@@ -31,7 +31,9 @@ def report(
     to: Annotated[str, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")] = "report.html",
     data: Annotated[
         str | None,
-        typer.Option(help="Ratings to measure on: a file or the name of a data set. A look at them.", metavar="DATA"),
+        typer.Option(
+            help="Ratings to measure on, which is a look at them: a file or the name of a data set.", metavar="DATA"
+        ),
     ] = None,
     test: Annotated[
         str | None,

@@ -29,9 +29,9 @@ def reproduce(
     names: Annotated[
         list[str], typer.Argument(help="Entries to run, or: list, show ENTRY, all, docs.", metavar="NAME...")
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="A small version, for a look.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small version, to have a look.")] = False,
     folder: Annotated[
-        str, typer.Option("--out", "-o", help="Where results go; what is finished there is not run again.")
+        str, typer.Option("--out", "-o", help="Folder for the results; what has finished there is not run again.")
     ] = "out/reproduce",
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes to run cells in.")] = 1,
     fresh: Annotated[

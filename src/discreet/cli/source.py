@@ -104,7 +104,7 @@ class Source(Layout):
     path: Annotated[
         str | None, _option("Where the file of a data set lies: an archive or a folder.", panel=_DATA_SET)
     ] = None
-    catalogue: Annotated[bool, _option("Also items that nobody rated.", "--catalogue", panel=_DATA_SET)] = False
+    catalogue: Annotated[bool, _option("Keep items that nobody rated, too.", "--catalogue", panel=_DATA_SET)] = False
     scale: Annotated[
         float | None, _option("Fraction of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET)
     ] = None
@@ -120,7 +120,7 @@ class Source(Layout):
     min_item_ratings: Annotated[
         int,
         _option(
-            "Leave out items with fewer ratings; no private choice, so a caution says so.",
+            "Leave out items with fewer ratings; exact counts decide, so the statement carries a caution.",
             min=0,
             metavar="N",
             panel=_CHOOSING,

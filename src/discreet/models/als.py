@@ -106,6 +106,8 @@ class ALS(Recommender):
         items, counts = _by_item(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64)) if self._explicit else 0.0
         self.spread_ = _spread(ratings.values) if self._explicit else 1.0
+        self.unobserved_weight_ = self._lambda_0()
+        self.intercept_scale_ = float(np.sqrt(INTERCEPT * self.spread_)) if self._has_intercepts else 0.0
         self.regularization_ = self._lambda(np.diff(ratings.indptr), counts)
         self.user_scale_ = self._scale(np.diff(ratings.indptr), self.user_exponent)
         ridge = self._ridge(counts, self.item_exponent, self._scale(counts, self.item_exponent))
@@ -137,11 +139,26 @@ class ALS(Recommender):
             "spread": self.spread_,
             "regularization": self.regularization_,
             "user_scale": self.user_scale_,
+            "unobserved_weight": self.unobserved_weight_,
+            "intercept_scale": self.intercept_scale_,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.mean_, self.spread_ = state["mean"], state["spread"]
-        self.regularization_, self.user_scale_ = state["regularization"], state["user_scale"]
+        state = self._left_to_the_code_by_format_1(state["spread"]) | state
+        self.mean_ = state["mean"]
+        self.spread_ = state["spread"]
+        self.regularization_ = state["regularization"]
+        self.user_scale_ = state["user_scale"]
+        self.unobserved_weight_ = state["unobserved_weight"]
+        self.intercept_scale_ = state["intercept_scale"]
+
+    def _left_to_the_code_by_format_1(self, spread: float) -> dict[str, float]:
+        """As the code was then, whatever it is now."""
+        usual_weight = 0.0 if self._explicit else 0.1
+        return {
+            "unobserved_weight": usual_weight if self.unobserved_weight is None else self.unobserved_weight,
+            "intercept_scale": float(np.sqrt(2.0 * spread)) if self._has_intercepts else 0.0,
+        }
 
     # ------------------------------------------------------------ the parts
 
@@ -153,21 +170,21 @@ class ALS(Recommender):
         none, shared = np.zeros(len(indptr) - 1, Y.dtype), self._everywhere(Y)
         if not self._explicit:
             return solve_rows(indptr, indices, None, Y, ridge, shared), none
-        if self.intercepts is False:
+        s = np.float64(self.intercept_scale_)
+        if s == 0:
             return solve_rows(indptr, indices, values, Y, ridge, shared, offset=offset), none
-        s = np.sqrt(INTERCEPT * self.spread_)
         X, x0 = solve_rows_constant(indptr, indices, values, Y, ridge, s, shared, offset=offset)
         return X, (s * x0).astype(Y.dtype)
 
     def _everywhere(self, Y: NDArray[Any]) -> NDArray[Any] | None:
         """λ₀ YᵀY, the part of the normal equations that all rows share."""
-        weight = self._unobserved()
+        weight = self.unobserved_weight_
         return weight * second_moment(Y) if weight else None
 
     def _initial(self, n_items: int) -> NDArray[Any]:
         scale = self.initial_scale
         if scale is None:
-            weight = max(self._unobserved(), 1e-3)
+            weight = max(self.unobserved_weight_, 1e-3)
             suggested = float(np.sqrt(max(self.regularization_, 0.5) / (weight * n_items + 40)))
             scale = 0.3 if self._explicit else suggested
         rng = np.random.default_rng(self.random_state)
@@ -184,7 +201,11 @@ class ALS(Recommender):
         typical = _met_by_a_rating(users) * _met_by_a_rating(items)
         return 1.8 * self.spread_ * typical**0.2 if self._explicit else 0.8 * typical**0.25
 
-    def _unobserved(self) -> float:
+    @property
+    def _has_intercepts(self) -> bool:
+        return self._explicit and self.intercepts is not False
+
+    def _lambda_0(self) -> float:
         if self.unobserved_weight is not None:
             return self.unobserved_weight
         return 0.0 if self._explicit else 0.1

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import pair_products, solve_rows
-from discreet.models.als import ALS, INTERCEPT
+from discreet.models.als import ALS
 from discreet.models.base import require, require_number, require_whole
 
 
@@ -76,9 +76,9 @@ class IRLS(ALS):
         indptr, indices, values = rows
         target = values.astype(Y.dtype) - offset[indices]
         none = np.zeros(len(indptr) - 1, Y.dtype)
-        if self.intercepts is False:
+        if not self.intercept_scale_:
             return self._solve(indptr, indices, target, Y, ridge), none
-        s = np.asarray(np.sqrt(INTERCEPT * self.spread_), Y.dtype)
+        s = np.asarray(self.intercept_scale_, Y.dtype)
         X = self._solve(indptr, indices, target, np.column_stack([Y, np.full(len(Y), s)]), ridge)
         return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
 

@@ -35,7 +35,7 @@ from discreet.models.earlier import LEDGER, check_replaced, earlier_name, keep_b
 from discreet.models.exchange import displaced, exchange
 from discreet.version import __version__
 
-FORMAT = 1
+FORMAT = 2
 FACTORS, MODEL, CARD = "factors.safetensors", "model.json", "README.md"
 
 
@@ -98,6 +98,11 @@ def load(path: str | os.PathLike[str]) -> Any:
         version, name = described["format"], described["class"]
         if version > FORMAT:
             raise DataError(f"{folder} was written by a newer discreet (format {version}): upgrade to load it")
+        if version < 2 and LEDGER in described["sha256"]:
+            raise DataError(
+                f"{folder} is a private model in format 1, which did not hold every number that it predicts with: "
+                "train it again, or read it with the version of discreet that wrote it"
+            )
         if name not in MODELS:
             raise DataError(f"{folder} holds a {name!r}, which this version of discreet does not have")
         if any(Path(file).name != file for file in described["sha256"]):

@@ -281,7 +281,7 @@ def _parsed(shown: dict[str, Any]) -> Entry | Assumption:
     content = {name: value for name, value in shown.items() if name != "hash"}
     try:
         if "mechanism" in content:
-            return Entry(**{**content, "shape": tuple(content["shape"])})
+            return Entry(**{"rate": 1.0, **content, "shape": tuple(content["shape"])})
         return Assumption(**content)
     except (KeyError, TypeError) as error:
         raise PrivacyError(f"entry {shown.get('sequence')!r} of the ledger is malformed: {error}") from error

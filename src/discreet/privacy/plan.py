@@ -237,7 +237,7 @@ class Plan:
         """The plan that ``to_dict`` described."""
         try:
             lines = [
-                Release(**{**line, "shape": None if line.get("shape") is None else tuple(line["shape"])})
+                Release(**{"rate": 1.0, **line, "shape": None if line.get("shape") is None else tuple(line["shape"])})
                 for line in document["releases"]
             ]
             return cls(tuple(lines), Budget(**document["budget"]), document["accountant"], document["scale"])

@@ -139,7 +139,7 @@ class RobustSolve(Algorithm):
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         require_one_of("mechanism", self.mechanism, *MECHANISMS)
         approximate = self.mechanism == "gaussian" or (self.mechanism == "huber" and budget.delta > 0)
-        usual_clipping = "l2" if approximate else "l1"
+        usual_clipping: Literal["l1", "l2"] = "l2" if approximate else "l1"
         clipping = usual_clipping if self.clipping is None else self.clipping
         alpha = self.alpha
         if alpha is None:
