@@ -1,4 +1,4 @@
-"""A private fit that does not come to its end: what it released is in a ledger, and nothing that it learnt is left."""
+"""What private models share: the ledger of a fit that does not come to its end, and crowds of any size, also none."""
 
 import pickle
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.errors import NotFittedError
+from discreet.errors import BudgetExceeded, DataError, NotFittedError
 from discreet.privacy.ledger import Ledger
 
 MODELS = {
@@ -133,3 +133,32 @@ def test_seeded_noise_needs_a_seed(make, ratings, tmp_path):
     assert loaded.random_state is None
     with pytest.raises(discreet.errors.ConfigError, match="needs a seed"):
         loaded.fit(ratings)
+
+
+# ------------------------------------------------------------ crowds
+
+
+def crowd(people, silent):
+    """So many people, of whom each has rated one item, or nothing."""
+    items = np.zeros(0 if silent else people, np.int32)
+    indptr = np.zeros(people + 1, np.int64) if silent else np.arange(people + 1)
+    return discreet.Ratings.from_indices(indptr, items, items + 3.0, np.arange(people), np.arange(12), catalogue=True)
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize(("people", "silent"), [(0, True), (3, True), (1, False)])
+@pytest.mark.parametrize("noise", ["secure", "seeded"])
+def test_no_exact_number_of_people_is_too_small(make, people, silent, noise):
+    """Nobody at all is a crowd like any other: an error would tell that the last person has left."""
+    model = make().set_params(noise=noise, rating_range=(1, 5), random_state=0)
+    try:
+        model.fit(crowd(people, silent))
+    except BudgetExceeded:  # judged by noisy numbers, which say little about one person
+        assert model.privacy_.ledger.entries
+    else:
+        assert np.isfinite(model.item_factors_).all()
+
+
+def test_models_without_a_promise_still_say_that_there_is_nothing():
+    with pytest.raises(DataError, match="no ratings to learn from"):
+        discreet.ALS().fit(crowd(0, True))

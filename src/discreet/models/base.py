@@ -49,6 +49,9 @@ class Recommender(ABC):
     titles_: NDArray[Any] | None
     rating_range_: tuple[float, float] | None
 
+    #: Whether a fit without a single rating is one like any other.
+    _learns_from_nobody = False
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
@@ -266,7 +269,7 @@ class Recommender(ABC):
                 f"fit needs Ratings, and a {type(ratings).__name__} was given: make them with Ratings.from_frame, "
                 "Ratings.from_csr or Ratings.read"
             )
-        if ratings.n_ratings == 0:
+        if ratings.n_ratings == 0 and not self._learns_from_nobody:
             raise DataError("there are no ratings to learn from")
         vars(self).pop("item_ids_", None)
 

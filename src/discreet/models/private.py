@@ -70,6 +70,7 @@ class PrivateRecommender(Recommender):
 
     privacy_: PrivacyStatement
     earlier_ledgers_: tuple[Ledger, ...] = ()
+    _learns_from_nobody = True  # an error would tell that there is nobody
     _seen_range: tuple[float, float] | None = None
     _session: Session | None = None
 
