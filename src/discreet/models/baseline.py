@@ -18,7 +18,14 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import solve_rows
-from discreet.models.checks import require, require_fraction, require_positive, require_shares, require_whole
+from discreet.models.checks import (
+    MOST_STEPS,
+    require,
+    require_fraction,
+    require_positive,
+    require_shares,
+    require_whole,
+)
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.plan import Plan, Release
@@ -48,8 +55,7 @@ class Baseline(PrivateRecommender):
 
     #: 1 where λ is a ridge per rating of the user, 0 where it is one for all.
     _ridge_exponent: float = 0.0
-    #: Parameters that are whole numbers from 1 on, and numbers above 0.
-    _whole: tuple[str, ...] = ("factors", "max_items")
+    #: Parameters that are numbers above 0.
     _positive: tuple[str, ...] = ("regularization",)
 
     # ------------------------------------------------------------ the promise
@@ -95,7 +101,7 @@ class Baseline(PrivateRecommender):
 
     def _check(self) -> None:
         super()._check()
-        for name in self._whole:
+        for name in ("factors", "max_items"):
             require_whole(name, getattr(self, name))
         for name in self._positive:
             require_positive(name, getattr(self, name))
@@ -176,11 +182,11 @@ class GradientBaseline(Baseline):
     initial_scale: float
 
     _ridge_exponent = 1.0
-    _whole: tuple[str, ...] = ("factors", "iterations", "max_items")
     _positive: tuple[str, ...] = ("regularization", "user_norm", "intercept", "gradient_norm", "initial_scale")
 
     def _check(self) -> None:
         super()._check()
+        require_whole("iterations", self.iterations, 1, MOST_STEPS)
         require(self.intercept < self.user_norm, f"intercept is {self.intercept!r}, but must be below user_norm")
 
     def _count(self, users: Users, session: Session) -> tuple[Users, NDArray[np.int64], NDArray[Any]]:

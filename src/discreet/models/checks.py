@@ -9,6 +9,9 @@ from typing import Any
 
 from discreet.errors import ConfigError
 
+#: Every iteration of a private model is released and charged, so more would be nothing but noise.
+MOST_SWEEPS, MOST_STEPS = 1_000, 10_000
+
 
 def require(condition: bool, message: str) -> None:
     """Raise a `ConfigError` with the message unless the condition holds."""
@@ -16,10 +19,11 @@ def require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-def require_whole(name: str, value: Any, least: int = 1) -> None:
-    """Raise a `ConfigError` unless the value is a whole number of at least `least`."""
-    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-    require(good, f"{name} is {value!r}, but must be a whole number of at least {least}")
+def require_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
+    """Raise a `ConfigError` unless the value is a whole number from `least` to `most`."""
+    good = isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
+    allowed = f"of at least {least}" if most == math.inf else f"from {least} to {most:,}"
+    require(good, f"{name} is {value!r}, but must be a whole number {allowed}")
 
 
 def require_number(name: str, value: Any, least: float = 0) -> None:

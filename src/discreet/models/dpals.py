@@ -144,6 +144,8 @@ class DPALS(ReadableALS):
     pooled_items : bool, optional
         For implicit feedback: draw each item's sums towards what an item with its count has on average, by the known
         noise. Default: on catalogues below 10,000 items, and on larger ones where there is little signal.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
         Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded

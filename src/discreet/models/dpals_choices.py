@@ -12,7 +12,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from discreet.models.checks import require, require_fraction, require_number, require_positive
+from discreet.models.checks import (
+    MOST_SWEEPS,
+    require,
+    require_fraction,
+    require_number,
+    require_positive,
+    require_whole,
+)
 from discreet.models.private import PrivateRecommender
 from discreet.models.residual_steps import GROWTH, MOMENTUM, RIDGE, ResidualSteps, usual_rank
 from discreet.privacy import gdp
@@ -65,6 +72,7 @@ class ChosenALS(PrivateRecommender):
         popularity: bool | None = None,
         pooled_intercept: bool | None = None,
         pooled_items: bool | None = None,
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
     ) -> None:
@@ -106,6 +114,7 @@ class ChosenALS(PrivateRecommender):
         self.popularity = popularity
         self.pooled_intercept = pooled_intercept
         self.pooled_items = pooled_items
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
 
@@ -272,9 +281,8 @@ class ChosenALS(PrivateRecommender):
             self.budget  # noqa: B018  # refuses what is none
         for name in ("factors", "iterations", "max_items"):
             value, least = getattr(self, name), int(name != "factors")
-            good = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and bool(value >= least)
-            good = good or (value is None and name != "max_items")
-            require(good, f"{name} is {value!r}, but must be a whole number of at least {least}")
+            if value is not None or name == "max_items":
+                require_whole(name, value, least, MOST_SWEEPS if name == "iterations" else math.inf)
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             if name == "item_step" and value is None:

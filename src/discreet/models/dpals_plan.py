@@ -73,7 +73,7 @@ class PlannedALS(ChosenALS):
         require_shares(self.shares, dict.fromkeys(name.rstrip(" 0123456789") for name in lines))
         if self.sigmas is not None:
             exact = [Release(name, n, self._multiplier(name), shape=shape) for name, (n, _, shape) in lines.items()]
-            return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
+            return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant, self.allow_large_delta)
         return self._calibrated(lines, {name: self._share(name, default) for name, (_, default, _) in lines.items()})
 
     def _calibrated(self, lines: Lines, share: dict[str, float]) -> Plan:

@@ -104,6 +104,8 @@ class DPLMC(PlannedLMC):
     initial_scale : float
     shares : dict, optional
         Parts of the budget μ² by the names of the plan.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
         Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded
@@ -172,6 +174,7 @@ class DPLMC(PlannedLMC):
             return n * float(self.ratings_per_item or 0) / self.per_user_, self.per_user_
         known, m, _ = session.release("size", walk.size(self._half()))
         m = max(float(m), 1.0)
+        session.judge_delta(m)
         self.per_user_ = min(max(float(known) / m, 1.0 / n), 1.0) * n
         return m, self.per_user_
 

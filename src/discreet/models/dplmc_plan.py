@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from discreet.models.checks import (
+    MOST_SWEEPS,
     require,
     require_number,
     require_one_of,
@@ -74,6 +75,7 @@ class PlannedLMC(PrivateRecommender):
         balanced: bool = True,
         constants: Literal["tight", "printed"] = "tight",
         shares: dict[str, float] | None = None,
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
     ) -> None:
@@ -111,6 +113,7 @@ class PlannedLMC(PrivateRecommender):
         self.balanced = balanced
         self.constants = constants
         self.shares = shares
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
 
@@ -139,7 +142,7 @@ class PlannedLMC(PrivateRecommender):
         if self._paper and self.constants == "printed":
             printed = self._printed(n_items)
             exact = [Release(name, n, printed[name], shape=shape) for name, (n, _, shape) in lines.items()]
-            return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant)
+            return Plan.explicit(exact, self.delta, self.neighbouring, self.accountant, self.allow_large_delta)
         share = self._scaled().shares(self.shares, lines)
         releases = [Release(name, n, math.sqrt(n / share[name]), shape=shape) for name, (n, _, shape) in lines.items()]
         return Plan.calibrated(releases, self.budget, self.accountant)
@@ -283,7 +286,7 @@ class PlannedLMC(PrivateRecommender):
         self.budget  # noqa: B018  # refuses what is none
         for name, least in (("factors", 1), ("iterations", 1), ("bias_iterations", 0)):
             if getattr(self, name) is not None or name == "bias_iterations":
-                require_whole(name, getattr(self, name), least)
+                require_whole(name, getattr(self, name), least, math.inf if name == "factors" else MOST_SWEEPS)
         for name, allowed in _CHOICES.items():
             require_one_of(name, getattr(self, name), *allowed)
         if self.centring != "user":

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.models.base import Progress
 from discreet.models.baseline import Baseline, Lines
-from discreet.models.checks import require, require_one_of, require_positive
+from discreet.models.checks import MOST_SWEEPS, require, require_one_of, require_positive, require_whole
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
 from discreet.privacy.residual import crowd, frank_wolfe_step, residuals_of
@@ -75,6 +75,8 @@ class DPFrankWolfe(Baseline):
     shares : dict, optional
         Parts of the budget by the names of the plan: "counts", "crowd", "covariance".
     feedback : {"explicit"}
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
         Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded
@@ -102,6 +104,7 @@ class DPFrankWolfe(Baseline):
         rating_range: tuple[float, float] | None = None,
         shares: dict[str, float] | None = None,
         feedback: str = "explicit",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
     ) -> None:
@@ -123,6 +126,7 @@ class DPFrankWolfe(Baseline):
         self.rating_range = rating_range
         self.shares = shares
         self.feedback = feedback
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
 
@@ -174,6 +178,7 @@ class DPFrankWolfe(Baseline):
         if self.nuclear_norm is not None:
             return float(self.nuclear_norm)
         n = max(float(session.release("crowd", crowd(users))[0]), 1.0)
+        session.judge_delta(n)
         low, high = self._range()
         return (self.spread or (high - low) / 10) * math.sqrt(n * m)
 
@@ -193,6 +198,7 @@ class DPFrankWolfe(Baseline):
 
     def _check(self) -> None:
         super()._check()
+        require_whole("factors", self.factors, 1, MOST_SWEEPS)  # each is a step, released and charged
         require_one_of("steps", self.steps, "constant", "decreasing")
         require_one_of("folding", self.folding, "least-squares", "steps")
         for name in ("nuclear_norm", "spread", "row_norm", "residual_norm"):

@@ -102,6 +102,8 @@ class HuberALS(PlannedHuber):
         Of the noise, as printed only; 0 is the paper's "vanilla" column.
     initial_scale : float, optional
         Standard deviation of the factors to start from. Default 0.3; as printed, 1.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
         Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded

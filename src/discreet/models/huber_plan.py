@@ -15,12 +15,12 @@ from typing import Any, Literal
 import numpy as np
 
 from discreet.data.ratings import Ratings
-from discreet.models.base import require, require_number, require_whole
+from discreet.models.checks import MOST_SWEEPS, require, require_number, require_whole
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget, Neighbouring
 from discreet.privacy.ledger import Ledger
-from discreet.privacy.mechanisms import Gaussian, Huber, Laplace, Mechanism
+from discreet.privacy.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Gaussian, Huber, Laplace, Mechanism
 from discreet.privacy.plan import Plan, Release
 from discreet.privacy.sealed import Users, seal
 from discreet.privacy.session import Statistic
@@ -63,6 +63,7 @@ class PlannedHuber(PrivateRecommender):
         as_printed: bool = False,
         variance: float = 1.0,
         initial_scale: float | None = None,
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
     ) -> None:
@@ -93,6 +94,7 @@ class PlannedHuber(PrivateRecommender):
         self.as_printed = as_printed
         self.variance = variance
         self.initial_scale = initial_scale
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
 
@@ -249,7 +251,7 @@ class PlannedHuber(PrivateRecommender):
             require_whole(name, getattr(self, name))
         for name in ("iterations", "inner_iterations"):
             if getattr(self, name) is not None:
-                require_whole(name, getattr(self, name))
+                require_whole(name, getattr(self, name), 1, MOST_SWEEPS)
         for name, allowed in _CHOICES.items():
             value = getattr(self, name)
             require(value in allowed, f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
@@ -263,6 +265,12 @@ class PlannedHuber(PrivateRecommender):
                 require_number(name, getattr(self, name))
         for name in ("variance", "user_regularization", "gram_share", "prior_variance", "user_norm"):
             require_number(name, getattr(self, name))
+        if self.alpha is not None:
+            near = "which is Laplace noise to all digits" if self.alpha < 1 else "which is Gaussian noise to all digits"
+            require(
+                SMALLEST_ALPHA <= self.alpha <= LARGEST_ALPHA,
+                f"alpha is {self.alpha!r}, {near}: it must lie between {SMALLEST_ALPHA:g} and {LARGEST_ALPHA:g}",
+            )
         require(0 < self.gram_share < 1, f"gram_share is {self.gram_share!r}, but must be between 0 and 1")
         require(isinstance(self.as_printed, bool), f"as_printed is {self.as_printed!r}, but must be True or False")
         good = self.centring == "user" or (isinstance(self.centring, (int, float)) and math.isfinite(self.centring))

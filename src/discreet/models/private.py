@@ -61,6 +61,7 @@ class PrivateRecommender(Recommender):
 
     epsilon: float
     delta: float
+    allow_large_delta: bool = False
     neighbouring: Neighbouring
     accountant: str
     noise: Any
@@ -117,7 +118,7 @@ class PrivateRecommender(Recommender):
 
     @property
     def budget(self) -> Budget:
-        return Budget(self.epsilon, self.delta, self.neighbouring)
+        return Budget(self.epsilon, self.delta, self.neighbouring, self.allow_large_delta)
 
     def _begin(self, ratings: Ratings) -> None:
         self.check()

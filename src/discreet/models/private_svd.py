@@ -72,6 +72,8 @@ class DPSVD(Baseline):
     shares : dict, optional
         Parts of the budget by the names of the plan: "sum", "count", "item sums", "item counts", "covariance", "pairs".
     feedback : {"explicit"}
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
         Seed of where training starts and of which items people contribute; by default another one in every fit. Seeded
@@ -98,6 +100,7 @@ class DPSVD(Baseline):
         rating_range: tuple[float, float] | None = None,
         shares: dict[str, float] | None = None,
         feedback: str = "explicit",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
     ) -> None:
@@ -118,6 +121,7 @@ class DPSVD(Baseline):
         self.rating_range = rating_range
         self.shares = shares
         self.feedback = feedback
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
 

@@ -233,6 +233,7 @@ class ResidualSteps:
         sizes, n = walk.size(self.half), walk.n_items
         share, m, mean = session.release("size", sizes)
         m = max(float(m), 1.0)
+        session.judge_delta(m)
         noise = self._deviation(session, "size", sizes) / m
         centre = float(np.clip(mean / m, -1, 1) * self.half) / (1 + 16 * noise**2)  # means differ by a quarter of it
         return m, min(max(float(share) / m, 1.0 / n), 1.0) * n, centre

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.models.base import Progress
 from discreet.models.baseline import GradientBaseline, Lines
-from discreet.models.checks import require, require_fraction, require_number
+from discreet.models.checks import require, require_number
+from discreet.privacy.accounting import LEAST_RATE
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
 from discreet.privacy.sealed import Users
@@ -68,7 +69,7 @@ class DPSGD(GradientBaseline):
         Standard deviation of the factors at the start.
     average : bool
         Return the mean over the last half of the steps instead of the last.
-    max_items, item_fraction, rating_range, shares, feedback, noise, random_state
+    max_items, item_fraction, rating_range, shares, feedback, allow_large_delta, noise, random_state
         As for `DPFrankWolfe`; the plan's names are "counts" and "gradient".
     """
 
@@ -96,6 +97,7 @@ class DPSGD(GradientBaseline):
         rating_range: tuple[float, float] | None = None,
         shares: dict[str, float] | None = None,
         feedback: str = "explicit",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
     ) -> None:
@@ -120,6 +122,7 @@ class DPSGD(GradientBaseline):
         self.rating_range = rating_range
         self.shares = shares
         self.feedback = feedback
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
 
@@ -182,7 +185,12 @@ class DPSGD(GradientBaseline):
 
     def _check(self) -> None:
         super()._check()
-        require_fraction("batch_rate", self.batch_rate)
+        require_number("batch_rate", self.batch_rate)
+        require(
+            LEAST_RATE <= self.batch_rate <= 1,
+            f"batch_rate is {self.batch_rate!r}, but must lie between {LEAST_RATE:g} and 1: a smaller batch holds next "
+            "to nobody, and takes minutes to price",
+        )
         require(
             self.batch_rate == 1 or self.neighbouring != "replace-one",
             f"neighbouring is 'replace-one', but random batches (batch_rate={self.batch_rate:g}) are priced for "

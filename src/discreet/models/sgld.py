@@ -64,7 +64,7 @@ class DPSGLD(GradientBaseline):
         C, Γ and ι.
     initial_scale : float
         Standard deviation of the factors at the start.
-    max_items, item_fraction, rating_range, shares, feedback, noise, random_state
+    max_items, item_fraction, rating_range, shares, feedback, allow_large_delta, noise, random_state
         As for `DPFrankWolfe`; the plan's names are "counts" and "gradient 1", "gradient 2", …
     """
 
@@ -92,6 +92,7 @@ class DPSGLD(GradientBaseline):
         rating_range: tuple[float, float] | None = None,
         shares: dict[str, float] | None = None,
         feedback: str = "explicit",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
     ) -> None:
@@ -116,6 +117,7 @@ class DPSGLD(GradientBaseline):
         self.rating_range = rating_range
         self.shares = shares
         self.feedback = feedback
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
 
