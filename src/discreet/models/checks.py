@@ -54,6 +54,18 @@ def require_range(name: str, value: Any) -> None:
     require(low < high, f"{name} is ({low:g}, {high:g}), but must go from low to high")
 
 
+def require_growth(growth: float | None, iterations: int) -> None:
+    """Raise a `ConfigError` unless a budget can grow so from iteration to iteration, and every one has a part of it."""
+    if growth is None:
+        return
+    require(0.01 <= growth <= 100, f"growth is {growth!r}, but must lie between 0.01 and 100")
+    require(
+        abs(iterations * math.log(growth)) < 500,
+        f"growth is {growth!r} over {iterations:,} iterations, which leaves nothing of the budget for some of them: "
+        "take fewer, or a growth nearer to 1",
+    )
+
+
 def require_shares(shares: Any, names: Iterable[str]) -> None:
     """Raise a `ConfigError` unless the parts of a budget are positive, and of releases with these names."""
     if shares is None:

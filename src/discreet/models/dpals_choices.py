@@ -16,6 +16,7 @@ from discreet.models.checks import (
     MOST_SWEEPS,
     require,
     require_fraction,
+    require_growth,
     require_number,
     require_positive,
     require_whole,
@@ -305,10 +306,7 @@ class ChosenALS(PrivateRecommender):
         ):
             if (value := getattr(self, name)) is not None or name in ("noise_ridge", "item_exponent"):
                 require_number(name, value, -10 if name.endswith("exponent") else 0)
-        require(
-            self.growth is None or 0.01 <= self.growth <= 100,
-            f"growth is {self.growth!r}, but must lie between 0.01 and 100",
-        )
+        require_growth(self.growth, self._steps)
         sigmas = self.sigmas is None or isinstance(self.sigmas, dict)
         require(sigmas, f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1.0}}")
         bias = self._explicit and self._intercept() > 0 and self.initialization == "random"

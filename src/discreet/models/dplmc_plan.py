@@ -15,6 +15,7 @@ import numpy as np
 from discreet.models.checks import (
     MOST_SWEEPS,
     require,
+    require_growth,
     require_number,
     require_one_of,
     require_positive,
@@ -299,10 +300,7 @@ class PlannedLMC(PrivateRecommender):
         for name in ("unobserved_weight", "shrinkage", "rarity", "momentum", "intercept"):
             if (value := getattr(self, name)) is not None or name not in ("momentum", "intercept"):
                 require_number(name, value)
-        require(
-            self.growth is None or 0.01 <= self.growth <= 100,
-            f"growth is {self.growth!r}, but must lie between 0.01 and 100",
-        )
+        require_growth(self.growth, self._steps)
         require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
         require(
             self.momentum is None or self.momentum < 1,
