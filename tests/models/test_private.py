@@ -179,7 +179,6 @@ def test_models_without_a_promise_still_say_that_there_is_nothing():
         (lambda: discreet.DPLMC(iterations=10**9, variant="paper"), "iterations is 1000000000"),
         (lambda: discreet.DPSGLD(iterations=10**9), "iterations is 1000000000"),
         (lambda: discreet.DPSGD(iterations=10**9), "iterations is 1000000000"),
-        (lambda: discreet.DPFrankWolfe(factors=10**9), "factors is 1000000000"),
         (lambda: discreet.HuberALS(iterations=10**9), "iterations is 1000000000"),
         (lambda: discreet.HuberALS(solver="irls", inner_iterations=10**9), "inner_iterations is 1000000000"),
         (lambda: discreet.HuberALS(alpha=1e9), "alpha is 1000000000.0, which is Gaussian noise"),

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.models.base import Progress
 from discreet.models.baseline import Baseline, Lines
-from discreet.models.checks import MOST_SWEEPS, require, require_one_of, require_positive, require_whole
+from discreet.models.checks import require, require_one_of, require_positive
 from discreet.privacy.budget import Neighbouring
 from discreet.privacy.plan import Plan
 from discreet.privacy.residual import crowd, frank_wolfe_step, residuals_of
@@ -198,7 +198,6 @@ class DPFrankWolfe(Baseline):
 
     def _check(self) -> None:
         super()._check()
-        require_whole("factors", self.factors, 1, MOST_SWEEPS)  # each is a step, released and charged
         require_one_of("steps", self.steps, "constant", "decreasing")
         require_one_of("folding", self.folding, "least-squares", "steps")
         for name in ("nuclear_norm", "spread", "row_norm", "residual_norm"):
