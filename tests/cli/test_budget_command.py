@@ -334,3 +334,41 @@ def test_evaluate_with_epsilon_measures_a_private_model(run, private):
     )
     assert result.code == 0, result.err
     assert "DPALS" in result.out
+
+
+def test_a_large_delta_needs_a_word_of_its_own_and_weak_numbers_are_called_so(run):
+    large = [*PLAN[:3], "--epsilon", 30, "--delta", "0.01", "--items", 100]
+    refused = run(*large)
+    assert refused.code == 2
+    assert "--allow-large-delta" in refused.err
+    allowed = run(*large, "--allow-large-delta")
+    assert allowed.code == 0, allowed.err
+    for expected in ("an ε above 20 is weak", "a δ above 0.001 is weak", "allow_large_delta=True"):
+        assert expected in allowed.out
+    assert "weak" not in run(*PLAN).out
+
+
+def test_mu_is_not_shown_for_batches(run):
+    batches = ("budget", "--model", "dpsgd", "--epsilon", 5, "--items", 50, "--set", "iterations=3")
+    found = json.loads(run(*batches, "--json").out)
+    assert found["mu"] is None
+    assert {price["mu"] for price in found["prices"]} == {None}
+    assert "μ" not in run(*batches).out
+    assert "together μ = " in run(*PLAN).out
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--iterations", 10**9), "iterations is 1000000000"),
+        (("--iterations", "1e9"), "should be a whole number"),
+        (("--delta", "1e-300"), "at least 1e-15"),
+        (("--model", "huberals", "--set", "alpha=1e9"), "alpha is 1000000000.0"),
+        (("--model", "dpsgd", "--set", "batch_rate=1e-9"), "batch_rate is 1e-09"),
+    ],
+)
+def test_numbers_that_cannot_be_meant_are_answered_with_a_sentence(run, options, why):
+    result = run("budget", "--epsilon", 1, "--items", 100, *options)
+    assert result.code == 2
+    assert why in result.err
+    assert "Traceback" not in result.err

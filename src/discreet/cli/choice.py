@@ -16,7 +16,7 @@ from discreet.models import MODELS, model_class
 
 _PANEL, _PRIVACY = "Model", "Privacy"
 _SPELLINGS = {name.lower(): name for name in MODELS}
-_PROMISE = ("epsilon", "delta", "neighbouring", "noise", "accountant", "rating_range")
+_PROMISE = ("epsilon", "delta", "allow_large_delta", "neighbouring", "noise", "accountant", "rating_range")
 PRIVATE = "dpmf"
 
 
@@ -61,6 +61,9 @@ class Choice:
     ] = None
     delta: Annotated[
         float | None, _option("Probability with which that may fail; 1e-6 by default.", panel=_PRIVACY)
+    ] = None
+    allow_large_delta: Annotated[
+        bool | None, _option("Take a delta above 1e-3 nevertheless.", "--allow-large-delta", panel=_PRIVACY)
     ] = None
     neighbouring: Annotated[
         Literal["add-remove", "replace-one"] | None,

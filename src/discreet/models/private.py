@@ -66,6 +66,7 @@ class PrivateRecommender(Recommender):
     delta: float
     neighbouring: Neighbouring
     accountant: str
+    allow_large_delta: bool = False
     noise: Any
     random_state: int | None
     rating_range: tuple[float, float] | None
@@ -134,7 +135,7 @@ class PrivateRecommender(Recommender):
 
     @property
     def budget(self) -> Budget:
-        return Budget(self.epsilon, self.delta, self.neighbouring)
+        return Budget(self.epsilon, self.delta, self.neighbouring, self.allow_large_delta)
 
     def bounds(self, n_items: int = 1) -> Bounds:
         """What one user may contribute at most."""

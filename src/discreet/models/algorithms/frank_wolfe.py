@@ -202,6 +202,7 @@ class FrankWolfe(Algorithm):
         if self.nuclear_norm:
             return float(self.nuclear_norm)
         n = max(float(session.release("crowd", crowd(users))[0]), 1.0)
+        session.judge_delta(n)
         assert self.spread is not None
         return self.spread * math.sqrt(n * m)
 
