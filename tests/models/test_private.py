@@ -24,7 +24,7 @@ MODELS = {
     "DPSGD": lambda: discreet.DPSGD(3, epsilon=50.0, iterations=4, accountant="gdp"),
 }
 
-PRIVATE = ["DPALS", "DPLMC", "HuberALS", "DPFrankWolfe", "DPSVD", "DPSGLD", "DPSGD"]
+PRIVATE = ["DPMF", "DPALS", "DPLMC", "HuberALS", "DPFrankWolfe", "DPSVD", "DPSGLD", "DPSGD"]
 
 
 @pytest.fixture(scope="module")
@@ -173,25 +173,41 @@ def test_models_without_a_promise_still_say_that_there_is_nothing():
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda: discreet.DPALS(iterations=10**9), "iterations is 1000000000, but must be a whole number from 1 to"),
-        (lambda: discreet.DPALS(iterations=10**9, item_step="solve"), "iterations is 1000000000"),
-        (lambda: discreet.DPLMC(iterations=10**9), "iterations is 1000000000"),
-        (lambda: discreet.DPLMC(bias_iterations=10**9), "bias_iterations is 1000000000"),
-        (lambda: discreet.DPLMC(iterations=10**9, variant="paper"), "iterations is 1000000000"),
-        (lambda: discreet.DPSGLD(iterations=10**9), "iterations is 1000000000"),
-        (lambda: discreet.DPSGD(iterations=10**9), "iterations is 1000000000"),
-        (lambda: discreet.HuberALS(iterations=10**9), "iterations is 1000000000"),
-        (lambda: discreet.HuberALS(solver="irls", inner_iterations=10**9), "inner_iterations is 1000000000"),
-        (lambda: discreet.HuberALS(alpha=1e9), "alpha is 1000000000.0, which is Gaussian noise"),
-        (lambda: discreet.HuberALS(alpha=1e-9), "alpha is 1e-09, which is Laplace noise"),
-        (lambda: discreet.DPSGD(batch_rate=1e-9), "batch_rate is 1e-09, but must lie between 0.001 and 1"),
-        (lambda: discreet.DPSGD(delta=1e-13), "delta=1e-13 is too small for accountant='pld'"),
+        (
+            lambda: discreet.DPMF(epsilon=1, goal="rating", iterations=10**9),
+            "iterations is 1000000000, but must be a whole",
+        ),
+        (
+            lambda: discreet.DPMF.configured(epsilon=1, goal="rating", bias_iterations=10**9),
+            "bias_iterations is 1000000000",
+        ),
+        (lambda: discreet.DPALS(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (lambda: discreet.DPLMC(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (lambda: discreet.DPSGLD(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (lambda: discreet.DPSGD(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (lambda: discreet.HuberALS(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (
+            lambda: discreet.HuberALS.configured(epsilon=1, solver="irls", inner_iterations=10**9),
+            "inner_iterations is 1000000000",
+        ),
+        (lambda: discreet.HuberALS.configured(epsilon=1, alpha=1e9), "alpha is 1000000000.0, which is Gaussian noise"),
+        (lambda: discreet.HuberALS.configured(epsilon=1, alpha=1e-9), "alpha is 1e-09, which is Laplace noise"),
+        (lambda: discreet.DPSGD(epsilon=1, batch_rate=1e-9), "batch_rate is 1e-09, but must lie between 0.001 and 1"),
+        (lambda: discreet.DPSGD(epsilon=1, delta=1e-13), "delta=1e-13 is too small for accountant='pld'"),
         (lambda: discreet.DPSGD(epsilon=1e8), "epsilon=1e+08 at delta=1e-06: batches cannot be priced"),
-        (lambda: discreet.DPALS(growth=100.0, iterations=900), "leaves nothing of the budget"),
-        (lambda: discreet.DPALS(growth=0.01, iterations=900, item_step="solve"), "leaves nothing of the budget"),
-        (lambda: discreet.DPLMC(growth=100.0, iterations=900), "leaves nothing of the budget"),
-        *((lambda name=name: getattr(discreet, name)(delta=1e-300), "delta=1e-300: it must be") for name in PRIVATE),
-        *((lambda name=name: getattr(discreet, name)(delta=0.01), "allow_large_delta=True") for name in PRIVATE),
+        (
+            lambda: discreet.DPMF.configured(epsilon=1, goal="rating", growth=100.0, iterations=900),
+            "leaves nothing of the budget",
+        ),
+        (lambda: discreet.DPALS.configured(epsilon=1, growth=0.01, iterations=900), "leaves nothing of the budget"),
+        *(
+            (lambda name=name: getattr(discreet, name)(epsilon=1, delta=1e-300), "delta=1e-300: it must")
+            for name in PRIVATE
+        ),
+        *(
+            (lambda name=name: getattr(discreet, name)(epsilon=1, delta=0.01), "allow_large_delta=True")
+            for name in PRIVATE
+        ),
     ],
 )
 def test_numbers_that_cannot_be_meant_are_answered_with_a_sentence(make, why, ratings):
@@ -214,11 +230,13 @@ def test_a_large_delta_can_be_allowed_and_is_written_down(name, ratings, tmp_pat
     assert discreet.load(tmp_path / "model").privacy_.epsilon == model.privacy_.epsilon
 
 
-@pytest.mark.parametrize("name", ["DPALS", "DPLMC", "DPFrankWolfe"])
+@pytest.mark.parametrize("name", ["DPMF", "DPLMC", "DPFrankWolfe"])
 def test_a_delta_is_held_against_the_released_number_of_people(name, caplog):
     """These release about how many people there are; 1e-3 is too much for three thousand, and not for three hundred."""
     for people, warned in ((3000, True), (300, False)):
         caplog.clear()
-        model = getattr(discreet, name)(2, epsilon=50.0, delta=1e-3, rating_range=(1, 5)).fit(crowd(people, False))
+        goal = {"goal": "rating"} if name == "DPMF" else {}
+        model = getattr(discreet, name)(2, epsilon=50.0, delta=1e-3, rating_range=(1, 5), **goal)
+        model.fit(crowd(people, False))
         assert ("above one over the number of users" in str(model.privacy_)) is warned
         assert ("above one over the number of users" in caplog.text) is warned
