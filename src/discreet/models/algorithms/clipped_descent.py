@@ -36,7 +36,7 @@ from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClippedDescent(Algorithm):
     """Base of `Langevin` and `PoissonDescent`.
 

@@ -61,7 +61,7 @@ from discreet.privacy.statistics import packed_size, unpack
 MOST_STEPS = 1000  # allowed on any catalogue; more only where there are as many items
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FrankWolfe(Algorithm):
     """The algorithm above with its parameters.
 

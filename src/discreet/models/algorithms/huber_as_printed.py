@@ -37,7 +37,7 @@ from discreet.privacy.unsafe import reveal, under_noised
 UNBOUNDED = 1e9  # bounds that nobody reaches: the paper has none
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HuberAsPrinted(Algorithm):
     """The algorithm above with its parameters. **Not private.**
 

@@ -68,7 +68,7 @@ LARGE = 10_000  # items from which implicit feedback is taken to come from so ma
 BY_SIGNAL = "by signal"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NoisySolve(Algorithm):
     """The algorithm above with its parameters.
 

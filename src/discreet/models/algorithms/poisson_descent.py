@@ -39,7 +39,7 @@ from discreet.privacy.session import Session, Statistic
 from discreet.privacy.subsample import clipped_gradient, draw_batch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PoissonDescent(ClippedDescent):
     """The algorithm above with its parameters; those of `ClippedDescent` and
 

@@ -61,7 +61,7 @@ from discreet.privacy.statistics import packed_size, unpack
 SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ProjectedGradient(Algorithm):
     """The algorithm above with its parameters.
 

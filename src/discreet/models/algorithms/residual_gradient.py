@@ -73,7 +73,7 @@ from discreet.privacy.statistics import packed_size, unpack
 BY_SIGNAL = "by signal"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ResidualGradient(Algorithm):
     """The algorithm above with its parameters.
 

@@ -70,7 +70,7 @@ MECHANISMS = ("gaussian", "laplace", "huber")
 SOLVERS = ("als", "irls")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RobustSolve(Algorithm):
     """The algorithm above with its parameters.
 
