@@ -157,7 +157,7 @@ class Algorithm(ABC):
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
 
     def __repr__(self) -> str:
-        """With the fields that are not as they are by default; subclasses are dataclasses without a repr of their own."""
+        """With the fields that are not as by default; subclasses are dataclasses without a repr of their own."""
         usual = {entry.name: _default(entry) for entry in fields(self)}
         given = [f"{name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
         return f"{type(self).__name__}({', '.join(given)})"
