@@ -114,11 +114,11 @@ def budget(
 def _of_plan(choice: Choice, items: int | None) -> Bill:
     from discreet.privacy.plan import RESERVE
 
+    if items is None:
+        raise ConfigError("say how many items the catalogue has, such as --items 20000, or name a ledger to price")
     model = choice.make(default=PRIVATE)
     if not hasattr(model, "plan"):
         raise ConfigError(f"{type(model).__name__} is not private, so it has no budget: use --model {PRIVATE}")
-    if items is None:
-        raise ConfigError("say how many items the catalogue has, such as --items 20000, or name a ledger to price")
     plan = model.plan(items)
     rows = model.price_list(items)
     of, priced = f"{model!r} on {items:,} items", [_row(r["name"], r["count"], r) for r in rows]

@@ -320,7 +320,14 @@ class PrivateRecommender(Recommender):
     @classmethod
     def from_saved(cls, parameters: dict[str, Any]) -> Self:
         method = parameters.get("method")
-        return cls(**(parameters | {"method": None if method is None else algorithm_from(method)}))
+        scale = parameters.get("rating_range")
+        return cls(
+            **parameters
+            | {
+                "method": None if method is None else algorithm_from(method),
+                "rating_range": None if scale is None else tuple(scale),
+            }
+        )
 
     def state(self) -> dict[str, Any]:
         return {
