@@ -370,7 +370,7 @@ def test_unexpected_errors_are_one_line_too_and_debug_shows_more(run, shelf, mon
 
 
 def test_running_out_of_disk_is_said(run, shelf, tmp_path, monkeypatch):
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", str(tmp_path / "model"))
 
     monkeypatch.setattr("discreet.models.store.save", full)
