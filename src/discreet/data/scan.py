@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.text import Layout, Replaced, looks_whole
+from discreet.data.text import Layout, Replaced, looks_whole, split
 from discreet.errors import DataError
 
 _BLOCK = 1 << 18  # what is compared stays in the cache
@@ -60,17 +60,48 @@ def scan(stream: Any, layout: Layout) -> Scan:
 
 
 def check_quotes(stream: BinaryIO, layout: Layout, where: str) -> None:
-    """Refuse a file in which a quoted field runs over several lines, unless every quote in it is closed properly."""
+    """Refuse a file in which a quoted field runs over several lines, unless every quote in it is closed properly.
+
+    And none of the lines within it may be a row: two stray quotes, of one person, look like a field in quotes.
+    """
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
-    reader = csv.reader(text, delimiter=layout.separator, strict=True)
+    held: list[str] = []  # the lines of the row that is being read
+    reader = csv.reader(_noted(text, held), delimiter=layout.separator, strict=True)
+    problem = ""
     try:
         for _ in reader:
-            pass
+            if any(_is_row(line, layout) for line in held[1:]):
+                problem = "a quoted field runs on through other rows"
+                break
+            held.clear()
     except csv.Error:
+        problem = "a quote is opened and not closed properly"
+    if problem:
         raise DataError(
-            f"{where}: a quote is opened and not closed properly, in a row that ends on line {reader.line_num:,}: "
+            f"{where}: {problem}, in a row that ends on line {reader.line_num:,}: "
             "double the quotes inside of a field, and put the field in quotes"
-        ) from None
+        )
+
+
+def _noted(lines: Iterable[str], held: list[str]) -> Iterator[str]:
+    for line in lines:
+        held.append(line)
+        yield line
+
+
+def _is_row(line: str, layout: Layout) -> bool:
+    """Whether a line could be a row: it has as many fields, with its quotes or without, and a number for a rating."""
+    plain = line.rstrip("\r\n")
+    ways = (plain.split(layout.separator), *split([plain], layout.separator))
+    return any(len(fields) == len(layout.names) and _has_rating(fields, layout) for fields in ways)
+
+
+def _has_rating(fields: Sequence[str], layout: Layout) -> bool:
+    try:
+        float(fields[layout.columns["rating"]].strip(' "') if "rating" in layout.columns else 0)
+    except ValueError:
+        return False
+    return True
 
 
 def _columns_with(
