@@ -178,11 +178,11 @@ def sealed(ratings: Ratings) -> tuple[list[Any], dict[Any, Any]]:
     """Users in their order, and of each all that is sealed, and what it contributes through."""
     users = seal(ratings, Bounds(items=4, rating=1.5, centre="user"), seed=3)
     users.choose(draw=2)
-    rows = users.open(KEY)
+    (rows,) = users.open(KEY)
     given = defaultdict(list)
-    for item, (start, end) in enumerate(zip(rows.by_item, rows.by_item[1:], strict=False)):
+    for item, (start, end) in enumerate(zip(rows["by_item"], rows["by_item"][1:], strict=False)):
         for at in range(start, end):
-            given[int(rows.user[at])].append((item, rows.value[at], rows.weight[at]))
+            given[int(rows["user"][at])].append((item, rows["value"][at], rows["weight"][at]))
     ids = [as_id(user) for user in ratings.user_ids.tolist()]
     kept = {}
     for at, user in enumerate(ids):
