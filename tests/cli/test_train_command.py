@@ -8,7 +8,7 @@ import pytest
 
 import discreet
 from discreet.models import store
-from discreet.models.base import Recommender
+from discreet.models.private import PrivateRecommender
 from discreet.privacy.ledger import Ledger
 
 
@@ -86,7 +86,7 @@ def test_a_training_that_released_nothing_leaves_nothing(train, tmp_path, monkey
     def broken(*args, **options):
         raise discreet.errors.DataError("no")
 
-    monkeypatch.setattr(Recommender, "_begin", broken)
+    monkeypatch.setattr(PrivateRecommender, "_begin", broken)
     done = train("--epsilon", 20)
     assert (done.code, done.err) == (2, "discreet: no\n")
     assert not list(tmp_path.iterdir())

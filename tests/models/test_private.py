@@ -99,8 +99,30 @@ def test_a_fit_that_cannot_begin_changes_nothing(ratings):
     before, statement = model.item_factors_, model.privacy_
     with pytest.raises(discreet.errors.DataError):
         model.fit("ratings.csv")
+    for wrong in ({"epsilon": -1.0}, {"noise": "seeded"}, {"accountant": "pure"}):
+        kept = {name: getattr(model, name) for name in wrong}
+        with pytest.raises(discreet.errors.DiscreetError):
+            model.set_params(**wrong).fit(ratings)
+        model.set_params(**kept)
     assert model.item_factors_ is before
     assert model.privacy_ is statement
+    assert model.earlier_ledgers_ == ()
+
+
+@pytest.mark.parametrize("where", ["restore_items", "_keep"])
+def test_an_interrupt_after_the_last_release_counts_as_well(where, ratings, monkeypatch):
+    """All was released, and nothing is kept of it but the ledger."""
+
+    def stop(*args, **options):
+        raise KeyboardInterrupt
+
+    full = discreet.DPALS(3, epsilon=50.0).fit(ratings).privacy_
+    model = discreet.DPALS(3, epsilon=50.0)
+    monkeypatch.setattr(discreet.DPALS, where, stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(ratings)
+    assert model.privacy_.epsilon == full.epsilon
+    assert learnt(model) == ["privacy_"]
 
 
 def test_earlier_fits_of_one_model_are_not_forgotten(ratings, tmp_path):

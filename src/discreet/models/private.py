@@ -193,7 +193,8 @@ class PrivateRecommender(Recommender):
         progress : function, optional
             Called as ``progress(done, total, text)``.
         """
-        self._begin(ratings)
+        if not isinstance(ratings, (Ratings, People)):
+            raise not_ratings(ratings)
         self.check()
         seen = self._seen_range(ratings)
         rating_range = self.rating_range or seen or COMMON_RANGE
@@ -203,23 +204,26 @@ class PrivateRecommender(Recommender):
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
         plan = algorithm.plan(ratings.n_items, self.budget, self.accountant)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
+        self._begin(ratings)  # a fit that is refused before there is a session leaves the last one as it is
         self._assume(session, ratings, algorithm, seen, features)
         try:
             users = seal(ratings, algorithm.bounds(), seed=seed)
             learnt = self._learn(algorithm, users, session, features, seed, progress)
             session.finish()
+            self._keep(algorithm, learnt, session.ledger)
+            scale = rating_range if algorithm.feedback == "explicit" else None
+            self.restore_items(ratings.item_ids, learnt.factors, learnt.biases, ratings.titles, scale)
         except BaseException:  # Ctrl-C as well: what was released stays released
-            self._forget()
-            for name in [name for name in vars(self) if name.startswith("_")]:
-                delattr(self, name)
-            self.privacy_ = algorithm.statement(session.ledger)
+            self._abandon(algorithm, session.ledger)
             raise
-        self._keep(algorithm, learnt, session.ledger)
-        explicit = algorithm.feedback == "explicit"
-        self.restore_items(
-            ratings.item_ids, learnt.factors, learnt.biases, ratings.titles, rating_range if explicit else None
-        )
         return self
+
+    def _abandon(self, algorithm: Algorithm, ledger: Ledger) -> None:
+        """All that is left of a fit that did not come to its end is what it released."""
+        self._forget()
+        for name in [name for name in vars(self) if name.startswith("_")]:
+            delattr(self, name)
+        self.privacy_ = algorithm.statement(ledger)
 
     def _learn(
         self,
@@ -239,8 +243,6 @@ class PrivateRecommender(Recommender):
         self.privacy_ = algorithm.statement(ledger)
 
     def _begin(self, ratings: Any) -> None:
-        if not isinstance(ratings, (Ratings, People)):
-            raise not_ratings(ratings)
         self._forget()
         before = vars(self).pop("privacy_", None)
         if before is not None and before.ledger.entries:
