@@ -13,6 +13,7 @@ import pytest
 
 import discreet.privacy
 from discreet.errors import ConfigError, PrivacyError
+from discreet.kernels.boundary import same_length
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.descent import Descent
 from discreet.privacy.residual import crowd, item_totals, residuals_of
@@ -182,6 +183,9 @@ def test_what_is_said_on_purpose_is_said():
         users.restrict(np.array([7]))
     with pytest.raises(PrivacyError, match=r"^a thing could not be computed \(ZeroDivisionError\)$"):
         guarded("a thing")(lambda: 1 / 0)()
+    with pytest.raises(PrivacyError, match=r"^a thing could not be computed \(ConfigError\)$") as caught:
+        guarded("a thing")(lambda: same_length("rows and ratings", N, N + 1))()  # of a kernel, about private arrays
+    assert caught.value.__context__ is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         guarded("a thing")(lambda: np.log(np.zeros(2)))()

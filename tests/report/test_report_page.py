@@ -399,3 +399,14 @@ def test_features_that_are_gone_are_said_to_be(tmp_path):
     model.fit(ratings).save(tmp_path / "model")
     with pytest.raises(DataError, match="features that are not saved"):
         measure(discreet.load(tmp_path / "model"), ratings)
+
+
+@pytest.mark.parametrize(("rate", "shown"), [(0.3, False), (1.0, True)])
+def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(rate, shown, tmp_path):
+    """For random batches it is none."""
+    rng = np.random.default_rng(0)
+    user, item = np.nonzero(rng.random((60, 10)) < 0.5)
+    ratings = discreet.Ratings.from_arrays(user, item, rng.integers(1, 6, len(user)), item_ids=range(10))
+    model = discreet.DPSGD(2, epsilon=20.0, iterations=3, batch_rate=rate, rating_range=(1, 5), accountant="gdp")
+    write_report(model.fit(ratings), tmp_path / "report.html")
+    assert ("<dt>μ</dt>" in (tmp_path / "report.html").read_text(encoding="utf-8")) is shown

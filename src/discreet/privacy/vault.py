@@ -79,12 +79,25 @@ class Box(Generic[T]):
     __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = refuse
 
 
+#: Modules whose errors speak of public values: parameters, and settings of the environment.
+_OUTSPOKEN = ("discreet.privacy.", "discreet.kernels.threads", "discreet.kernels.simd")
+
+
+def _origin(error: BaseException) -> str:
+    """The module that raised the error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
+
+
 def guarded(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """For every function that computes on private data: it warns of nothing, and fails without saying why.
 
     The text of an error may hold private numbers (a MemoryError names the shape of an array, and so how many users
     there are). Only its type is told, and the error itself is neither cause nor context of the one that is raised.
-    A ConfigError or a PrivacyError passes: these are raised on purpose, and speak of public values.
+    What this package itself raises on purpose passes, because it speaks of public values; the same kind of error from a
+    kernel does not, for there the arrays are private.
 
     Parameters
     ----------
@@ -98,9 +111,9 @@ def guarded(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
             try:
                 with np.errstate(all="ignore"):
                     return function(*arguments, **options)
-            except (ConfigError, PrivacyError):
-                raise
             except Exception as error:
+                if isinstance(error, (ConfigError, PrivacyError)) and _origin(error).startswith(_OUTSPOKEN):
+                    raise
                 kind = type(error).__name__
             raise PrivacyError(f"{what} could not be computed ({kind})")
 
