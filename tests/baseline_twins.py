@@ -8,6 +8,7 @@ own. They hold where every user has at most `max_items` ratings, so that nobody 
 import numpy as np
 
 import discreet
+from discreet.privacy.choices import user_keys
 from discreet.privacy.subsample import throw
 
 
@@ -101,7 +102,8 @@ def batch(model, ratings, t):
     given = model.algorithm()
     if getattr(given, "batch_rate", 1.0) == 1.0:
         return np.ones(ratings.n_users, bool)
-    return throw(ratings.n_users, given.batch_rate, (model.random_state, t))
+    first = int(user_keys(ratings.user_ids, model.random_state)[0])  # of the only block
+    return throw(ratings.n_users, given.batch_rate, (model.random_state, t, first))
 
 
 def user_vector(given, V, y):

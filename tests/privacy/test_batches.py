@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 from fractions import Fraction
 from unittest.mock import patch
 
@@ -21,7 +22,7 @@ from discreet.privacy.budget import Budget
 from discreet.privacy.ledger import Ledger
 from discreet.privacy.noise import delta_of, fresh_words
 from discreet.privacy.plan import Plan, Release
-from discreet.privacy.sealed import seal
+from discreet.privacy.sealed import Users, seal
 from discreet.privacy.session import Session
 from discreet.privacy.statement import PrivacyStatement
 from discreet.privacy.subsample import clipped_gradient, draw_batch, throw
@@ -131,6 +132,16 @@ def test_users_do_not_share_a_coin_whatever_their_ids(ids):
     assert (np.abs(there.mean(axis=0) - 0.5) < 0.15).all()  # six standard deviations
     together = np.corrcoef(there.T) - np.eye(len(ids))
     assert np.abs(together).max() < 0.3
+
+
+@pytest.mark.parametrize("seed", [None, (3, 1)])
+def test_blocks_of_users_do_not_share_coins(crowd, seed):
+    """Users at the same place in two blocks are two."""
+    block = crowd.open(KEY)[0]
+    other = replace(block, key=block.key + np.uint64(1))
+    two = draw_batch(Users((block, other), crowd.public), 0.5, seed=seed).open(KEY)
+    there = [np.isin(one.key, some.key) for one, some in zip((block, other), two, strict=True)]
+    assert_independent(np.array(there), 0.5)
 
 
 def test_research_batches_are_repeated_by_their_seed_alone(crowd):

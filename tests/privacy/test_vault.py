@@ -14,11 +14,13 @@ import pytest
 import discreet.privacy
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels.boundary import same_length
+from discreet.privacy.block import OwnStep, Statistic
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.descent import Descent
 from discreet.privacy.residual import crowd, item_totals, residuals_of
 from discreet.privacy.robust import reweighted
 from discreet.privacy.sealed import seal
+from discreet.privacy.statistics import Reach
 from discreet.privacy.subsample import clipped_gradient, draw_batch
 from discreet.privacy.vault import KEY, Box, Key, guarded, require
 
@@ -81,7 +83,7 @@ def test_a_box_shows_its_label_only():
 # ------------------------------------------------------------ errors
 
 N = 6040  # users, which no error may tell
-OPENING = {"open", "_opened", "_contributions", "_looked", "_content"}
+OPENING = {"open", "_content", "_each", "_adder", "run", "partial"}
 
 
 def opens_private_data(function):
@@ -100,16 +102,46 @@ def public_functions(tree):
 def test_every_public_function_that_opens_private_data_is_guarded():
     """So that the next one is guarded as well."""
     seen = set()
-    for file in Path(discreet.privacy.__path__[0]).glob("*.py"):
+    for file in Path(discreet.privacy.__path__[0]).rglob("*.py"):
         if file.name == "vault.py":
             continue
         for function in public_functions(ast.parse(file.read_text(encoding="utf-8"))):
             if opens_private_data(function):
-                seen.add(f"{file.stem}.{function.name}")
-                assert any("guarded(" in ast.unparse(d) for d in function.decorator_list), (
-                    f"{file.stem}.{function.name}"
-                )
-    assert {"sealed.solve", "sealed.restrict", "descent.look", "subsample.draw_batch", "residual.step"} <= seen
+                seen.add(function.name)
+                decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
+                assert any("guarded(" in text for text in decorators), f"{file.stem}.{function.name}"
+    assert {"map", "then", "add_up", "draw_batch"} <= seen
+
+
+class Full(OwnStep, Statistic):
+    """A step, and a sum, for which there is no memory."""
+
+    what = "all that there is"
+
+    def check(self, public):
+        return public
+
+    def shape(self, public):
+        return (2,)
+
+    def reach(self, public):
+        return Reach(1.0, 1.0, 1.0, 1.0)
+
+    def run(self, block, public):
+        raise MemoryError(f"an array of shape ({N},)")
+
+    partial = run
+
+
+@pytest.mark.parametrize("grid", [None, 2.0**-20])
+def test_whatever_users_do_or_add_up_to_fails_in_silence(grid):
+    """Also the steps and statistics that nobody has written yet."""
+    users = sealed_users()
+    asked = users.add_up(Full())
+    for attempt in (lambda: users.map(Full()), lambda: users.then(Full()), lambda: asked.compute(KEY, grid=grid)):
+        with pytest.raises(PrivacyError, match=r"could not be computed \(\w+\)$") as caught:
+            attempt()
+        assert str(N) not in "".join(traceback.format_exception(caught.value)).replace(__file__, "")
 
 
 def computations(users, V):

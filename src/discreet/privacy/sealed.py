@@ -117,6 +117,7 @@ class Users(Box[tuple[Block, ...]]):
 
     # ------------------------------------------------------------ the two verbs
 
+    @guarded("what users do")
     def map(self, step: OwnStep) -> None:
         """Every user takes the step; what comes of it stays where the user is."""
         after = step.check(self._public)
@@ -124,10 +125,12 @@ class Users(Box[tuple[Block, ...]]):
         self._content = lambda: blocks
         self._public = after
 
+    @guarded("what users do")
     def then(self, step: OwnStep) -> Self:
         """The same users after the step, beside these, who stay as they are."""
         return type(self)(self._each(step), step.check(self._public))
 
+    @guarded("a sum over users")
     def add_up(self, statistic: Statistic) -> Sum:
         """The sum of the statistic over all users as they are now: exact integers, added block by block."""
         public = self._public

@@ -36,7 +36,7 @@ from discreet.privacy.item_statistics import Rows, row_sums
 from discreet.privacy.noise import fresh_words
 from discreet.privacy.sealed import Users
 from discreet.privacy.statistics import Compute, Reach, Sum, registered, residuals
-from discreet.privacy.vault import KEY, Key
+from discreet.privacy.vault import KEY, Key, guarded
 
 _UNCUT = 1e100  # residuals are cut together with the vectors, below
 _COINS = 0x636F696E  # keeps the coins of research apart from noise and starting points of the same seed
@@ -53,6 +53,7 @@ class Batch(Users):
     _used: bool
 
 
+@guarded("a batch")
 def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None) -> Batch:
     """Each user with probability `rate`.
 
@@ -89,10 +90,14 @@ class ThrowCoins(OwnStep):
         return Public(public.bounds, public.n_items)
 
     def run(self, block: Block, public: Public) -> Block:
-        there = who_is_in(block, self.rate, self.seed)
+        there = who_is_in(block, self.rate, self._own_seed(block))
         kept = there[block.row]
         indptr = np.concatenate([[0], np.cumsum(block.counts[there])])
         return Block(indptr, block.indices[kept], block.values[kept], block.mean[there], block.key[there])
+
+    def _own_seed(self, block: Block) -> tuple[int, ...] | None:
+        """Of research: another one for every block of users, or those at the same place in two would share a coin."""
+        return None if self.seed is None else (*self.seed, *block.key[:1].tolist())
 
 
 class BatchSum(Sum):
@@ -192,18 +197,18 @@ def _coefficients(
 # ------------------------------------------------------------ coins
 
 
-def who_is_in(block: Block, rate: float, seed: tuple[int, int] | None) -> NDArray[np.bool_]:
+def who_is_in(block: Block, rate: float, seed: tuple[int, ...] | None) -> NDArray[np.bool_]:
     """Which users are in a batch, by a coin for each row. Of the rows, only their number is used."""
     return np.ones(block.n, bool) if rate == 1 else throw(block.n, rate, seed)
 
 
-def throw(n: int, rate: float, seed: tuple[int, int] | None = None) -> NDArray[np.bool_]:
+def throw(n: int, rate: float, seed: tuple[int, ...] | None = None) -> NDArray[np.bool_]:
     """Which of n independent coins fall, each with probability ⌊rate · 2⁶⁴⌋ / 2⁶⁴, which is not above `rate`."""
     return _words(n, seed) < np.uint64(int(rate * 2.0**64))
 
 
-def _words(n: int, seed: tuple[int, int] | None) -> NDArray[np.uint64]:
-    """n words of 64 bits: from keys that nobody knows, or from a seed and the number of a batch."""
+def _words(n: int, seed: tuple[int, ...] | None) -> NDArray[np.uint64]:
+    """n words of 64 bits: from keys that nobody knows, or from a seed, the number of a batch and that of a block."""
     if seed is None:
         return np.concatenate([fresh_words()(min(_PER_KEY, n - begin)) for begin in range(0, max(n, 1), _PER_KEY)])
     own = np.random.SeedSequence(seed, spawn_key=(_COINS,))
