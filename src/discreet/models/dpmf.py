@@ -39,7 +39,7 @@ class DPMF(PrivateRecommender):
     neighbouring : {"add-remove", "replace-one"}
     accountant : {"gdp", "rdp", "pld"}
     noise : {"secure", "seeded"}
-        Seeded noise is for research: it is not private, and needs a `random_state`.
+        Seeded noise is for research: whoever knows the seed can subtract it.
     random_state : int, optional
         Seed of the start. Default: another one in every fit.
     method : ResidualGradient, optional
