@@ -102,7 +102,21 @@ class PrivateRecommender(Recommender):
         if knobs:
             name = next(iter(knobs))
             raise ConfigError(f"{name} is given beside method, which has a {name} of its own: leave one of them out")
+        self._check_method(self.method)
         return dataclasses.replace(self.method, **fixed)
+
+    def _check_method(self, method: Algorithm) -> None:
+        """What is the model's to say is not said otherwise by its method, where it would have no effect."""
+        scale = getattr(method, "rating_range", None)
+        same = scale is None or (self.rating_range is not None and tuple(scale) == tuple(self.rating_range))
+        require(
+            same, f"method has rating_range={scale!r}, which is the model's to say: give {type(self).__name__} that"
+        )
+        require(
+            method.feedback in ("explicit", self.feedback),
+            f"method has feedback={method.feedback!r}, and {type(self).__name__} has {self.feedback!r}, which counts: "
+            "give both the same",
+        )
 
     @classmethod
     def configured(cls, **settings: Any) -> Self:

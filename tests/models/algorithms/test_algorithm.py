@@ -228,6 +228,23 @@ def test_a_parameter_and_a_method_that_has_it_do_not_go_together():
         discreet.HuberALS(epsilon=1.0, method="as printed").check()
 
 
+def test_what_is_the_models_to_say_is_not_said_otherwise_by_its_method():
+    for method, given, words in (
+        (NoisySolve(feedback="implicit"), {}, "method has feedback='implicit', and DPALS has 'explicit', which counts"),
+        (
+            NoisySolve(rating_range=(0, 9)),
+            {},
+            r"method has rating_range=\(0, 9\), which is the model's to say: give DPA",
+        ),
+        (NoisySolve(rating_range=(0, 9)), {"rating_range": (1, 5)}, "method has rating_range="),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            discreet.DPALS(epsilon=1.0, method=method, **given).check()
+    resolved = discreet.DPALS(epsilon=1.0, rating_range=(1, 5), feedback="implicit").resolved(30)
+    again = discreet.DPALS(epsilon=1.0, rating_range=(1, 5), feedback="implicit", method=resolved)
+    assert again.resolved(30) == resolved
+
+
 def test_a_method_is_the_same_as_its_knobs():
     one = discreet.DPALS(4, epsilon=1.0, max_items=20, feedback="implicit")
     other = discreet.DPALS(epsilon=1.0, feedback="implicit", method=NoisySolve(factors=4, max_items=20))

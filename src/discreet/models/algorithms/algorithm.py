@@ -85,7 +85,13 @@ class Learnt:
 
 @dataclass(frozen=True)
 class Algorithm(ABC):
-    """Base of all algorithms; see the module's docstring."""
+    """Base of all algorithms; see the module's docstring.
+
+    Parameters
+    ----------
+    rating_range : (low, high), optional
+        Of those that learn from ratings. The model says it, and `resolve` fills it in.
+    """
 
     name: ClassVar[str]
     #: What it learns from; algorithms that can do both have a field of this name.
