@@ -56,7 +56,8 @@ def demo(
     from discreet.data.splits import random_ratings
 
     genres = _genres(likes, GENRES)
-    budget = epsilon if epsilon is not None else QUICK_EPSILON if quick else EPSILON
+    usual = QUICK_EPSILON if quick else EPSILON
+    budget = usual if epsilon is None else epsilon
     the_model(budget, seed).plan(1)  # a budget that cannot be kept is refused before anything is done
     with out.progress("Inventing people who watch films"):
         ratings = make_cinema(seed, QUICK if quick else 1.0)

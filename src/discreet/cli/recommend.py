@@ -162,7 +162,8 @@ def _write(to: str, rows: list[dict[str, Any]]) -> None:
 
             parquet.write_table(pa.Table.from_pylist(rows), aside)
         else:
-            text = to_json(rows) + "\n" if kind == ".json" else _as_csv(rows, "\t" if kind == ".tsv" else ",")
+            separator = "\t" if kind == ".tsv" else ","
+            text = to_json(rows) + "\n" if kind == ".json" else _as_csv(rows, separator)
             aside.write_text(text, encoding="utf-8", newline="")
 
 

@@ -267,7 +267,8 @@ def _new_title(genre: str, decks: dict[str, _Deck], bits: _Bits, taken: set[str]
         for slot in re.findall(r"{(\w+)}", pattern):
             scope, text = lists[slot]
             word = decks.setdefault(f"{scope} {text}", _Deck(tuple(text.split()), bits)).draw().replace("_", " ")
-            drawn[slot] = word + ("es" if word[-1] in "sxz" else "s") if slot == "family" else word
+            plural = "es" if word[-1] in "sxz" else "s"
+            drawn[slot] = word + plural if slot == "family" else word
         title = re.sub(r"\b([Aa]) (?=[AEIOU])", r"\1n ", pattern.format(**drawn))
         key = re.sub(r"[^a-z0-9]+", "-", title.lower().replace("é", "e").replace("'", "")).strip("-")
         stems = [word[:4] for word in re.findall(r"\w{4,}", title.lower())]

@@ -150,7 +150,8 @@ def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     if normalise(name) in TITLE_NAMES:
         years = [_YEAR.findall(text) for text in texts]
         good = 2 * sum(map(bool, years)) >= len(years)
-        return {"year": [float(year[-1]) if year else np.nan for year in years]} if good else {}
+        last = [float(year[-1]) if year else np.nan for year in years]
+        return {"year": last} if good else {}
     words = [{word.strip() for word in text.split("|")} - {""} for text in texts]
     many = len(set().union(*words)) > MOST_WORDS
     return _words(name, words) if not many or any("|" in text for text in texts) else {}

@@ -63,8 +63,10 @@ class LowRankTask:
 
     def truth(self, users: ArrayLike | slice | None = None) -> Floats:
         """Rows of X*, dense: those of the user indices or the slice given, else all (mind the memory)."""
-        rows = self.users if users is None else self.users[users if isinstance(users, slice) else np.asarray(users)]
-        return rows @ self.items.T
+        if users is None:
+            return self.users @ self.items.T
+        some = users if isinstance(users, slice) else np.asarray(users)
+        return self.users[some] @ self.items.T
 
     def truth_at(self, pairs: Ratings) -> NDArray[np.float32]:
         """X* at the entries of ``pairs``, aligned with its ``values``; users and items are looked up by id."""

@@ -48,7 +48,8 @@ class Group:
         """Mean ± standard deviation over the seeds."""
         if not (values := self.values(name)):
             texts = [record[name] for record in self.records if isinstance(record.get(name), str)]
-            return texts[0] if texts else "refused" if any("refused" in record for record in self.records) else "–"
+            nothing = "refused" if any("refused" in record for record in self.records) else "–"
+            return texts[0] if texts else nothing
         spread = f" ± {self.spread(name):.{digits}f}" if len(set(values)) > 1 else ""
         lost = f" ({len(self.records) - len(values)} refused)" if any("refused" in r for r in self.records) else ""
         return f"{self.mean(name):.{digits}f}{spread}{lost}"
@@ -177,15 +178,15 @@ def _conditions(records: list[Record], conditions: list[dict[str, Any]], seconds
     libraries = ", ".join(f"{name} {last[name]}" for name in ("numpy", "scipy", "numba") if name in last)
     found = codes(conditions)
     known = [f"`{code}`" + (f" ({n} cells)" if len(found) > 1 else "") for code, n in found.items() if code != UNKNOWN]
-    lost = "not recorded" + (f" ({found[UNKNOWN]} cells)" if known else "") if UNKNOWN in found else None
+    how_many = f" ({found[UNKNOWN]} cells)" if known and UNKNOWN in found else ""
+    lost = f"not recorded{how_many}" if UNKNOWN in found else None
+    drawn = "One seed." if seeds else "Nothing in it is random."
+    if len(seeds) > 1:
+        drawn = f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them."
     parts = [
         f"*{QUICK}*" if quick else "",
         data_used(records),
-        f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them."
-        if len(seeds) > 1
-        else "One seed."
-        if seeds
-        else "Nothing in it is random.",
+        drawn,
         f"{len(conditions)} cells, {seconds:.0f} seconds in all, which on a shared machine only indicate size;",
         f"discreet {last['discreet']}, Python {last['python']}, {libraries}, {last['system']} {last['machine']} with",
         f"{last['cores']} cores, {last['date']}. Code: {', '.join([*known, *([lost] if lost else [])])}.",
@@ -194,4 +195,6 @@ def _conditions(records: list[Record], conditions: list[dict[str, Any]], seconds
 
 
 def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if type(value) is int else str(value)

@@ -49,7 +49,9 @@ class Items:
         if text in self._by_text:
             return self._by_text[text]
         found = self._by_title.get(_key(text), [])
-        return found[0] if len(found) == 1 else (_SEVERAL if found else -1)
+        if len(found) == 1:
+            return found[0]
+        return _SEVERAL if found else -1
 
     def _near(self, text: str) -> str:
         names = [str(t) for t in self.titles] if self.titles is not None else []

@@ -177,7 +177,8 @@ def ledger(model: Any) -> Html:
     rows = []
     for kind in promise.kinds(model):
         entry = kind.entry
-        noise = "none" if entry.unsafe else entry.mechanism + (f", α = {entry.alpha:g}" if entry.alpha else "")
+        tails = f", α = {entry.alpha:g}" if entry.alpha else ""
+        noise = "none" if entry.unsafe else entry.mechanism + tails
         rate = "" if entry.rate == 1 else f", batches of {entry.rate:.3g}"
         rows.append(
             [
@@ -384,7 +385,9 @@ def _percent(share: float) -> str:
     """With as many digits as it takes to tell it from certainty."""
     if share > 1 - 1e-9:
         return "more than 99.9999999 %"
-    digits = 0 if share in (0.01, 0.1, 0.5) else 1 if share < 0.999 else math.ceil(-math.log10(1 - share)) - 1
+    digits = 1 if share < 0.999 else math.ceil(-math.log10(1 - share)) - 1
+    if share in (0.01, 0.1, 0.5):
+        digits = 0
     return f"{100 * share:.{digits}f} %"
 
 

@@ -172,10 +172,11 @@ class NoisySolve(Algorithm):
         large = not explicit and n_items >= LARGE
         mu = gdp.mu(budget.epsilon, budget.delta)
         steps = int(np.clip(round(3 * mu**0.25), 1, 6)) if large else 2
+        implicit_ridge: float | str = BY_SIGNAL if large else 0.5
         usual: dict[str, Any] = {
             "factors": 32 if large else 16,
             "iterations": steps,
-            "regularization": 80.0 if explicit else (BY_SIGNAL if large else 0.5),
+            "regularization": 80.0 if explicit else implicit_ridge,
             "unobserved_weight": 0.0 if explicit else 0.6,
             "intercept": 0.5 if explicit else 0.0,
             "rating_bound": width(rating_range) / 3 if explicit else 1.0,
