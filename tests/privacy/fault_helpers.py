@@ -29,6 +29,8 @@ GRID = "test_statistics.py::test_no_grid_makes_a_contribution_larger"
 BITS = "test_neighbours.py::test_other_users_stay_as_they_are_to_the_last_bit"
 WALK = "test_descent.py::test_adversaries_on_the_grid"
 WALKED = "test_descent.py::test_the_sensitivities_are_reached"
+PAIRS = "test_pair_statistics.py::test_adversaries_on_the_grid"
+PAIRED = "test_pair_statistics.py::test_every_user_reaches_the_sensitivity_and_does_not_pass_it"
 
 FAULTS = {
     "vectors are not clipped": Fault(
@@ -103,6 +105,21 @@ FAULTS = {
         "np.minimum(1.0, self.largest / np.maximum(length, 1e-300))",
         "np.ones(block.n)",
         (NEIGHBOURS, WORST),
+    ),
+    "pairs are divided by the number of items instead of pairs": Fault(
+        "pair_statistics:pair_weights", "np.sqrt(np.maximum(pairs, 1.0))", "np.sqrt(counts + 1e-9)", (PAIRS, PAIRED)
+    ),
+    "√2 is forgotten where pairs are replaced": Fault(
+        "pair_statistics:PairSums.reach", "1.0, 2**0.5)", "1.0, 1.0)", (PAIRS,)
+    ),
+    "pairs are counted in both triangles": Fault(
+        "pair_statistics:pair_weights", "math.sqrt(2.0)", "2.0", (PAIRS, PAIRED)
+    ),
+    "pairs are rounded up": Fault(
+        "pair_statistics:PairSums.partial",
+        "np.trunc(each / grid)",
+        "np.ceil(each / grid)",
+        ("test_pair_statistics.py::test_no_grid_makes_a_contribution_larger",),
     ),
     "what is no number enters the sums": Fault(
         "sealed:sealed_block",

@@ -136,7 +136,7 @@ def _row(name: str, count: int, r: dict[str, Any]) -> dict[str, Any]:
         "name": name,
         "count": count,
         "mechanism": r["mechanism"],
-        "shape": list(r["shape"]),
+        "shape": None if r["shape"] is None else list(r["shape"]),
         "norm": r["norm"],
         "sensitivity": r["sensitivity"],
         "noise_multiplier": r["noise_multiplier"],
@@ -281,7 +281,7 @@ def _show(
         [
             r["name"],
             str(r["count"]),
-            " × ".join(f"{n:,}" for n in r["shape"]),
+            "by what was released" if r["shape"] is None else " × ".join(f"{n:,}" for n in r["shape"]),
             f"{r['sensitivity']:.4g} ({r['norm']})",
             f"{r['noise_multiplier']:.4g}",
             f"{r['deviation']:.4g}",

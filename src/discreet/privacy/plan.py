@@ -41,8 +41,8 @@ class Line:
     times : int
     share : float
         Part of μ² for all `times` together, relative to the other lines.
-    shape : tuple of int
-        Of one release; follows from public numbers alone.
+    shape : tuple of int, or None
+        Of one release; follows from public numbers alone. None leaves it open: earlier releases decide.
     rate : float, default 1.0
         The share of users in the Poisson batch that is released.
     """
@@ -51,7 +51,7 @@ class Line:
     step: int | None = None
     times: int = 1
     share: float = 1.0
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = ()
     rate: float = 1.0
 
     def __str__(self) -> str:

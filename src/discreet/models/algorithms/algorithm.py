@@ -137,6 +137,10 @@ class Algorithm(ABC):
         """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
         return *self.fold(rows, learnt), learnt.factors
 
+    def comparable(self, learnt: Learnt) -> NDArray[Any]:
+        """Vectors by which items are like each other; rows of zeros where nothing is known of one."""
+        return learnt.factors
+
     # ------------------------------------------------------------ as a document
 
     def to_dict(self) -> dict[str, Any]:
