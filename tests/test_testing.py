@@ -100,7 +100,7 @@ def test_neighbours_reach_the_sensitivity():
     report = check_private_model(DPALS(3, **PAPER), people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == ["counts 1.00", "recounts 1.00", "sum 1.00", "gram 1.00"]
-    model = DPMF.configured(factors=3, iterations=2, growth=1.0, **SMALL)
+    model = DPMF.configured(factors=3, iterations=2, growth=1.0, **SMALL, goal="rating")
     report = check_private_model(model, people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == [f"{name} 1.00" for name in ("size", "counts", "recounts", "bias", "balance", "gradient")]

@@ -28,7 +28,12 @@ from discreet.privacy.statistics import STATISTICS
 from discreet.privacy.vault import KEY
 
 N_ITEMS = 7
-CORES = {"all": None, "some": np.array([1, 2, 4, 5, 6]), "out of order": np.array([6, 0, 3, 2]), "two": np.array([0, 1])}
+CORES = {
+    "all": None,
+    "some": np.array([1, 2, 4, 5, 6]),
+    "out of order": np.array([6, 0, 3, 2]),
+    "two": np.array([0, 1]),
+}
 EVERYTHING = dict.fromkeys(range(N_ITEMS), 5.0)
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 5.0, 3: 4.0, 5: 4.5}, {0: 5.0}]
 ADVERSARIES = [

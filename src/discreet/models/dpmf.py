@@ -99,13 +99,20 @@ class DPMF(PrivateRecommender):
 
     def algorithm(self) -> Algorithm:
         for name in ("iterations", "regularization") if self.goal == "ranking" else ():
-            require(getattr(self, name) is None, f"{name} is for goal='rating': for ranking, users have nothing to solve")
+            require(
+                getattr(self, name) is None, f"{name} is for goal='rating': for ranking, users have nothing to solve"
+            )
         return super().algorithm()
 
     @property
+    def liked_from_(self) -> float | None:
+        """For ranking: the rating from which on an item counts as liked; None where everything does."""
+        found = getattr(self.algorithm_, "liked_from", EVERYTHING)
+        return None if found == EVERYTHING else float(found)
+
+    @property
     def liked_rating(self) -> float:
-        liked_from = getattr(self.algorithm_, "liked_from", EVERYTHING)
-        return super().liked_rating if liked_from == EVERYTHING else float(liked_from)
+        return super().liked_rating if self.liked_from_ is None else self.liked_from_
 
     def _seen_range(self, ratings: Any) -> tuple[float, float] | None:
         """For ranking as well, where nothing says from which rating on an item is liked."""
@@ -128,7 +135,9 @@ class DPMF(PrivateRecommender):
         if self.goal == "ranking" and seen is not None and seen[0] < seen[1]:
             session.assume("ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True)
         elif self.goal == "ranking" and seen is not None:
-            session.assume("liked", f"that all ratings are {seen[0]:g}, so that everything chosen is liked", inferred=True)
+            session.assume(
+                "liked", f"that all ratings are {seen[0]:g}, so that everything chosen is liked", inferred=True
+            )
 
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         return None if self.item_features is None else item_features(self.item_features, ratings.item_ids)

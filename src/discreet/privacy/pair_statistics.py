@@ -9,18 +9,20 @@ Histories here say only *that* an item was chosen (`KeepLiked` decides from rati
     pair sums     Σ_i p_i,jk         1            √2            √(m(m − 1)/2)   twice         1
     active users  Σ_i [n_i > 0]      1            1             1               1             1
 
-*Proof*, with m items. ‖p_i‖₂² = n(n − 1)/2 · 2/(n(n − 1)) = 1: every user reaches the bound, none passes it. No entry
-is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² + ‖p_k‖² ≤ 2; two users without a common pair reach it.
-‖p_i‖₁ = n(n − 1)/2 · √(2/(n(n − 1))) = √(n(n − 1)/2), which grows with n ≤ m. An entry is √(2/(n(n − 1))) ≤ 1, at n = 2.
+*Proof*, with m items. ‖p_i‖₂² = n(n − 1)/2 · 2/(n(n − 1)) = 1: every user with a pair reaches the bound, none passes
+it. No entry is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² + ‖p_k‖² ≤ 2; two users without a common pair
+reach it. ‖p_i‖₁ = n(n − 1)/2 · √(2/(n(n − 1))) = √(n(n − 1)/2), which grows with n ≤ m. An entry is at most
+√(2/(n(n − 1))) ≤ 1, and that at n = 2.
+
 Rounding: n(n − 1) is a whole number below 2⁵³, so that a product, a root and a quotient in float64 are off by a few
-2⁻⁵³ at most; the number is multiplied by `SHAVE` = 1 − 2⁻²⁰ before it is truncated towards zero on the grid, so that no
-contribution on the grid is above the real one, entry by entry, and no norm can grow. A user's number is one integer, the
-same for all its pairs; int64 adds them up exactly. Each user's number depends on nothing but its own n_i.
+2⁻⁵³ at most; the number is multiplied by `SHAVE` = 1 − 2⁻²⁰ before it is truncated towards zero on the grid. So no
+contribution on the grid is above the real one, entry by entry, and no norm can grow. A user's number is one integer,
+the same for all its pairs; int64 adds them up exactly. It depends on nothing but the user's own n_i.
 
 The diagonal is not there: it would be Σ x_ij/n_i, which says nothing of pairs. The strict upper triangle of an m × m
-matrix is laid out as a rectangle (`folded_shape`): two of its rows, a long one and a short one, make one row of the same
-length for all. So there is noise on every number that is released and on no other, and blocks of rows cost about as
-much as each other.
+matrix is laid out as a rectangle (`folded_shape`): a long row of it and a short one make one row, of the same length
+for all. So there is noise on every number that is released and on no other, and blocks of rows cost about as much as
+each other.
 """
 
 from __future__ import annotations

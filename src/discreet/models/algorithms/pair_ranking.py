@@ -7,20 +7,20 @@ number of items in the core, those whose released counts are large enough:
     ñ    = #{i : an item of the core} + noise                      size                                         (2)
     G̃_jk = Σ_i x_ij x_ik/√(n_i (n_i − 1)) + N(0, t²),  j < k        pairs, in the core                           (3)
 
-with n_i in (3) counting items of the core. What is fitted to the pairs has one vector per item and is weighed by
-noise that is known, also that of sampling: κ = ñ/((Σ c)² − Σ c²), since Σ_{j<k} of what a user adds is the same for all:
+with n_i in (3) counting items of the core. What is fitted to the pairs has one vector per item and is weighed by noise
+that is known, also that of sampling: κ = ñ/((Σ c)² − Σ c²), since the squares of what one user adds to (3) sum to ½:
 
     G̃_jk = c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),       v_j ~ N(Wᵀ f_j, T),    W_f ~ N(0, T / strength)         (4)
 
-f_j are public features of the item, or a constant alone; W, T and the strength are estimated with the rest. With the
-whitening h_j = (t + √κ c_j)^−½, a = h c, and G for h G̃ h, whose noise has deviation 1, one round of variational Bayes is
+f_j are public features of the item, or a constant alone; W, T and the strength are estimated with the rest. With
+whitening h_j = (t + √κ c_j)^−½, a = h c, and G for h G̃ h, whose noise has deviation 1, a round of variational Bayes is
 
     A   = Σ_j a_j² (v_j v_jᵀ + C_j),    B with Bᵀ T⁻¹ B = I and Bᵀ A B = diag(α),                                (5)
     C_j = B diag(1/(1 + a_j² α)) Bᵀ   for all items in the same basis, which is why a round is cheap,             (6)
     v_j ← ½ v_j + ½ C_j (a_j (G (a v))_j + a_j⁴ (‖v_j‖² + C_j) v_j + T⁻¹ Wᵀ f_j)                                  (7)
 
-where the second term of (7) stands for the diagonal, which is not released. After some rounds (ten: later ones prune too
-much), histories are read by the model that (4) implies, y = x/‖x‖ on the core:
+where the second term of (7) stands for the diagonal, which is not released. After some rounds (ten: later ones prune
+too much), histories are read by the model that (4) implies, y = x/‖x‖ on the core:
 
     y = Y u + N(0, D),    Y_j = c_j R v_j/√ñ,    D_j = c_j/Σ c,    u ~ N(u₀ e₁, diag(1 − u₀², 1, …, 1))            (8)
     score_j = E[u | y] · Y_j
@@ -42,8 +42,8 @@ such a line is open in the plan.
 
 The noisy matrix of items by items, released once and used for everything, is McSherry & Mironov's (KDD 2009), who clip
 and average covariances of ratings and feed them to nearest neighbours or an SVD. New are the contribution that has the
-same length for every user (no clipping, no diagonal), the estimate by known noise (4)–(7) in place of a cut spectrum, the
-read-out (8) without a constant to tune, features as a prior, and buying only what pays.
+same length for every user (no clipping, no diagonal), the estimate by known noise (4)–(7) in place of a cut spectrum,
+the read-out (8) without a constant to tune, features as a prior, and buying only what pays.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class PairRanking(Algorithm):
             "featured": False,
             "dimensions": 0,
             "signal": found.signal,
-            "learnt": without_taste(counts, found, self.gate),
+            "learnt": without_taste(found, self.gate),
         }
         none = np.zeros((len(counts.value), 0), np.float32)
         return Learnt(none, counts.value.astype(np.float32), counts.value, details)
@@ -344,9 +344,7 @@ class Signal(NamedTuple):
         return cls(bool(worth), float(signal), top, faint)
 
 
-def released_pairs(
-    session: Session, lines: list[Line], pairs: Statistic, m: int
-) -> tuple[NDArray[np.float32], float]:
+def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int) -> tuple[NDArray[np.float32], float]:
     """G̃ (m, m) of (3), 0 on the diagonal, and t; several releases are averaged by their noise."""
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
@@ -473,15 +471,15 @@ _GAINS: dict[int, tuple[weakref.ref[Any], _Gain]] = {}
 
 
 def gain_of(learnt: Learnt) -> _Gain:
-    """What a history is multiplied by, (n_items, r), 0 outside the core; what is added to it; u of an empty one; the core.
+    """What a history is multiplied by, (n_items, r); what is added to it; u of an empty one; a mask of the core.
 
-    It follows from what is saved, so that it is not; it is kept as long as the factors are.
+    It follows from what is saved, so it is not saved itself; it is kept as long as the factors are.
     """
-    known = _GAINS.get(id(learnt.factors))
+    key = id(learnt.factors)
+    known = _GAINS.get(key)
     if known is None or known[0]() is not learnt.factors:
-        gone = weakref.ref(learnt.factors, lambda _, key=id(learnt.factors): _GAINS.pop(key, None))  # type: ignore[misc]
-        known = (gone, _gain(learnt))
-        _GAINS[id(learnt.factors)] = known
+        known = (weakref.ref(learnt.factors, lambda _: _GAINS.pop(key, None)), _gain(learnt))
+        _GAINS[key] = known
     return known[1]
 
 
@@ -511,9 +509,9 @@ def usual_threshold(rating_range: Range) -> float | Literal["everything"]:
     return EVERYTHING if low == high else low + 0.75 * (high - low)  # type: ignore[return-value]
 
 
-def without_taste(counts: Estimate, found: Signal, gate: float) -> str:
+def without_taste(found: Signal, gate: float) -> str:
     """What survived the noise where pairs were not bought."""
-    why = f"the signal of pairs is {found.signal:.2g} times the noise, and {gate * (1 + 1.5 * found.top):.2g} is needed"
+    why = f"pairs of items have {_times(found.signal)} the noise, and {_times(gate * (1 + 1.5 * found.top))} is needed"
     if found.faint:
         return f"Nothing personal, and little of which items are liked: even popular items drown in the noise ({why})."
     return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
@@ -521,7 +519,11 @@ def without_taste(counts: Estimate, found: Signal, gate: float) -> str:
 
 def with_taste(dimensions: int, found: Signal) -> str:
     """What survived the noise where they were."""
-    why = f"the signal of pairs is {found.signal:.2g} times the noise"
+    why = f"pairs of items have {_times(found.signal)} the noise"
     if not dimensions:
         return f"Which items are liked, and only a hint of personal taste: no dimension of it stands out ({why})."
     return f"Personal taste in about {dimensions} dimension{'s' if dimensions > 1 else ''} ({why})."
+
+
+def _times(signal: float) -> str:
+    return f"{signal:.1f} times" if signal < 10 else f"{signal:,.0f} times"
