@@ -20,3 +20,12 @@ def test_pages_link_to_pages_that_exist():
     for page in (ROOT / "docs").glob("*.md"):
         for target in re.findall(r"\]\(([\w-]+\.md)\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).is_file(), f"{page.name} links to {target}"
+
+
+def test_pages_name_files_that_exist():
+    """Tests move with what they test, and pages that name them should follow."""
+    for page in (ROOT / "docs").glob("*.md"):
+        for file in re.findall(r"`((?:tests|src)/[\w/]+\.py)`", page.read_text(encoding="utf-8")):
+            assert (ROOT / file).is_file(), f"{page.name} names {file}"
+        for file in re.findall(r"`((?:models|privacy|experiments)/[\w/]+\.py)`", page.read_text(encoding="utf-8")):
+            assert (ROOT / "src" / "discreet" / file).is_file(), f"{page.name} names {file}"

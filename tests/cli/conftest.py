@@ -88,5 +88,5 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = discreet.Ratings.read(
         write_ratings(folder / "ratings.csv", n_users=400), items=write_catalogue(folder / "films.csv")
     )
-    discreet.DPALS(3, epsilon=5, rating_range=(1, 5), random_state=4711).fit(data).save(folder / "model")
+    discreet.DPMF(3, epsilon=5, rating_range=(1, 5), random_state=4711).fit(data).save(folder / "model")
     return folder

@@ -48,19 +48,20 @@ def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
     )
     assert result.code == 0, result.err
     model = discreet.load(tmp_path / "m")
-    assert (model.density, model.centring, model.weighted) == (0.3, "items", False)
+    algorithm = model.algorithm_
+    assert (algorithm.density, algorithm.centring, algorithm.weighted) == (0.3, "items", False)
     assert "pairs" not in str(model.privacy_)
 
 
 @pytest.mark.parametrize(
     ("model", "wrong", "message"),
     [
-        ("dpsvd", ["--set", "density=2"], "density is 2.0, but must be above 0 and at most 1"),
+        ("dpsvd", ["--set", "density=2"], "density is 2.0, but must be at most 1"),
         ("dpsvd", ["--set", "centring=3"], "centring is 3, but must be 'user' or 'items'"),
         ("dpsgd", ["--set", "batch_rate=0"], "batch_rate is 0.0, but must be above 0 and at most 1"),
         ("dpsgd", ["--neighbouring", "replace-one"], "set batch_rate=1"),
         ("dpsgld", ["--set", "decay=1000"], "decay is 1000.0, but must be a number from 0 to 1"),
-        ("dpsgld", ["--feedback", "implicit"], "learns from ratings"),
+        ("dpsgld", ["--feedback", "implicit"], "DPSGLD has no parameter 'feedback'"),
         ("dpfrankwolfe", ["--set", "row_norm=-3"], "row_norm is -3.0, but must be"),
         ("dpfrankwolfe", ["--set", "steps=many"], "steps"),
         ("dpfrankwolfe", ["--iterations", 5], "has no parameter 'iterations': its number of steps is 'factors'"),

@@ -157,7 +157,7 @@ CASES: list[Case] = [
         "catalogue",
     ),
     (
-        "noise said twice",
+        "noise that costs more than it may",
         good_file(
             "--model",
             "dpals",
@@ -168,7 +168,7 @@ CASES: list[Case] = [
             "--set",
             'sigmas={"gram": 1, "sum": 1, "counts": 9, "recounts": 9}',
         ),
-        "leave one",
+        "sigmas cost ε = ",
     ),
     ("nothing left by filter", good_file("--min-user-ratings", 1000), "relax"),
     ("nothing left by threshold", good_file("--binarize", 9), "relax"),
@@ -317,7 +317,7 @@ CASES: list[Case] = [
     (
         "all the same, privately",
         lambda t, s: ["train", made("same.csv", SAME)(t, s), "--epsilon", 1, "--out", t / "m"],
-        "use --feedback implicit",
+        "use --model dpals --feedback implicit",
     ),
     ("pipe", a_pipe, "is a pipe"),
     # --- the others
@@ -370,7 +370,7 @@ def test_unexpected_errors_are_one_line_too_and_debug_shows_more(run, shelf, mon
 
 
 def test_running_out_of_disk_is_said(run, shelf, tmp_path, monkeypatch):
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", str(tmp_path / "model"))
 
     monkeypatch.setattr("discreet.models.store.save", full)

@@ -22,7 +22,7 @@ def test_a_plan_is_priced_without_data(run):
     assert found["epsilon"] == pytest.approx(1.0, abs=1e-9)
     assert found["neighbouring"] == "add-remove"
     rows = {row["name"]: row for row in found["releases"]}
-    plan = discreet.DPALS(32, epsilon=1.0, delta=1e-6).plan(20000)
+    plan = discreet.DPMF(32, epsilon=1.0, delta=1e-6).plan(20000)
     assert list(rows) == [line.name for line in plan.releases]
     for line in plan.releases:
         row = rows[line.name]
@@ -88,15 +88,17 @@ def test_what_is_charged_is_what_was_quoted(run, private):
         ("--neighbouring", "replace-one"),
         ("--accountant", "rdp"),
         ("--accountant", "pld", "--epsilon", 2),
-        ("--feedback", "implicit", "--set", "recount=false"),
-        ("--set", "centring=global", "--set", "initialization=spectral"),
-        ("--set", 'sigmas={"counts": 20, "recounts": 20, "gram": 90, "sum": 60}'),
-        ("--set", 'shares={"sum": 1.5}', "--set", "centring=3.5"),
+        ("--model", "dpals", "--feedback", "implicit", "--set", "recount=false"),
+        ("--model", "dpals", "--set", "centring=global", "--set", "initialization=spectral"),
+        ("--model", "dpals", "--epsilon", 9, "--set", 'sigmas={"counts": 20, "recounts": 20, "gram": 90, "sum": 60}'),
+        ("--model", "dpals", "--set", 'shares={"sum": 1.5}', "--set", "centring=3.5"),
+        ("--set", 'shares={"gradient": 1.5}', "--set", "centring=3.5"),
         ("--epsilon", 100),
     ],
 )
 def test_plans_of_every_kind(run, options):
-    result = run("budget", "--items", 500, *options, "--json")
+    epsilon = () if "--epsilon" in options else ("--epsilon", 1)
+    result = run("budget", "--items", 500, *options, *epsilon, "--json")
     assert result.code == 0, result.err
     found = json.loads(result.out)
     if found["independent"] is not None:
@@ -186,7 +188,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
     from discreet.privacy.unsafe import NoNoise
 
     data = discreet.Ratings.read(private / "ratings.csv", items=private / "films.csv")
-    discreet.DPALS(3, epsilon=5, noise=NoNoise()).fit(data).save(tmp_path / "m")
+    discreet.DPMF(3, epsilon=5, noise=NoNoise()).fit(data).save(tmp_path / "m")
     result = run("budget", tmp_path / "m")
     assert result.code == 2
     assert "NOT PRIVATE" in result.err
@@ -201,16 +203,18 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("budget", "--items", 9, "--model", "als", "--epsilon", 1), "--epsilon is for private models"),
         (("budget", "--items", 9, "--epsilon", 0), "--epsilon 0.0"),
         (("budget", "--items", 9, "--epsilon", -2), "--epsilon -2.0"),
-        (("budget", "--items", 9, "--delta", 2), "probability"),
-        (("budget", "--items", 9, "--delta", 0), "delta"),
-        (("budget", "--items", 9, "--accountant", "pure"), "Gaussian"),
-        (("budget", "--items", 9, "--rating-range", "five"), "--rating-range takes"),
-        (("budget", "--items", 9, "--rating-range", "5,1"), "low to high"),
-        (("budget", "--items", 9, "--set", "shares=3"), "a mapping"),
-        (("budget", "--items", 9, "--set", "centring=median"), "'global'"),
-        (("budget", "--items", 9, "--set", "rnk=3"), "no parameter"),
-        (("budget", "--items", 9, "--plot", "b.txt"), ".png"),
-        (("budget", "--items", 9, "--plot", "nowhere/b.png"), "cannot be written"),
+        (("budget", "--items", 9), "DPMF is private, and how private is yours to say: give --epsilon"),
+        (("budget", "--items", 9, "--epsilon", 1, "--delta", 2), "probability"),
+        (("budget", "--items", 9, "--epsilon", 1, "--delta", 0), "delta"),
+        (("budget", "--items", 9, "--epsilon", 1, "--accountant", "pure"), "Gaussian"),
+        (("budget", "--items", 9, "--epsilon", 1, "--rating-range", "five"), "--rating-range takes"),
+        (("budget", "--items", 9, "--epsilon", 1, "--rating-range", "5,1"), "low to high"),
+        (("budget", "--items", 9, "--epsilon", 1, "--set", "shares=3"), "a mapping"),
+        (("budget", "--items", 9, "--epsilon", 1, "--set", "centring=median"), "'user'"),
+        (("budget", "--items", 9, "--epsilon", 1, "--model", "dpals", "--set", "centring=median"), "'global'"),
+        (("budget", "--items", 9, "--epsilon", 1, "--set", "rnk=3"), "no parameter"),
+        (("budget", "--items", 9, "--epsilon", 1, "--plot", "b.txt"), ".png"),
+        (("budget", "--items", 9, "--epsilon", 1, "--plot", "nowhere/b.png"), "cannot be written"),
         (("budget", "nowhere"), "does not exist"),
         (("budget", "{shelf}/model"), "not private"),
         (("budget", "{shelf}"), "no saved model"),
@@ -218,6 +222,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("budget", "{shelf}/model", "--epsilon", 1), "still to be trained"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 0), "positive"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--delta", "1e-6"), "give --epsilon"),
+        (("train", "{shelf}/ratings.csv", "--out", "m", "--model", "dplmc"), "DPLMC is private, and how private is"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--model", "bias", "--noise", "seeded"), "--noise is for"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 1, "--neighbouring", "both"), "add-remove"),
         # a large rank, because whether a small one is refused depends on the luck of the noise
@@ -227,6 +232,8 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
                 "{shelf}/ratings.csv",
                 "--out",
                 "m",
+                "--model",
+                "dpals",
                 "--factors",
                 1000,
                 "--set",
@@ -280,10 +287,10 @@ def test_train_with_epsilon_is_private(run, private, tmp_path):
     assert "NOT private" not in result.out
     assert "CAUTION" not in result.out
     model = discreet.load(tmp_path / "m")
-    assert isinstance(model, discreet.DPALS)
+    assert isinstance(model, discreet.DPMF)
     assert model.privacy_.delta == 1e-5
     assert model.privacy_.noise == "secure"
-    assert model.rating_range == [1.0, 5.0] or model.rating_range == (1.0, 5.0)
+    assert model.rating_range == (1.0, 5.0)
 
 
 def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
@@ -333,4 +340,42 @@ def test_evaluate_with_epsilon_measures_a_private_model(run, private):
         "--no-baselines",
     )
     assert result.code == 0, result.err
-    assert "DPALS" in result.out
+    assert "DPMF" in result.out
+
+
+def test_a_large_delta_needs_a_word_of_its_own_and_weak_numbers_are_called_so(run):
+    large = [*PLAN[:3], "--epsilon", 30, "--delta", "0.01", "--items", 100]
+    refused = run(*large)
+    assert refused.code == 2
+    assert "--allow-large-delta" in refused.err
+    allowed = run(*large, "--allow-large-delta")
+    assert allowed.code == 0, allowed.err
+    for expected in ("an ε above 20 is weak", "a δ above 0.001 is weak", "allow_large_delta=True"):
+        assert expected in allowed.out
+    assert "weak" not in run(*PLAN).out
+
+
+def test_mu_is_not_shown_for_batches(run):
+    batches = ("budget", "--model", "dpsgd", "--epsilon", 5, "--items", 50, "--set", "iterations=3")
+    found = json.loads(run(*batches, "--json").out)
+    assert found["mu"] is None
+    assert {price["mu"] for price in found["prices"]} == {None}
+    assert "μ" not in run(*batches).out
+    assert "together μ = " in run(*PLAN).out
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--iterations", 10**9), "iterations is 1000000000"),
+        (("--iterations", "1e9"), "should be a whole number"),
+        (("--delta", "1e-300"), "at least 1e-15"),
+        (("--model", "huberals", "--set", "alpha=1e9"), "alpha is 1000000000.0"),
+        (("--model", "dpsgd", "--set", "batch_rate=1e-9"), "batch_rate is 1e-09"),
+    ],
+)
+def test_numbers_that_cannot_be_meant_are_answered_with_a_sentence(run, options, why):
+    result = run("budget", "--epsilon", 1, "--items", 100, *options)
+    assert result.code == 2
+    assert why in result.err
+    assert "Traceback" not in result.err

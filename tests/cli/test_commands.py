@@ -327,9 +327,9 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
 def test_help_tells_the_defaults_of_als_and_films_that_exist(run):
     told = " ".join(run("train", "--help").out.replace("│", " ").split())
     defaults = discreet.ALS().get_params()
-    assert f"unless given, {defaults['factors']} for als" in told
-    steps = sum(release.name.startswith("gradient") for release in discreet.DPALS().plan(9).releases)
-    assert f"unless given, {defaults['iterations']} for als and {steps} for dpals" in told
+    assert f"by default {defaults['factors']} for als" in told
+    steps = discreet.DPMF(epsilon=1.0).resolved(9).iterations
+    assert f"by default {defaults['iterations']} for als and {steps} for dpmf" in told
     titles = {film.title for film in films()}
     for name, film in (("recommend", "Signal from Quillon"), ("similar", "The Binary Colony")):
         assert film in titles

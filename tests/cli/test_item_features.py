@@ -22,7 +22,7 @@ def test_train_and_evaluate_take_features(run, tmp_path):
     result = run("train", ratings, "--out", tmp_path / "model", *private, "--json")
     assert result.code == 0, result.err
     assert json.loads(result.out)["model"]["parameters"]["item_features"] == str(kinds)
-    same = discreet.DPALS(epsilon=20, rating_range=(1, 5), noise="seeded", random_state=0, item_features=kinds)
+    same = discreet.DPMF(epsilon=20, rating_range=(1, 5), noise="seeded", random_state=0, item_features=kinds)
     same.fit(discreet.Ratings.read(ratings))
     assert np.array_equal(discreet.load(tmp_path / "model").item_factors_, same.item_factors_)
     assert run("evaluate", ratings, *private).code == 0
@@ -35,8 +35,8 @@ def test_wrong_features_are_one_sentence_and_exit_code_2(run, tmp_path):
     for given, words in (
         (["--item-features", kinds], "ALS has no parameter 'item_features'"),
         (
-            ["--epsilon", "9", "--feedback", "implicit", "--item-features", kinds],
-            "for explicit feedback, and not for the paper's item step",
+            ["--epsilon", "9", "--model", "dpals", "--feedback", "implicit", "--item-features", kinds],
+            "DPALS has no parameter 'item_features'",
         ),
         (["--epsilon", "9", "--item-features", tmp_path / "none.csv"], "none.csv does not exist"),
         (["--epsilon", "9", "--item-features", other], "item_features knows none of the 40 items"),

@@ -236,4 +236,4 @@ def test_a_signal_that_was_ignored_before_still_is(private, tmp_path):
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     assert done.returncode == 0, done.stderr
-    assert discreet.load(tmp_path / "m").privacy_.private
+    assert discreet.load(tmp_path / "m").privacy_.finite

@@ -441,3 +441,28 @@ def test_the_mean_of_repeated_rows_is_the_same_wherever_they_stand():
             duplicates="mean",
         )
         assert with_others.values[1:].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("comment", ['5" disc', '"', '"" "', '"a"b"', '"5,""6"'])
+@pytest.mark.parametrize("padded", ["007", "-0", '" 0x7"'])
+def test_a_stray_quote_hides_no_leading_zero(padded, comment, tmp_path):
+    """Far down, where the first lines say nothing about it, and arrow would read an integer."""
+    lines = [f"{n},{n % 40 + 1},3,fine" for n in range(30_000)]
+    lines[29_000:29_000] = [f"1,{padded},4,ok", f"{padded},7,4,ok"]
+    path = tmp_path / "ratings.csv"
+
+    def read(stray: list[str]) -> Any:
+        path.write_text("\n".join(["user,item,rating,comment", *lines[:28_990], *stray, *lines[28_990:]]) + "\n")
+        assert path.stat().st_size > 1 << 18
+        try:
+            return Ratings.read(path)
+        except DataError:
+            return None
+
+    alone = read([])
+    text = padded.strip('"')
+    assert {text, 7} <= set(alone.user_ids.tolist())
+    assert {text, 7} <= set(alone.item_ids.tolist())
+    found = read([f"99999,7,3,{comment}"])
+    if found is not None:
+        assert found.select_users(alone.user_ids.tolist()) == alone

@@ -1,4 +1,4 @@
-"""A private fit that does not come to its end: what it released is in a ledger, and nothing that it learnt is left."""
+"""What private models share: the ledger of a fit that does not come to its end, and crowds of any size, also none."""
 
 import pickle
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.errors import NotFittedError
+from discreet.errors import BudgetExceeded, ConfigError, DataError, NotFittedError
 from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 from discreet.privacy.ledger import Ledger
 
@@ -25,6 +25,8 @@ MODELS = {
     "DPSGLD": lambda: discreet.DPSGLD(3, epsilon=50.0, iterations=4),
     "DPSGD": lambda: discreet.DPSGD(3, epsilon=50.0, iterations=4, accountant="gdp"),
 }
+
+PRIVATE = ["DPMF", "DPALS", "DPLMC", "HuberALS", "DPFrankWolfe", "DPSVD", "DPSGLD", "DPSGD"]
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +138,107 @@ def test_seeded_noise_needs_a_seed(make, ratings, tmp_path):
     assert loaded.random_state is None
     with pytest.raises(discreet.errors.ConfigError, match="needs a seed"):
         loaded.fit(ratings)
+
+
+# ------------------------------------------------------------ crowds
+
+
+def crowd(people, silent):
+    """So many people, of whom each has rated one item, or nothing."""
+    items = np.zeros(0 if silent else people, np.int32)
+    indptr = np.zeros(people + 1, np.int64) if silent else np.arange(people + 1)
+    return discreet.Ratings.from_indices(indptr, items, items + 3.0, np.arange(people), np.arange(12), catalogue=True)
+
+
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize(("people", "silent"), [(0, True), (3, True), (1, False)])
+@pytest.mark.parametrize("noise", ["secure", "seeded"])
+def test_no_exact_number_of_people_is_too_small(make, people, silent, noise):
+    """Nobody at all is a crowd like any other: an error would tell that the last person has left."""
+    model = make().set_params(noise=noise, rating_range=(1, 5), random_state=0)
+    try:
+        model.fit(crowd(people, silent))
+    except BudgetExceeded:  # judged by noisy numbers, which say little about one person
+        assert model.privacy_.ledger.entries
+    else:
+        assert np.isfinite(model.item_factors_).all()
+
+
+def test_models_without_a_promise_still_say_that_there_is_nothing():
+    with pytest.raises(DataError, match="no ratings to learn from"):
+        discreet.ALS().fit(crowd(0, True))
+
+
+# ------------------------------------------------------------ numbers that cannot be meant
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (
+            lambda: discreet.DPMF(epsilon=1, goal="rating", iterations=10**9),
+            "iterations is 1000000000, but must be a whole",
+        ),
+        (
+            lambda: discreet.DPMF.configured(epsilon=1, goal="rating", bias_iterations=10**9),
+            "bias_iterations is 1000000000",
+        ),
+        (lambda: discreet.DPALS(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (lambda: discreet.DPLMC(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (lambda: discreet.DPSGLD(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (lambda: discreet.DPSGD(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (lambda: discreet.HuberALS(epsilon=1, iterations=10**9), "iterations is 1000000000"),
+        (
+            lambda: discreet.HuberALS.configured(epsilon=1, solver="irls", inner_iterations=10**9),
+            "inner_iterations is 1000000000",
+        ),
+        (lambda: discreet.HuberALS.configured(epsilon=1, alpha=1e9), "alpha is 1000000000.0, which is Gaussian noise"),
+        (lambda: discreet.HuberALS.configured(epsilon=1, alpha=1e-9), "alpha is 1e-09, which is Laplace noise"),
+        (lambda: discreet.DPSGD(epsilon=1, batch_rate=1e-9), "batch_rate is 1e-09, but must lie between 0.001 and 1"),
+        (lambda: discreet.DPSGD(epsilon=1, delta=1e-13), "delta=1e-13 is too small for accountant='pld'"),
+        (lambda: discreet.DPSGD(epsilon=1e8), "epsilon=1e+08 at delta=1e-06: batches cannot be priced"),
+        (
+            lambda: discreet.DPMF.configured(epsilon=1, goal="rating", growth=100.0, iterations=900),
+            "leaves nothing of the budget",
+        ),
+        (lambda: discreet.DPALS.configured(epsilon=1, growth=0.01, iterations=900), "leaves nothing of the budget"),
+        *(
+            (lambda name=name: getattr(discreet, name)(epsilon=1, delta=1e-300), "delta=1e-300: it must")
+            for name in PRIVATE
+        ),
+        *(
+            (lambda name=name: getattr(discreet, name)(epsilon=1, delta=0.01), "allow_large_delta=True")
+            for name in PRIVATE
+        ),
+    ],
+)
+def test_numbers_that_cannot_be_meant_are_answered_with_a_sentence(make, why, ratings):
+    """No hang, no traceback, no memory that ends; and before anything is released."""
+    model = make()
+    with pytest.raises(ConfigError) as refused:
+        model.plan(12)
+    assert why in str(refused.value)
+    with pytest.raises(ConfigError):
+        model.fit(ratings)
+    assert not hasattr(model, "privacy_")
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_large_delta_can_be_allowed_and_is_written_down(name, ratings, tmp_path):
+    model = getattr(discreet, name)(2, epsilon=50.0, delta=0.01, allow_large_delta=True).fit(ratings)
+    assert "a δ above 0.001 was allowed explicitly" in model.privacy_.cautions
+    assert model.privacy_.ledger.to_dict()["plan"]["budget"]["allow_large_delta"] is True
+    model.save(tmp_path / "model")
+    assert discreet.load(tmp_path / "model").privacy_.epsilon == model.privacy_.epsilon
+
+
+@pytest.mark.parametrize("name", ["DPMF", "DPLMC", "DPFrankWolfe"])
+def test_a_delta_is_held_against_the_released_number_of_people(name, caplog):
+    """These release about how many people there are; 1e-3 is too much for three thousand, and not for three hundred."""
+    for people, warned in ((3000, True), (300, False)):
+        caplog.clear()
+        goal = {"goal": "rating"} if name == "DPMF" else {}
+        model = getattr(discreet, name)(2, epsilon=50.0, delta=1e-3, rating_range=(1, 5), **goal)
+        model.fit(crowd(people, False))
+        assert ("above one over the number of users" in str(model.privacy_)) is warned
+        assert ("above one over the number of users" in caplog.text) is warned

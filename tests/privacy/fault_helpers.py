@@ -31,6 +31,7 @@ WALK = "test_descent.py::test_adversaries_on_the_grid"
 WALKED = "test_descent.py::test_the_sensitivities_are_reached"
 PAIRS = "test_pair_statistics.py::test_adversaries_on_the_grid"
 PAIRED = "test_pair_statistics.py::test_every_user_reaches_the_sensitivity_and_does_not_pass_it"
+REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
 
 FAULTS = {
     "vectors are not clipped": Fault(
@@ -178,6 +179,52 @@ FAULTS = {
         "counts**self.exponent",
         "(counts / counts.mean()) ** self.exponent",
         ("test_errata.py::test_erratum_04_a_users_vector_depends_on_nobody_else",),
+    ),
+    "counts are priced as if a user had few items": Fault(
+        "item_statistics:ItemCounts.reach",
+        "root = public.bounds.squared_weight(public.n_items) ** 0.5",
+        "root = 1.0",
+        (REGISTRY, WORST),
+    ),
+    "√k is forgotten for totals": Fault(
+        "item_statistics:ItemTotals.reach",
+        "root = bounds.squared_weight(m) ** 0.5 * bounds.value",
+        "root = bounds.value",
+        (REGISTRY,),
+    ),
+    "a Gram matrix is priced by the norm of a third": Fault(
+        "item_statistics:GlobalGram.reach", "public.bounds.vector_l2**2", "public.bounds.vector_l2**2 / 3", (REGISTRY,)
+    ),
+    "the number of ratings is priced by √k instead of k": Fault(
+        "item_statistics:RatingCount.reach",
+        "public.bounds.weight_sum(public.n_items)",
+        "public.bounds.squared_weight(public.n_items) ** 0.5",
+        (REGISTRY, WORST),
+    ),
+    "a gradient of biases is priced by half of the cut": Fault(
+        "descent:BiasGradient.reach", "Reach(public.cut,", "Reach(public.cut / 2,", (REGISTRY,)
+    ),
+    "weights of entries are not of norm 1": Fault(
+        "descent:WeighEntries.run", "SHAVE * np.sqrt(share)", "SHAVE * share**0.25", (REGISTRY, WALK)
+    ),
+    "three numbers are priced as one": Fault("descent:Size.reach", "Reach(3**0.5,", "Reach(1.0,", (REGISTRY, WALK)),
+    "rows of residuals are not cut": Fault(
+        "residual:ResidualCovariance.rows_of",
+        "np.minimum(1.0, self.largest / np.maximum(norm, 1e-300))",
+        "np.ones(block.n)",
+        (REGISTRY,),
+    ),
+    "pairs are divided by too little": Fault(
+        "residual:PairCounts.rows_of",
+        "np.sqrt(np.maximum(block.counts, 1).astype(np.float64))",
+        "np.maximum(block.counts, 1).astype(np.float64) ** 0.25",
+        (REGISTRY,),
+    ),
+    "everybody is counted twice": Fault(
+        "residual:Crowd.partial", "else block.n * math.floor", "else 2 * block.n * math.floor", (REGISTRY,)
+    ),
+    "a user's gradient is not cut": Fault(
+        "subsample:_coefficients", "np.minimum(1.0, C / np.maximum(norm, 1e-300))", "np.ones(n)", (REGISTRY,)
     ),
     "the noise forgets the sensitivity": Fault(
         "session:Session._noisy",

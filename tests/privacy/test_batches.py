@@ -255,8 +255,9 @@ def test_accountants_agree_and_amplification_helps():
     everybody = [Event("gaussian", 2.0, 30), Event("gaussian", 20.0)]
     for accountant in ("gdp", "rdp"):  # they do not count it, and never too little
         assert accounting.epsilon(events, 1e-6, accountant) == accounting.epsilon(everybody, 1e-6, accountant)
-    price = accounting.price(events, 1e-6, "pld")
-    assert 0 < price.mu < accounting.total_mu(events)
+    for accountant in ("pld", "gdp", "rdp"):
+        assert accounting.price(events, 1e-6, accountant).mu is None  # the loss of a batch has another law
+        assert accounting.price(everybody, 1e-6, accountant).mu == accounting.total_mu(everybody)
 
 
 def test_a_plan_with_batches_keeps_its_budget():
@@ -273,8 +274,12 @@ def test_a_plan_with_batches_keeps_its_budget():
 def test_what_has_no_price_is_refused():
     with pytest.raises(ConfigError, match="Gaussian noise only"):
         Event("laplace", 1.0, rate=0.5)
-    with pytest.raises(ConfigError, match="rate=0"):
-        Event("gaussian", 1.0, rate=0.0)
+    for rate in (0.0, 1e-9, 9e-4, 1.1):
+        with pytest.raises(ConfigError, match=f"rate={rate}"):
+            Event("gaussian", 1.0, rate=rate)
+    for epsilon, delta, why in ((1e8, 1e-6, "cannot be priced"), (1.0, 1e-13, "too small for accountant='pld'")):
+        with pytest.raises(ConfigError, match=why):
+            Plan.calibrated([Release("gradient", 3, rate=0.1)], Budget(epsilon, delta), "pld")
     with pytest.raises(ConfigError, match=r"rate is 1\.5"):
         draw_batch(sealed(ORDINARY, BOUNDS), 1.5)
 
@@ -311,6 +316,8 @@ def test_ledger_and_statement_say_that_there_were_batches():
         session.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.3, (0, n)), V, 1.0))
     statement = session.finish()
     assert "with probability 0.3" in str(statement)
+    assert "μ" not in str(statement)
+    assert statement.to_dict()["mu"] is session.ledger.to_dict()["mu"] is None
     document = session.ledger.to_dict()
     assert [entry["rate"] for entry in document["entries"]] == [0.3, 0.3]
     again = Ledger.from_dict(document)

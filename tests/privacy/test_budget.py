@@ -28,3 +28,26 @@ def test_delta_is_validated(delta):
 def test_relation_is_validated():
     with pytest.raises(ConfigError, match=r"bounded.*add-remove.*replace-one"):
         Budget(1.0, 1e-6, "bounded")
+
+
+@pytest.mark.parametrize("delta", [0.0011, 0.01, 0.5, 0.999])
+def test_a_large_delta_is_refused_unless_it_is_allowed_in_words(delta):
+    with pytest.raises(ConfigError, match=r"allow_large_delta=True \(--allow-large-delta\)"):
+        Budget(1.0, delta)
+    with pytest.raises(ConfigError, match="allow_large_delta='yes'"):
+        Budget(1.0, delta, allow_large_delta="yes")
+    allowed = Budget(1.0, delta, allow_large_delta=True)
+    assert allowed.to_dict()["allow_large_delta"] is True
+    assert Budget(**allowed.to_dict()) == allowed
+
+
+def test_what_was_allowed_in_vain_is_not_recorded():
+    assert Budget(1.0, 1e-3, allow_large_delta=True) == Budget(1.0, 1e-3)
+    assert "allow_large_delta" not in Budget(1.0, 1e-3, allow_large_delta=True).to_dict()
+
+
+@pytest.mark.parametrize("delta", [1e-300, 5e-324, 9e-16])
+def test_a_delta_below_all_precision_is_refused(delta):
+    with pytest.raises(ConfigError, match="at least 1e-15"):
+        Budget(1.0, delta)
+    Budget(1.0, 1e-15)

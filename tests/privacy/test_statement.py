@@ -5,6 +5,7 @@ import pytest
 
 from discreet.privacy import unsafe
 from discreet.privacy.budget import Budget
+from discreet.privacy.ledger import Ledger
 from discreet.privacy.plan import Plan, Release
 from discreet.privacy.session import Session
 
@@ -88,3 +89,41 @@ def test_json_has_everything(session):
     assert document["releases"] == 3
     assert statement.mu == statement.ledger.price().mu
     assert "entries" not in repr(statement)
+
+
+@pytest.mark.parametrize(("accountant", "shown"), [("gdp", True), ("pure", False), ("pld", False), ("rdp", False)])
+def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(row_sum, accountant, shown):
+    plan = Plan.calibrated([Release("sum", mechanism="laplace")], Budget(1.5, 1e-6), accountant)
+    door = Session(plan, "seeded", 0)
+    door.release("sum", row_sum(np.ones((3, 2))))
+    statement = door.finish()
+    assert ("μ = " in str(statement)) is shown
+    assert (statement.mu is not None) is shown
+    gaussian = Plan.calibrated([Release("sum")], Budget(1.5, 1e-6), "gdp" if accountant == "pure" else accountant)
+    assert gaussian.mu == pytest.approx(1 / gaussian.noise_multiplier("sum"))
+
+
+@pytest.mark.parametrize(("epsilon", "weak"), [(1.5, False), (20.0, False), (21.0, True)])
+def test_a_large_epsilon_is_called_weak(row_sum, epsilon, weak):
+    door = Session(Plan.calibrated([Release("sum")], Budget(epsilon, 1e-6)), "seeded", 0)
+    door.release("sum", row_sum(np.ones((3, 2))))
+    assert ("An ε above 20 is WEAK" in str(door.finish())) is weak
+
+
+def test_a_large_delta_is_called_weak(row_sum):
+    door = Session(Plan.calibrated([Release("sum")], Budget(1.0, 0.01, allow_large_delta=True)), "seeded", 0)
+    door.release("sum", row_sum(np.ones((3, 2))))
+    assert "CAUTION, somebody may be exposed: a δ above 0.001 was allowed explicitly." in str(door.finish())
+    assert not door.statement.private
+    assert Ledger.from_dict(door.ledger.to_dict()).plan == door.plan
+
+
+@pytest.mark.parametrize(("people", "warned"), [(1e6 - 1, False), (1.2e6, True)])
+def test_a_delta_above_one_over_the_released_number_of_users_is_a_caution(session, caplog, people, warned):
+    door = session()
+    door.judge_delta(people)
+    assert ("released as about 1,200,000" in caplog.text) is warned
+    assert ("exposed: δ = 1e-06 is above one over the number of users" in str(door.statement)) is warned
+    assert bool(door.statement.cautions) is warned
+    assert "Taken to be public: the list of items." in str(door.statement)
+    assert Ledger.from_dict(door.ledger.to_dict()).assumptions == door.ledger.assumptions

@@ -114,11 +114,11 @@ def budget(
 def _of_plan(choice: Choice, items: int | None) -> Bill:
     from discreet.privacy.plan import RESERVE
 
+    if items is None:
+        raise ConfigError("say how many items the catalogue has, such as --items 20000, or name a ledger to price")
     model = choice.make(default=PRIVATE)
     if not hasattr(model, "plan"):
         raise ConfigError(f"{type(model).__name__} is not private, so it has no budget: use --model {PRIVATE}")
-    if items is None:
-        raise ConfigError("say how many items the catalogue has, such as --items 20000, or name a ledger to price")
     plan = model.plan(items)
     rows = model.price_list(items)
     of, priced = f"{model!r} on {items:,} items", [_row(r["name"], r["count"], r) for r in rows]
@@ -128,6 +128,7 @@ def _of_plan(choice: Choice, items: int | None) -> Bill:
     if model.feedback == "explicit" and getattr(model, "rating_range", ()) is None:
         bill.notes.append("ratings are taken to lie between 1 and 5: say otherwise with --rating-range")
     _note_triangles(bill, [r["name"] for r in rows if r["symmetric"]])
+    _note_weak(bill)
     return bill
 
 
@@ -149,6 +150,15 @@ def _note_triangles(bill: Bill, names: Sequence[str]) -> None:
     if names:
         what = " and ".join(names)
         bill.notes.append(f"{what}: symmetric matrices, with 1/√2 of that noise on the entries off the diagonal")
+
+
+def _note_weak(bill: Bill) -> None:
+    from discreet.privacy.budget import LARGE_DELTA, WEAK_EPSILON
+
+    if bill.epsilon > WEAK_EPSILON:
+        bill.notes.append(f"an ε above {WEAK_EPSILON:g} is weak: little is promised by it")
+    if bill.delta > LARGE_DELTA:
+        bill.notes.append(f"a δ above {LARGE_DELTA:g} is weak: the promise may fail altogether with that probability")
 
 
 # ------------------------------------------------------------ from a ledger
@@ -185,6 +195,8 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
     bill.notes.append(f"the chain of {records} records is unbroken, and the seal on ε and δ fits")
     if ledger.noise == "seeded":
         bill.notes.append("RESEARCH MODE: the noise came from a seed, and whoever knows it can subtract it")
+    _note_weak(bill)
+    bill.notes += [f"CAUTION: {a.text}" for a in ledger.assumptions if a.name == "delta"]
     bill.notes += [f"CAUTION, read from the data: {a.text}" for a in ledger.assumptions if a.inferred]
     return bill
 
@@ -221,7 +233,7 @@ def _check_sum(folder: Path, file: Path) -> None:
 # ------------------------------------------------------------ prices
 
 
-def _mu(bill: Bill) -> float:
+def _mu(bill: Bill) -> float | None:
     from discreet.privacy import accounting
 
     return accounting.price(bill.events, bill.for_releases, bill.accountant).mu
@@ -291,7 +303,8 @@ def _show(
     ]
     out.table(COLUMNS, cells)
     promise = f"ε = {bill.epsilon:.6g} at δ = {bill.delta:g}, for {RELATION[bill.neighbouring]}"
-    out.say(f"{promise}; together μ = {_mu(bill):.4g}", style="bold")
+    mu = _mu(bill)
+    out.say(promise if mu is None else f"{promise}; together μ = {mu:.4g}", style="bold")
     out.say()
     rows = [[p["accountant"], _number(p["epsilon"]), p["conversion"]] for p in prices]
     if independent is not None:

@@ -28,7 +28,7 @@ def draw_budget(bill: Bill, independent: dict[str, Any] | None, file: Path) -> N
     _shares(axes[2], bill)
     title(axes[0], "ε over δ", "what the same releases cost at another δ")
     title(axes[1], "Noise over ε", "all noise, relative to that of this budget")
-    title(axes[2], "What the budget is spent on", "share of μ², and standard deviation of the noise")
+    title(axes[2], "What the budget is spent on", "share of the budget, and standard deviation of the noise")
     promise = f"ε = {bill.epsilon:.4g} at δ = {bill.delta:g}, {RELATION[bill.neighbouring]}"
     figure.text(0.055, 0.925, f"Privacy budget: {promise}", fontsize=15, weight="bold", color=INK)
     what = bill.of if len(bill.of) < 150 else bill.of[:147] + "…"

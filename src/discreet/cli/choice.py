@@ -6,6 +6,7 @@ import difflib
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -16,7 +17,7 @@ from discreet.models import MODELS, model_class
 
 _PANEL, _PRIVACY = "Model", "Privacy"
 _SPELLINGS = {name.lower(): name for name in MODELS}
-_PROMISE = ("epsilon", "delta", "neighbouring", "noise", "accountant", "rating_range")
+_PROMISE = ("epsilon", "delta", "allow_large_delta", "neighbouring", "noise", "accountant", "rating_range")
 PRIVATE = "dpmf"
 
 
@@ -71,6 +72,9 @@ class Choice:
     delta: Annotated[
         float | None, _option("Probability with which that may fail; 1e-6 by default.", panel=_PRIVACY)
     ] = None
+    allow_large_delta: Annotated[
+        bool | None, _option("Take a delta above 1e-3 nevertheless.", "--allow-large-delta", panel=_PRIVACY)
+    ] = None
     neighbouring: Annotated[
         Literal["add-remove", "replace-one"] | None,
         _option(
@@ -120,6 +124,8 @@ class Choice:
             if name in given:
                 how = f"use --model {PRIVATE}" if self.model or "epsilon" in given else "give --epsilon"
                 raise ConfigError(f"--{name.replace('_', '-')} is for private models, and {cls.__name__} is not: {how}")
+        if "epsilon" in allowed and "epsilon" not in given | more:
+            raise ConfigError(f"{cls.__name__} is private, and how private is yours to say: give --epsilon, such as 1")
         from discreet.models.algorithms import field_names
 
         inner = cls.kinds(**given)[0] if hasattr(cls, "kinds") else None
@@ -243,7 +249,9 @@ def _kinds(wanted: Any) -> list[Any]:
     """What a parameter may be: plain types, and the words of a Literal."""
     if get_origin(wanted) is Literal:
         return list(get_args(wanted))
-    if get_origin(wanted) in (dict, tuple, list):
+    if get_origin(wanted) in (dict, Mapping):
+        return [dict]
+    if get_origin(wanted) in (tuple, list):
         return [get_origin(wanted)]
     parts = get_args(wanted)
     return [kind for part in parts for kind in _kinds(part)] if parts else [wanted]

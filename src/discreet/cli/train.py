@@ -77,6 +77,7 @@ def train(
     statement = getattr(model, "privacy_", None)
     if statement is not None and statement.finite:
         out.say(str(statement), style="bold green" if statement.private else "bold yellow")
+        out.say("The numbers of users and ratings above are exact: no ε pays for them, so do not publish them.")
         remedies = [REMEDIES[a.name] for a in model.privacy_.assumptions if a.inferred and a.name in REMEDIES]
         if remedies:
             out.say(f"To have no such caution, give {' and '.join(remedies)}.", style="bold yellow")

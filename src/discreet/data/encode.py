@@ -57,6 +57,9 @@ class Coded:
     values: Sequence[Any]
     codes: NDArray[np.int32]
 
+    def __len__(self) -> int:
+        return len(self.codes)
+
 
 def written(text: str) -> int | str:
     """The id that a text stands for: an integer if it is written as one, such as 7, and else the text itself.

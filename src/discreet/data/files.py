@@ -18,8 +18,8 @@ from discreet.data.columns import Column, Columns, find_columns, only
 from discreet.data.diagnose import first_problem
 from discreet.data.encode import RowError, refuse_nulls
 from discreet.data.numbers import as_ratings, as_timestamps
+from discreet.data.scan import check_quotes, scan
 from discreet.data.text import Layout, find_layout, looks_whole, read_sample, read_text
-from discreet.data.zeros import padded_ids
 from discreet.errors import ConfigError, DataError
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
@@ -158,16 +158,22 @@ def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | N
         layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
     as_text = {role for role, at in layout.columns.items() if role != "rating" and not looks_whole(layout.sample, at)}
     with open_text(file) as stream:
-        as_text |= padded_ids(stream, layout)
+        seen = scan(stream, layout)
+    as_text |= seen.as_text
     while True:
         try:
             with open_text(file) as stream:
-                return read_text(stream, layout, as_text)
+                columns = read_text(stream, layout, as_text)
+            break
         except (pa.ArrowInvalid, RowError) as error:
             doubt = _doubt(str(error), layout)
             if doubt is None or doubt == "rating" or doubt in as_text:
                 raise _explained(error, file, layout) from error
             as_text.add(doubt)
+    if seen.quotes and len(columns.users) < seen.lines - int(layout.header):
+        with open_text(file) as stream:
+            check_quotes(io.BufferedReader(stream), layout, str(file))
+    return columns
 
 
 def _doubt(message: str, layout: Layout) -> str | None:

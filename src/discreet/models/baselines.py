@@ -27,6 +27,8 @@ class DPFrankWolfe(PrivateRecommender):
         The share of items, the most frequent by noisy counts, that take part. Default 0.1.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : FrankWolfe, optional
@@ -49,6 +51,7 @@ class DPFrankWolfe(PrivateRecommender):
         rating_range: tuple[float, float] | None = None,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "gdp",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
         method: FrankWolfe | None = None,
@@ -61,6 +64,7 @@ class DPFrankWolfe(PrivateRecommender):
         self.rating_range = rating_range
         self.neighbouring = neighbouring
         self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
         self.method = method
@@ -81,6 +85,8 @@ class DPSVD(PrivateRecommender):
         The share of items, the most frequent by noisy counts, that get factors. Default 0.1.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : CovarianceSVD, optional
@@ -101,6 +107,7 @@ class DPSVD(PrivateRecommender):
         rating_range: tuple[float, float] | None = None,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "gdp",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
         method: CovarianceSVD | None = None,
@@ -113,6 +120,7 @@ class DPSVD(PrivateRecommender):
         self.rating_range = rating_range
         self.neighbouring = neighbouring
         self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
         self.method = method
@@ -133,6 +141,8 @@ class DPSGLD(PrivateRecommender):
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : Langevin, optional
@@ -153,6 +163,7 @@ class DPSGLD(PrivateRecommender):
         rating_range: tuple[float, float] | None = None,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "gdp",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
         method: Langevin | None = None,
@@ -165,6 +176,7 @@ class DPSGLD(PrivateRecommender):
         self.rating_range = rating_range
         self.neighbouring = neighbouring
         self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
         self.method = method
@@ -189,6 +201,8 @@ class DPSGD(PrivateRecommender):
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : PoissonDescent, optional
@@ -210,6 +224,7 @@ class DPSGD(PrivateRecommender):
         rating_range: tuple[float, float] | None = None,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "pld",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
         method: PoissonDescent | None = None,
@@ -223,6 +238,7 @@ class DPSGD(PrivateRecommender):
         self.rating_range = rating_range
         self.neighbouring = neighbouring
         self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
         self.method = method

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
 from discreet.errors import ConfigError
+
+#: Every iteration of a private model is released and charged, so more would be nothing but noise.
+MOST_SWEEPS, MOST_STEPS = 1_000, 10_000
 
 
 def require(condition: bool, message: str) -> None:
@@ -15,10 +19,11 @@ def require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-def require_whole(name: str, value: Any, least: int = 1) -> None:
-    """Raise a `ConfigError` unless the value is a whole number of at least `least`."""
-    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
-    require(good, f"{name} is {value!r}, but must be a whole number of at least {least}")
+def require_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
+    """Raise a `ConfigError` unless the value is a whole number from `least` to `most`."""
+    good = isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
+    allowed = f"of at least {least}" if most == math.inf else f"from {least} to {most:,}"
+    require(good, f"{name} is {value!r}, but must be a whole number {allowed}")
 
 
 def require_number(name: str, value: Any, least: float = 0) -> None:
@@ -47,6 +52,28 @@ def require_range(name: str, value: Any) -> None:
     require(good, f"{name} is {value!r}, but must be two finite numbers such as (1, 5)")
     low, high = value
     require(low < high, f"{name} is ({low:g}, {high:g}), but must go from low to high")
+
+
+def require_growth(growth: float, iterations: int) -> None:
+    """Raise a `ConfigError` unless a budget can grow so from iteration to iteration, and every one has a part of it."""
+    require(0.01 <= growth <= 100, f"growth is {growth!r}, but must lie between 0.01 and 100")
+    require(
+        abs(iterations * math.log(growth)) < 500,
+        f"growth is {growth!r} over {iterations:,} iterations, which leaves nothing of the budget for some of them: "
+        "take fewer, or a growth nearer to 1",
+    )
+
+
+def require_shares(shares: Any, names: Iterable[str]) -> None:
+    """Raise a `ConfigError` unless the parts of a budget are positive, and of releases with these names."""
+    if shares is None:
+        return
+    known = list(names)
+    require(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{{known[-1]!r}: 1}}")
+    for name, part in shares.items():
+        require(name in known, f"shares names {name!r}, but the releases are {', '.join(known)}")
+        number = isinstance(part, Real) and not isinstance(part, bool) and 0 < float(part) < math.inf
+        require(number, f"shares has {part!r} for {name!r}, but every release needs a positive part")
 
 
 def require_one_of(name: str, value: Any, *allowed: str) -> None:

@@ -32,6 +32,8 @@ class DPALS(PrivateRecommender):
         The share of items, the most frequent, that get factors. Default 0.4.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : NoisySolve, optional
@@ -54,6 +56,7 @@ class DPALS(PrivateRecommender):
         rating_range: tuple[float, float] | None = None,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "gdp",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
         method: NoisySolve | None = None,
@@ -69,6 +72,7 @@ class DPALS(PrivateRecommender):
         self.rating_range = rating_range
         self.neighbouring = neighbouring
         self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
         self.method = method

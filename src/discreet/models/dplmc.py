@@ -28,6 +28,8 @@ class DPLMC(PrivateRecommender):
         To which vectors of users and items are cut. Default 1 and 4.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : ProjectedGradient, optional
@@ -50,6 +52,7 @@ class DPLMC(PrivateRecommender):
         rating_range: tuple[float, float] | None = None,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "gdp",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
         method: ProjectedGradient | None = None,
@@ -64,6 +67,7 @@ class DPLMC(PrivateRecommender):
         self.rating_range = rating_range
         self.neighbouring = neighbouring
         self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
         self.method = method

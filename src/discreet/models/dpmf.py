@@ -42,6 +42,8 @@ class DPMF(PrivateRecommender):
         For ratings: λ, the ridge of a user's own least squares.
     neighbouring : {"add-remove", "replace-one"}
     accountant : {"gdp", "rdp", "pld"}
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
         Seeded noise is for research: it is not private, and needs a `random_state`.
     random_state : int, optional
@@ -68,6 +70,7 @@ class DPMF(PrivateRecommender):
         regularization: float | None = None,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "gdp",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
         method: PairRanking | ResidualGradient | None = None,
@@ -82,6 +85,7 @@ class DPMF(PrivateRecommender):
         self.regularization = regularization
         self.neighbouring = neighbouring
         self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
         self.method = method

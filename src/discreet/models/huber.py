@@ -31,6 +31,8 @@ class HuberALS(PrivateRecommender):
         Through how many items a user contributes. Default 30.
     rating_range : (low, high), optional
         Public range of the ratings. Inferred where not given, which is recorded as a caution.
+    allow_large_delta : bool
+        Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : RobustSolve or HuberAsPrinted, optional
@@ -53,6 +55,7 @@ class HuberALS(PrivateRecommender):
         rating_range: tuple[float, float] | None = None,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "auto",
+        allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
         method: RobustSolve | HuberAsPrinted | None = None,
@@ -67,6 +70,7 @@ class HuberALS(PrivateRecommender):
         self.rating_range = rating_range
         self.neighbouring = neighbouring
         self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
         self.noise = noise
         self.random_state = random_state
         self.method = method

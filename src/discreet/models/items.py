@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 from collections import defaultdict
 from functools import cached_property
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from discreet.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SEVERAL = -2
 

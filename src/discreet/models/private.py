@@ -68,6 +68,7 @@ class PrivateRecommender(Recommender):
     delta: float
     neighbouring: Neighbouring
     accountant: str
+    allow_large_delta: bool = False
     noise: Any
     random_state: int | None
     rating_range: tuple[float, float] | None
@@ -136,7 +137,7 @@ class PrivateRecommender(Recommender):
 
     @property
     def budget(self) -> Budget:
-        return Budget(self.epsilon, self.delta, self.neighbouring)
+        return Budget(self.epsilon, self.delta, self.neighbouring, self.allow_large_delta)
 
     def bounds(self, n_items: int = 1) -> Bounds:
         """What one user may contribute at most."""
@@ -336,7 +337,14 @@ class PrivateRecommender(Recommender):
     @classmethod
     def from_saved(cls, parameters: dict[str, Any]) -> Self:
         method = parameters.get("method")
-        return cls(**(parameters | {"method": None if method is None else algorithm_from(method)}))
+        scale = parameters.get("rating_range")
+        return cls(
+            **parameters
+            | {
+                "method": None if method is None else algorithm_from(method),
+                "rating_range": None if scale is None else tuple(scale),
+            }
+        )
 
     def state(self) -> dict[str, Any]:
         return {

@@ -43,6 +43,9 @@ ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
 #: accountant uses: its curve runs through all our points and more, and is nowhere above ours.
 FINEST_INTERVAL = 1e-4
 
+#: Smaller batches take minutes to price, and hold next to nobody.
+LEAST_RATE = 1e-3
+
 #: What each accountant's conversion is called wherever a price is shown.
 CONVERSIONS: dict[str, str] = {
     "gdp": "Gaussian differential privacy, closed form",
@@ -80,8 +83,10 @@ class Event:
 
     def __post_init__(self) -> None:
         require_number("rate", self.rate)
-        if not 0 < self.rate <= 1:
-            raise ConfigError(f"rate={self.rate!r}: the share of users in a batch is above 0 and at most 1")
+        if not LEAST_RATE <= self.rate <= 1:
+            raise ConfigError(
+                f"rate={self.rate!r}: the share of users in a batch is at least {LEAST_RATE:g}, at most 1"
+            )
         if self.rate < 1 and self.mechanism != "gaussian":
             raise ConfigError(f"batches are priced for Gaussian noise only, not for {self.mechanism!r}")
         require_number("noise_multiplier", self.noise_multiplier)
@@ -130,14 +135,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Price:
-    """What a composition costs, and by which conversion.
-
-    With batches, ``mu`` is that of Gaussian noise which costs the same (ε, δ): a size to compare with, no bound.
-    """
+    """What a composition costs, and by which conversion. ``mu`` is None where there is no such number: `gdp_mu`."""
 
     epsilon: float
     delta: float
-    mu: float
+    mu: float | None
     accountant: str
     conversion: str
 
@@ -153,10 +155,8 @@ class Price:
 
 def price(events: Sequence[Event], delta: float, accountant: str = "gdp") -> Price:
     """ε at δ, with the label of the conversion that gave it."""
-    cost, mu = epsilon(events, delta, accountant), total_mu(events)
-    if accountant == "pld" and _batches(events) and math.isfinite(cost):
-        mu = min(mu, gdp.mu(cost, delta))
-    return Price(cost, delta, mu, accountant, CONVERSIONS[accountant])
+    cost = epsilon(events, delta, accountant)
+    return Price(cost, delta, gdp_mu(events, accountant), accountant, CONVERSIONS[accountant])
 
 
 def epsilon(events: Sequence[Event], delta: float, accountant: str = "gdp") -> float:
@@ -191,6 +191,11 @@ def calibrate(events: Sequence[Event], epsilon: float, delta: float, accountant:
     kept = delta > 0.0 and accountant != "pure"
     if not kept and math.isinf(total_pure(events)):
         raise ConfigError("Gaussian noise has no pure ε: give a delta above 0, or use Laplace or Huber noise")
+    if kept and accountant == "pld" and delta <= pld.FFT_SLACK and math.isinf(total_pure(events)):
+        raise ConfigError(
+            f"delta={delta:.3g} is too small for accountant='pld', whose rounding is {pld.FFT_SLACK:g}: "
+            "take a larger delta, or accountant='gdp'"
+        )
     factor = total_pure(events) / epsilon  # enough whenever it is finite
     if kept and accountant == "rdp":
         factor = min(factor, math.sqrt(2 * total_rho(events)) / gdp.zcdp_mu(epsilon, delta))
@@ -198,7 +203,12 @@ def calibrate(events: Sequence[Event], epsilon: float, delta: float, accountant:
         start = total_mu(events) / gdp.mu(epsilon, delta)  # the answer already when all noise is Gaussian or Huber
         factor = min(factor, start)
         if accountant == "pld" and _batches(events):
-            factor = _batch_factor(tuple(events), epsilon, delta)
+            try:
+                factor = _batch_factor(tuple(events), epsilon, delta)
+            except ArithmeticError:
+                raise ConfigError(
+                    f"epsilon={epsilon:g} at delta={delta:.3g}: batches cannot be priced for that"
+                ) from None
         elif accountant == "pld" or any(event.mechanism == "laplace" for event in events):
             factor = _search(lambda c: _cost(events, c, delta, accountant) - epsilon, factor)
     for step in range(60):
@@ -206,6 +216,16 @@ def calibrate(events: Sequence[Event], epsilon: float, delta: float, accountant:
             return factor
         factor *= 1 + 2.0 ** min(step - 52, -1)
     raise BudgetExceeded(f"no noise was found that keeps ε={epsilon!r} at δ={delta!r} with accountant={accountant!r}")
+
+
+def gdp_mu(events: Sequence[Event], accountant: str) -> float | None:
+    """The parameter of Gaussian differential privacy, where there is one.
+
+    That is where all noise is Gaussian and on sums over everybody, and where "gdp" priced Laplace or Huber noise by
+    such a bound. A batch has no μ: its loss has another law.
+    """
+    plain = accountant == "gdp" or all(event.mechanism == "gaussian" for event in events)
+    return total_mu(events) if plain and not _batches(events) else None
 
 
 def total_mu(events: Sequence[Event]) -> float:

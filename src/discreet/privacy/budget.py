@@ -13,6 +13,11 @@ Norm = Literal["l1", "l2", "inf"]
 
 RELATIONS: tuple[str, ...] = get_args(Neighbouring)
 
+#: Above the first, δ has to be allowed in words; below the second, but for 0, no price is computed.
+LARGE_DELTA, SMALLEST_DELTA = 1e-3, 1e-15
+#: Above this ε, a promise is called weak wherever it is shown.
+WEAK_EPSILON = 20.0
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -23,14 +28,18 @@ class Budget:
     epsilon : float
         Positive and finite: the bound on the privacy loss. Smaller is more private.
     delta : float, default 1e-6
-        In [0, 1): the probability with which that bound may fail. Zero asks for pure ε: Gaussian noise cannot give it.
+        The probability with which that bound may fail: from 1e-15 to 1e-3, and well below one over the number of users.
+        Zero asks for pure ε, which Gaussian noise cannot give.
     neighbouring : {"add-remove", "replace-one"}
         Two data sets are neighbours when one user, with all its ratings, is added or removed (default), or replaced.
+    allow_large_delta : bool
+        Take a delta above 1e-3 nevertheless. Ledger and statement say so.
     """
 
     epsilon: float
     delta: float = 1e-6
     neighbouring: Neighbouring = "add-remove"
+    allow_large_delta: bool = False
 
     def __post_init__(self) -> None:
         require_number("epsilon", self.epsilon)
@@ -46,14 +55,29 @@ class Budget:
             raise ConfigError(
                 f"delta={self.delta!r}: it is a probability of failure, at least 0 and well below 1, such as 1e-6"
             )
+        if 0.0 < self.delta < SMALLEST_DELTA:
+            raise ConfigError(
+                f"delta={self.delta!r}: it must be at least {SMALLEST_DELTA:g}, because prices and noise are exact to "
+                "somewhat less than that; 1e-9 is safe for any number of people, and 0 asks for pure ε"
+            )
+        if not isinstance(self.allow_large_delta, bool):
+            raise ConfigError(f"allow_large_delta={self.allow_large_delta!r}: it is True or False")
+        if self.delta > LARGE_DELTA and not self.allow_large_delta:
+            raise ConfigError(
+                f"delta={self.delta!r}: with that probability the promise may fail altogether, and above "
+                f"{LARGE_DELTA:g} it is hardly one; take 1e-6 or one over many times the number of people, "
+                "or say allow_large_delta=True (--allow-large-delta)"
+            )
         if self.neighbouring not in RELATIONS:
             raise ConfigError(f"neighbouring={self.neighbouring!r}: choose one of {', '.join(map(repr, RELATIONS))}")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
+        object.__setattr__(self, "allow_large_delta", self.allow_large_delta and self.delta > LARGE_DELTA)
 
     def to_dict(self) -> dict[str, Any]:
-        """The three fields, ready for JSON."""
-        return {"epsilon": self.epsilon, "delta": self.delta, "neighbouring": self.neighbouring}
+        """Ready for JSON; what was allowed is there where it was needed."""
+        allowed = {"allow_large_delta": True} if self.allow_large_delta else {}
+        return {"epsilon": self.epsilon, "delta": self.delta, "neighbouring": self.neighbouring} | allowed
 
 
 def require_number(name: str, value: Any) -> None:

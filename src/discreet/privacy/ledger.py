@@ -249,9 +249,9 @@ class Ledger:
         }
 
 
-def jsonable(number: float) -> float | str:
+def jsonable(number: float | None) -> float | str | None:
     """JSON has no infinity; the word is understood by ``float``."""
-    return number if math.isfinite(number) else "Infinity"
+    return number if number is None or math.isfinite(number) else "Infinity"
 
 
 @lru_cache(maxsize=1)

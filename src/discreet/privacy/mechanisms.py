@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Shape = int | tuple[int, ...]
+#: Of Huber noise: beyond, it is Laplace or Gaussian noise to all digits, and drawing it would take for ever.
+SMALLEST_ALPHA, LARGEST_ALPHA = 1e-6, 40.0
 _SQRT_2PI = math.sqrt(2 * math.pi)
 
 
@@ -211,6 +213,11 @@ class Huber(Mechanism):
 
     def __post_init__(self) -> None:
         _positive("alpha", self.alpha)
+        if not SMALLEST_ALPHA <= self.alpha <= LARGEST_ALPHA:
+            raise ConfigError(
+                f"alpha={self.alpha!r}: it must lie between {SMALLEST_ALPHA:g}, which is Laplace noise to all digits, "
+                f"and {LARGEST_ALPHA:g}, which is Gaussian noise"
+            )
         super().__post_init__()
 
     @classmethod
@@ -219,7 +226,9 @@ class Huber(Mechanism):
         wanted = variance / scale**2
         if not 1.0 < wanted < math.inf:
             raise ConfigError(f"variance={variance!r}: Huber noise of scale {scale!r} has more than {scale**2!r}")
-        root = brentq(lambda t: math.log(_unit_variance(math.exp(t)) / wanted), math.log(1.0 / wanted), math.log(40.0))
+        root = brentq(
+            lambda t: math.log(_unit_variance(math.exp(t)) / wanted), math.log(1.0 / wanted), math.log(LARGEST_ALPHA)
+        )
         return cls(math.exp(float(root)), scale)
 
     @property

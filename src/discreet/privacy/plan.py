@@ -146,6 +146,13 @@ class Plan:
     @classmethod
     def shared(cls, lines: Iterable[Line], budget: Budget, accountant: str = "gdp") -> Plan:
         """The least noise with which all lines cost at most the budget, divided among them as their shares say."""
+        lines = list(lines)
+        for line in lines:
+            if not 0 < line.share < math.inf:
+                raise ConfigError(
+                    f"release {str(line)!r} would get {line.share!r} of the budget, but every release needs a positive "
+                    "part: take fewer iterations, or let the budget grow less from one to the next"
+                )
         releases = [
             Release(str(line), line.times, math.sqrt(line.times / line.share), shape=line.shape, rate=line.rate)
             for line in lines
@@ -165,13 +172,14 @@ class Plan:
         delta: float,
         neighbouring: Neighbouring = "add-remove",
         accountant: str = "gdp",
+        allow_large_delta: bool = False,
     ) -> Plan:
         """Weights are the noise multipliers themselves, as in the papers' tables; the ε is what they cost."""
-        draft = cls(tuple(releases), Budget(1.0, delta, neighbouring), accountant)
+        draft = cls(tuple(releases), Budget(1.0, delta, neighbouring, allow_large_delta), accountant)
         epsilon = draft.epsilon()
         if not 0 < epsilon < math.inf:
             raise ConfigError(f"these releases cost ε={epsilon!r} at δ={delta!r}: a plan needs a positive finite price")
-        return replace(draft, budget=Budget(epsilon, delta, neighbouring))
+        return replace(draft, budget=replace(draft.budget, epsilon=epsilon))
 
     @property
     def events(self) -> list[Event]:
@@ -179,9 +187,9 @@ class Plan:
         return self._events(self.scale)
 
     @property
-    def mu(self) -> float:
-        """μ of everything together."""
-        return accounting.total_mu(self.events)
+    def mu(self) -> float | None:
+        """μ of everything together, where the plan is a Gaussian one; see `accounting.gdp_mu`."""
+        return accounting.gdp_mu(self.events, self.accountant)
 
     def epsilon(self, accountant: str | None = None) -> float:
         """What the plan costs at the budget's δ, by its own or another accountant."""
@@ -240,7 +248,8 @@ class Plan:
                 Release(**{"rate": 1.0, **line, "shape": None if line.get("shape") is None else tuple(line["shape"])})
                 for line in document["releases"]
             ]
-            return cls(tuple(lines), Budget(**document["budget"]), document["accountant"], document["scale"])
+            budget = Budget(**{"allow_large_delta": True} | document["budget"])  # it was judged when it was written
+            return cls(tuple(lines), budget, document["accountant"], document["scale"])
         except (KeyError, TypeError) as error:
             raise ConfigError(f"this is not a plan written by discreet: {error}") from error
 

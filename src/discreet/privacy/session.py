@@ -149,6 +149,14 @@ class Session:
             logger.warning("taken from the data, not from a public source: %s: %s", name, text)
         self.ledger.assume(name, text, inferred)
 
+    def judge_delta(self, people: float) -> None:
+        """Warn of a δ above one over the number of people, as it was released, and write it down."""
+        delta = self.plan.budget.delta
+        if delta * people > 1:
+            text = f"δ = {delta:g} is above one over the number of users, released as about {people:,.0f}"
+            logger.warning("%s: with that probability one of them may be exposed; take a smaller delta", text)
+            self.ledger.assume("delta", text)
+
     def left(self) -> dict[str, int]:
         """Planned releases that have not been made."""
         return {name: count for name, count in self._left.items() if count}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from discreet.privacy.accounting import CONVERSIONS
+from discreet.privacy.budget import LARGE_DELTA, WEAK_EPSILON
 from discreet.privacy.ledger import Assumption, Ledger, jsonable
 
 Status = Literal["private", "private with cautions", "not private"]
@@ -28,7 +29,7 @@ class PrivacyStatement:
 
     epsilon: float
     delta: float
-    mu: float
+    mu: float | None
     neighbouring: str
     accountant: str
     noise: str
@@ -62,7 +63,12 @@ class PrivacyStatement:
         seed = (
             ["the noise came from a seed: whoever learns it can subtract the noise"] if self.noise == "seeded" else []
         )
-        return (*taken, *seed)
+        return (*taken, *seed, *self._large_delta())
+
+    def _large_delta(self) -> list[str]:
+        """Why δ is too large, if it is."""
+        allowed = [f"a δ above {LARGE_DELTA:g} was allowed explicitly"] if self.delta > LARGE_DELTA else []
+        return allowed + [a.text for a in self.assumptions if a.name == "delta"]
 
     @property
     def private(self) -> bool:
@@ -78,7 +84,8 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         promise = self._promise() if self.finite else self._refusal()
-        return " ".join(part for part in (promise, self._releases(), self._noise(), self._assumed()) if part)
+        parts = (promise, self._judged(), self._releases(), self._noise(), self._assumed())
+        return " ".join(part for part in parts if part)
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; an infinite ε is the word "Infinity"."""
@@ -102,13 +109,26 @@ class PrivacyStatement:
     def _promise(self) -> str:
         times = math.exp(self.epsilon) if self.epsilon < 700 else math.inf
         odds = f"{times:.4g} times" if math.isfinite(times) else f"e^{self.epsilon:.4g} times"
+        together = "" if self.mu is None else f" (μ = {self.mu:.4g})"
         failing = f", except with a probability of at most δ = {self.delta:.3g}" if self.delta > 0 else ""
         return (
             f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ = {self.delta:.3g}. "
             f"Whatever anyone but a user's own self can see of the result is nearly as likely "
             f"{_RELATION[self.neighbouring]}: no conclusion becomes more than {odds} as likely{failing}. "
-            f"The price was computed by: {CONVERSIONS[self.accountant]} (μ = {self.mu:.4g})."
+            f"The price was computed by: {CONVERSIONS[self.accountant]}{together}."
         )
+
+    def _judged(self) -> str:
+        """What the numbers are worth, where that is little."""
+        parts = []
+        if WEAK_EPSILON < self.epsilon < math.inf:
+            parts.append(
+                f"An ε above {WEAK_EPSILON:g} is WEAK: it bounds what can be learnt about anybody, "
+                "but so far up that little is promised by it."
+            )
+        if self._large_delta():
+            parts.append(f"CAUTION, somebody may be exposed: {'; '.join(self._large_delta())}.")
+        return " ".join(parts)
 
     def _refusal(self) -> str:
         unsafe = sorted({entry.name for entry in self.ledger.entries if entry.unsafe})
@@ -142,7 +162,7 @@ class PrivacyStatement:
         }.get(self.noise, "")
 
     def _assumed(self) -> str:
-        given = [a.text for a in self.assumptions if not a.inferred]
+        given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]
         taken = [a.text for a in self.assumptions if a.inferred]
         parts = [f"Taken to be public: {'; '.join(given)}."] if given else []
         if taken:

@@ -93,10 +93,12 @@ def _words(statement: PrivacyStatement) -> Html:
 
 def _facts(statement: PrivacyStatement) -> Html:
     relation = {"add-remove": "one person more or less", "replace-one": "one person is another"}
+    words = "all releases as one: telling a bell curve from one shifted by μ"
+    together = [] if statement.mu is None else [("μ", f"{statement.mu:.4g}", words)]
     rows = [
         ("ε", f"{statement.epsilon:.4g}", "how far any likelihood can move; smaller is more private"),
         ("δ", power(statement.delta), "the probability with which ε may not hold"),
-        ("μ", f"{statement.mu:.4g}", "all releases as one: telling a bell curve from one shifted by μ"),
+        *together,
         ("Neighbours", relation[statement.neighbouring], "what the two worlds differ in"),
         ("Releases", f"{len(statement.ledger.entries):,}", "noisy sums that everything in the model was made of"),
         ("Noise", statement.noise, _NOISE.get(statement.noise, "")),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
@@ -160,6 +160,12 @@ class Algorithm(ABC):
             raise DataError(f"this is not the {cls.name} of this version of discreet: {', '.join(odd[:3])} differs")
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
 
+    def __repr__(self) -> str:
+        """With the fields that are not as by default; subclasses are dataclasses without a repr of their own."""
+        usual = {entry.name: _default(entry) for entry in fields(self)}
+        given = [f"{name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
+        return f"{type(self).__name__}({', '.join(given)})"
+
     def open_fields(self) -> list[str]:
         """Fields that are still None."""
         return [entry.name for entry in fields(self) if getattr(self, entry.name) is None]
@@ -168,6 +174,10 @@ class Algorithm(ABC):
         shares = getattr(self, "shares", {})
         require(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{'counts': 0.1}}")
         return shares
+
+
+def _default(entry: Field[Any]) -> Any:
+    return entry.default if entry.default_factory is MISSING else entry.default_factory()
 
 
 def field_names(kind: type[Algorithm]) -> list[str]:

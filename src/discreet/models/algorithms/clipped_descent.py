@@ -23,13 +23,20 @@ from discreet.models.algorithms.algorithm import (
     spread_out,
 )
 from discreet.models.algorithms.own_mean import own_mean_bounds, ridge_fold, what_factors_explain
-from discreet.models.checks import require, require_fraction, require_number, require_positive, require_whole
+from discreet.models.checks import (
+    MOST_STEPS,
+    require,
+    require_fraction,
+    require_number,
+    require_positive,
+    require_whole,
+)
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.sealed import Users
 from discreet.privacy.session import Session
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClippedDescent(Algorithm):
     """Base of `Langevin` and `PoissonDescent`.
 
@@ -72,8 +79,9 @@ class ClippedDescent(Algorithm):
     shares: Mapping[str, float] = field(default_factory=dict)
 
     def _check(self) -> None:
-        for name in ("factors", "iterations", "max_items"):
+        for name in ("factors", "max_items"):
             require_whole(name, getattr(self, name))
+        require_whole("iterations", self.iterations, 1, MOST_STEPS)
         for name in ("ridge_per_rating", "gradient_norm", "user_norm", "intercept", "initial_scale"):
             require_positive(name, getattr(self, name))
         require_number("prior_count", self.prior_count)

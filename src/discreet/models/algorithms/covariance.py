@@ -61,7 +61,7 @@ from discreet.privacy.session import Session, Statistic
 from discreet.privacy.statistics import packed_size, unpack
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CovarianceSVD(Algorithm):
     """The algorithm above with its parameters.
 

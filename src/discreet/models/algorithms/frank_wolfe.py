@@ -61,7 +61,7 @@ from discreet.privacy.statistics import packed_size, unpack
 MOST_STEPS = 1000  # allowed on any catalogue; more only where there are as many items
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FrankWolfe(Algorithm):
     """The algorithm above with its parameters.
 
@@ -202,6 +202,7 @@ class FrankWolfe(Algorithm):
         if self.nuclear_norm:
             return float(self.nuclear_norm)
         n = max(float(session.release("crowd", crowd(users))[0]), 1.0)
+        session.judge_delta(n)
         assert self.spread is not None
         return self.spread * math.sqrt(n * m)
 

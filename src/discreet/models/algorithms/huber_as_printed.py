@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from discreet.kernels import solve_psd, solve_rows
 from discreet.models.algorithms.algorithm import EVERY_ITEM, Algorithm, Learnt, Progress, Range, Rows
 from discreet.models.algorithms.robust_solve import MECHANISMS, SOLVERS
-from discreet.models.checks import require_number, require_one_of, require_positive, require_whole
+from discreet.models.checks import MOST_SWEEPS, require_number, require_one_of, require_positive, require_whole
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget
 from discreet.privacy.ledger import Ledger
@@ -37,7 +37,7 @@ from discreet.privacy.unsafe import reveal, under_noised
 UNBOUNDED = 1e9  # bounds that nobody reaches: the paper has none
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HuberAsPrinted(Algorithm):
     """The algorithm above with its parameters. **Not private.**
 
@@ -73,8 +73,9 @@ class HuberAsPrinted(Algorithm):
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        for name in ("factors", "iterations", "inner_iterations"):
-            require_whole(name, getattr(self, name))
+        require_whole("factors", self.factors)
+        for name in ("iterations", "inner_iterations"):
+            require_whole(name, getattr(self, name), 1, MOST_SWEEPS)
         for name in ("variance", "regularization"):
             require_number(name, getattr(self, name))
         require_positive("initial_scale", self.initial_scale)

@@ -38,7 +38,7 @@ from discreet.privacy.session import Session, Statistic
 from discreet.privacy.subsample import clipped_gradient
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Langevin(ClippedDescent):
     """The algorithm above with its parameters; those of `ClippedDescent` and
 

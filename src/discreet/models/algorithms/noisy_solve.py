@@ -46,9 +46,11 @@ from discreet.models.algorithms.algorithm import (
 )
 from discreet.models.algorithms.signal import check_signal
 from discreet.models.checks import (
+    MOST_SWEEPS,
     require,
     require_flag,
     require_fraction,
+    require_growth,
     require_number,
     require_one_of,
     require_positive,
@@ -66,7 +68,7 @@ LARGE = 10_000  # items from which implicit feedback is taken to come from so ma
 BY_SIGNAL = "by signal"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NoisySolve(Algorithm):
     """The algorithm above with its parameters.
 
@@ -196,8 +198,9 @@ class NoisySolve(Algorithm):
         return math.sqrt(ridge / (float(self.unobserved_weight or 0) * self._n_frequent(n_items) + 40))
 
     def _check(self, n_items: int) -> None:
-        for name in ("factors", "iterations", "max_items"):
+        for name in ("factors", "max_items"):
             require_whole(name, getattr(self, name))
+        require_whole("iterations", self.iterations, 1, MOST_SWEEPS)
         for name in ("user_norm", "user_normalizer", "growth", "rating_bound"):
             require_positive(name, getattr(self, name))
         for name in ("unobserved_weight", "noise_ridge", "prior_count", "intercept"):
@@ -213,7 +216,7 @@ class NoisySolve(Algorithm):
         require_one_of("initialization", self.initialization, "random", "spectral")
         check_centring(self.centring, "user", "global")  # type: ignore[arg-type]
         require(self.iota < self.user_norm, f"intercept is {self.intercept!r} of the norm, but must be below 1")
-        require(0.01 <= self.growth <= 100, f"growth is {self.growth!r}, but must lie between 0.01 and 100")
+        require_growth(self.growth, self.steps)
         require(
             isinstance(self.sigmas, Mapping), f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1}}"
         )
@@ -269,7 +272,7 @@ class NoisySolve(Algorithm):
             return super().plan(n_items, budget, accountant)
         lines = self.releases(n_items)
         exact = [Release(str(line), line.times, self._multiplier(line.name), shape=line.shape) for line in lines]
-        plan = Plan.explicit(exact, budget.delta, budget.neighbouring, accountant)
+        plan = Plan.explicit(exact, budget.delta, budget.neighbouring, accountant, budget.allow_large_delta)
         cost = plan.budget.epsilon
         require(
             cost <= budget.epsilon * (1 + 1e-9),

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithms.algorithm import Learnt, Progress, Range
 from discreet.models.algorithms.clipped_descent import ClippedDescent
-from discreet.models.checks import require, require_flag, require_fraction, require_number, require_positive
+from discreet.models.checks import require, require_flag, require_number, require_positive
+from discreet.privacy.accounting import LEAST_RATE
 from discreet.privacy.budget import Budget
 from discreet.privacy.plan import Line, Plan
 from discreet.privacy.sealed import Users
@@ -38,7 +39,7 @@ from discreet.privacy.session import Session, Statistic
 from discreet.privacy.subsample import clipped_gradient, draw_batch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PoissonDescent(ClippedDescent):
     """The algorithm above with its parameters; those of `ClippedDescent` and
 
@@ -68,7 +69,12 @@ class PoissonDescent(ClippedDescent):
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         found = replace(self, rating_range=rating_range)
         found._check()
-        require_fraction("batch_rate", found.batch_rate)
+        require_number("batch_rate", found.batch_rate)
+        require(
+            LEAST_RATE <= found.batch_rate <= 1,
+            f"batch_rate is {found.batch_rate!r}, but must lie between {LEAST_RATE:g} and 1: a smaller batch holds "
+            "next to nobody, and takes minutes to price",
+        )
         require_positive("learning_rate", found.learning_rate)
         for name in ("damping", "spreading"):
             require_number(name, getattr(found, name))

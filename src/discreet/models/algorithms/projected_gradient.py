@@ -41,6 +41,7 @@ from discreet.models.algorithms.algorithm import (
 )
 from discreet.models.algorithms.residual_gradient import project
 from discreet.models.checks import (
+    MOST_SWEEPS,
     require,
     require_flag,
     require_number,
@@ -60,7 +61,7 @@ from discreet.privacy.statistics import packed_size, unpack
 SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ProjectedGradient(Algorithm):
     """The algorithm above with its parameters.
 
@@ -151,8 +152,8 @@ class ProjectedGradient(Algorithm):
         return found
 
     def _check(self, budget: Budget, n_items: int) -> None:
-        for name in ("factors", "iterations"):
-            require_whole(name, getattr(self, name))
+        require_whole("factors", self.factors)
+        require_whole("iterations", self.iterations, 1, MOST_SWEEPS)
         for name in ("step_size", "residual_norm", "initial_scale", "spectral_scale"):
             require_positive(name, getattr(self, name))
         for name in ("ratings_per_item", "ratings_per_user", "initial_epsilon", "prior_count"):
@@ -217,7 +218,7 @@ class ProjectedGradient(Algorithm):
         printed = self._printed(budget)
         lines = self.releases(n_items)
         exact = [Release(str(line), line.times, printed[line.name], shape=line.shape) for line in lines]
-        return Plan.explicit(exact, budget.delta, budget.neighbouring, accountant)
+        return Plan.explicit(exact, budget.delta, budget.neighbouring, accountant, budget.allow_large_delta)
 
     def assumptions(self) -> dict[str, str]:
         found = {}
@@ -328,6 +329,7 @@ class ProjectedGradient(Algorithm):
             return n * self.ratings_per_item / self.ratings_per_user, self.ratings_per_user
         known, m, _ = session.release("size", walk.size(self.half))
         m = max(float(m), 1.0)
+        session.judge_delta(m)
         return m, min(max(float(known) / m, 1.0 / n), 1.0) * n
 
     def _start(

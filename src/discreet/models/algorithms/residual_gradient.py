@@ -53,8 +53,10 @@ from discreet.models.algorithms.algorithm import (
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
 from discreet.models.algorithms.signal import check_signal
 from discreet.models.checks import (
+    MOST_SWEEPS,
     require,
     require_flag,
+    require_growth,
     require_number,
     require_positive,
     require_whole,
@@ -71,7 +73,7 @@ from discreet.privacy.statistics import packed_size, unpack
 BY_SIGNAL = "by signal"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ResidualGradient(Algorithm):
     """The algorithm above with its parameters.
 
@@ -157,8 +159,8 @@ class ResidualGradient(Algorithm):
 
     def _check(self) -> None:
         require_whole("factors", self.factors, 0)
-        require_whole("iterations", self.iterations)
-        require_whole("bias_iterations", self.bias_iterations, 0)
+        require_whole("iterations", self.iterations, 1, MOST_SWEEPS)
+        require_whole("bias_iterations", self.bias_iterations, 0, MOST_SWEEPS)
         for name in ("regularization", "rarity", "momentum", "shrinkage", "prior_count"):
             require_number(name, getattr(self, name))
         for name in ("residual_norm", "user_norm", "item_norm", "growth", "step_size", "initial_scale"):
@@ -167,7 +169,7 @@ class ResidualGradient(Algorithm):
             require_flag(name, getattr(self, name))
         require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
         require(self.momentum < 1, f"momentum is {self.momentum!r}, but must be at least 0 and below 1")
-        require(0.01 <= self.growth <= 100, f"growth is {self.growth!r}, but must lie between 0.01 and 100")
+        require_growth(self.growth, self._steps)
         require(1e-6 <= self.user_norm <= 1e6, f"user_norm is {self.user_norm!r}, but must lie between 1e-6 and 1e6")
         iota = self.intercept
         if iota != BY_SIGNAL:
@@ -331,6 +333,7 @@ class ResidualGradient(Algorithm):
         sizes = walk.size(self.half)
         share, m, mean = session.release("size", sizes)
         m = max(float(m), 1.0)
+        session.judge_delta(m)
         noise = session.deviation("size", sizes) / m
         centre = float(np.clip(mean / m, -1, 1) * self.half) / (1 + 16 * noise**2)  # means differ by a quarter of it
         return m, min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items, centre

@@ -47,10 +47,17 @@ from discreet.models.algorithms.algorithm import (
     middle,
     width,
 )
-from discreet.models.checks import require, require_number, require_one_of, require_positive, require_whole
+from discreet.models.checks import (
+    MOST_SWEEPS,
+    require,
+    require_number,
+    require_one_of,
+    require_positive,
+    require_whole,
+)
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.budget import Budget, Neighbouring
-from discreet.privacy.mechanisms import Huber
+from discreet.privacy.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Huber
 from discreet.privacy.plan import Line, Plan, Release
 from discreet.privacy.robust import reweighted
 from discreet.privacy.sealed import Users, seal
@@ -63,7 +70,7 @@ MECHANISMS = ("gaussian", "laplace", "huber")
 SOLVERS = ("als", "irls")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RobustSolve(Algorithm):
     """The algorithm above with its parameters.
 
@@ -156,10 +163,19 @@ class RobustSolve(Algorithm):
         return found
 
     def _check(self, budget: Budget) -> None:
-        for name in ("factors", "max_items", "iterations", "inner_iterations"):
+        for name in ("factors", "max_items"):
             require_whole(name, getattr(self, name))
+        for name in ("iterations", "inner_iterations"):
+            require_whole(name, getattr(self, name), 1, MOST_SWEEPS)
         for name in ("alpha", "transition", "prior_variance", "user_norm", "user_norm_l1", "rating_bound"):
             require_positive(name, getattr(self, name))
+        assert self.alpha is not None
+        other = "Laplace" if self.alpha < 1 else "Gaussian"
+        require(
+            SMALLEST_ALPHA <= self.alpha <= LARGEST_ALPHA,
+            f"alpha is {self.alpha!r}, which is {other} noise to all digits: it must lie between {SMALLEST_ALPHA:g} "
+            f"and {LARGEST_ALPHA:g}",
+        )
         for name in ("item_regularization", "ridge_per_rating", "intercept"):
             require_number(name, getattr(self, name))
         require_positive("initial_scale", self.initial_scale)

@@ -1,0 +1,89 @@
+"""A private model of your own: items by how many people liked them, and nothing personal.
+
+Run it with ``python examples/extending/new_model.py``. An algorithm is a frozen dataclass, a model a shell around it.
+`discreet.testing` then gives you the whole conformance kit for nothing.
+"""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+import discreet
+from discreet.models.algorithms import Algorithm, Learnt
+from discreet.models.private import PrivateRecommender
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.plan import Line
+from discreet.testing import check_private_model
+
+
+@dataclass(frozen=True)
+class NoisyCounts(Algorithm):
+    """Each user picks at most `max_items` of its items; their noisy counts are the scores."""
+
+    name: ClassVar[str] = "noisy counts"
+    feedback: ClassVar[str] = "implicit"
+    max_items: int | None = None
+
+    def resolve(self, budget, n_items, rating_range):
+        return replace(self, max_items=20 if self.max_items is None else self.max_items)
+
+    def bounds(self):
+        return Bounds(items=self.max_items)
+
+    def releases(self, n_items):
+        return [Line("counts", shape=(n_items,))]
+
+    def statistics(self, users):
+        users.choose()
+        return {"counts": users.item_counts()}
+
+    def learn(self, users, session, *, features, seed, progress):
+        users.choose()
+        counts = session.release("counts", users.item_counts())
+        progress(1, 1, "counting")
+        return Learnt(np.zeros((users.n_items, 0), np.float32), counts.astype(np.float32), counts)
+
+    def fold(self, rows, learnt):
+        return np.zeros((rows.n, 0), np.float32), np.zeros(rows.n, np.float32)
+
+
+class PrivatePopularity(PrivateRecommender):
+    """The same list for everybody, privately."""
+
+    feedback = "implicit"
+    _kinds = (NoisyCounts,)
+
+    def __init__(
+        self,
+        *,
+        epsilon,
+        delta=1e-6,
+        max_items=None,
+        rating_range=None,
+        neighbouring="add-remove",
+        accountant="gdp",
+        noise="secure",
+        random_state=None,
+        method=None,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.max_items = max_items
+        self.rating_range = rating_range
+        self.neighbouring = neighbouring
+        self.accountant = accountant
+        self.noise = noise
+        self.random_state = random_state
+        self.method = method
+
+
+def main():
+    model = PrivatePopularity(epsilon=1.0).fit(discreet.load_dataset("cinema", scale=0.1))
+    print(model.recommend([], n=5)[0].tolist())
+    print(model.privacy_)
+    print(check_private_model(PrivatePopularity(epsilon=1.0), people=4, draws=2000, rules=["statement", "neighbours"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Every registered statistic: an example, adversaries who cannot move it too far, one who can, a planted fault."""
+
+import importlib
+import math
+import pkgutil
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from fault_helpers import FAULTS
+from sealed_helpers import NORMS, RELATIONS, distance, exact, make, quick
+
+import discreet.privacy
+from discreet.privacy.block import Statistic
+from discreet.privacy.bounds import Bounds
+from discreet.privacy.descent import Descent
+from discreet.privacy.residual import crowd, item_totals, residuals_of
+from discreet.privacy.sealed import seal
+from discreet.privacy.statistics import STATISTICS
+from discreet.privacy.subsample import clipped_gradient
+
+N_ITEMS = 5
+V = np.array([[1.0, 0.5], [-0.5, 1.0], [2.0, -1.0], [0.0, 3.0], [1.0, 1.0]])
+BOUNDS = Bounds(items=3, rating=1.5, centre=3.0, norm=0.8)
+ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 2.0, 3: 3.0}]
+EXTREMES = [
+    {},
+    dict.fromkeys(range(N_ITEMS), 1e30),
+    dict.fromkeys(range(N_ITEMS), -1e30),
+    {2: 1e30},
+    {2: -1e30},
+    {3: 1e30, 4: 1e30},
+    {0: -1e30, 1: 1e30, 2: math.nan},
+]
+
+
+def solved(rows):
+    users = seal(make(rows, N_ITEMS), BOUNDS)
+    users.choose()
+    users.solve(V, 1e-3)
+    return users
+
+
+def walking(rows):
+    walk = Descent(seal(make(rows, N_ITEMS), BOUNDS))
+    walk.weigh(np.linspace(0.5, 1.0, N_ITEMS))
+    walk.solve(V, 1e-3, centre=0.0, stretch=True)
+    walk.look(V, 0.9, own=False)
+    return walk
+
+
+#: By the name in the registry: the statistic of some rows, and a planted fault that is of this statistic.
+EXAMPLES = {
+    "item counts": (lambda rows: solved(rows).item_counts(), "counts are priced as if a user had few items"),
+    "item totals": (lambda rows: item_totals(solved(rows)), "√k is forgotten for totals"),
+    "item Gram matrices": (lambda rows: solved(rows).item_grams(), "√k is forgotten for Gram matrices"),
+    "item sums": (lambda rows: solved(rows).item_sums(), "√k is forgotten for right-hand sides"),
+    "global Gram matrix": (lambda rows: solved(rows).global_gram(), "a Gram matrix is priced by the norm of a third"),
+    "covariance of contributions": (lambda rows: solved(rows).covariance(0.7), "covariance rows are not cut"),
+    "sum of ratings": (
+        lambda rows: solved(rows).rating_sum(),
+        "the sum of ratings is priced by √k instead of k",
+    ),
+    "number of ratings": (
+        lambda rows: solved(rows).rating_count(),
+        "the number of ratings is priced by √k instead of k",
+    ),
+    "gradient": (lambda rows: solved(rows).gradient(V, 0.9), "residuals are not cut"),
+    "residual gradient": (lambda rows: walking(rows).gradient(), "residuals on a descent are not cut"),
+    "bias gradient": (lambda rows: walking(rows).bias_gradient(), "a gradient of biases is priced by half of the cut"),
+    "weight counts": (lambda rows: walking(rows).counts(), "weights of entries are not of norm 1"),
+    "size": (lambda rows: walking(rows).size(1.0), "three numbers are priced as one"),
+    "covariance of residuals": (
+        lambda rows: residuals_of(solved(rows)).covariance(0.7),
+        "rows of residuals are not cut",
+    ),
+    "pair counts": (lambda rows: residuals_of(solved(rows)).pair_counts(), "pairs are divided by too little"),
+    "number of users": (lambda rows: crowd(solved(rows)), "everybody is counted twice"),
+    "clipped gradient": (
+        lambda rows: clipped_gradient(solved(rows), V, 0.9),
+        "a user's gradient is not cut",
+    ),
+}
+
+
+def worlds():
+    """Rows, and the same rows in which one person is missing or is somebody else."""
+    for who in EXTREMES:
+        whole = [*ORDINARY, who]
+        yield "add-remove", whole, ORDINARY
+        for instead in EXTREMES:
+            if instead is not who:
+                yield "replace-one", whole, [*ORDINARY, instead]
+
+
+def furthest(name):
+    """The largest movement of the statistic over its sensitivity, by relation and norm."""
+    ask, _ = EXAMPLES[name]
+    found = dict.fromkeys([(relation, norm) for relation in RELATIONS for norm in NORMS], 0.0)
+    for relation, whole, other in worlds():
+        statistic = ask(whole)
+        before = exact(statistic)
+        after = exact(ask(other))
+        for norm in NORMS:
+            moved = distance(before, after, statistic, norm) / statistic.sensitivity(relation, norm)
+            found[relation, norm] = max(found[relation, norm], moved)
+    return found
+
+
+def test_every_registered_statistic_is_here_and_nothing_else():
+    for module in pkgutil.walk_packages(discreet.privacy.__path__, "discreet.privacy."):
+        importlib.import_module(module.name)
+    assert set(EXAMPLES) == set(STATISTICS)
+    for kind in STATISTICS.values():
+        assert issubclass(kind, Statistic)
+        assert kind.__doc__, "a statistic says what it is and why its sensitivity holds"
+        assert kind.__dataclass_params__.frozen
+        assert all(field.name != "block" for field in fields(kind))
+
+
+def test_nobody_moves_a_statistic_further_than_it_says():
+    with quick():
+        for name in EXAMPLES:
+            for case, moved in furthest(name).items():
+                assert moved <= 1.0, (name, case, moved)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_somebody_comes_near(name):
+    """A sensitivity that nobody comes near would be noise for nothing: the exact worst cases are in other files."""
+    with quick():
+        assert furthest(name)["add-remove", "l2"] > 0.5
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_fault_of_it_is_planted(name):
+    _, fault = EXAMPLES[name]
+    assert fault in FAULTS, f"plant a fault of {name!r} in fault_helpers.py"

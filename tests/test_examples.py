@@ -1,0 +1,41 @@
+"""The examples run as they stand, and docs/extending.md names them and the files that it says to touch."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples" / "extending").glob("*.py"))
+PAGE = ROOT / "docs" / "extending.md"
+
+
+@pytest.fixture
+def registries():
+    """What examples register is forgotten afterwards."""
+    from discreet.models.algorithms import ALGORITHMS
+    from discreet.privacy.statistics import STATISTICS
+
+    before = [(registry, dict(registry)) for registry in (ALGORITHMS, STATISTICS)]
+    yield
+    for registry, content in before:
+        registry.clear()
+        registry.update(content)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_runs(path, registries, capsys):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main()
+    assert capsys.readouterr().out.strip()
+
+
+def test_the_page_names_every_example_and_files_that_are_there():
+    text = PAGE.read_text(encoding="utf-8")
+    for path in EXAMPLES:
+        assert path.relative_to(ROOT).as_posix() in text
+    for name in re.findall(r"`((?:src|tests|docs|examples)/[\w/.]+\.(?:py|md))`", text):
+        assert (ROOT / name).is_file() or "your" in name, name
