@@ -116,6 +116,9 @@ FAULTS = {
     "pairs are counted in both triangles": Fault(
         "pair_statistics:pair_weights", "math.sqrt(2.0)", "2.0", (PAIRS, PAIRED)
     ),
+    "whoever likes something is counted twice": Fault(
+        "pair_statistics:ActiveUsers.partial", "(block.counts > 0)", "2 * (block.counts > 0)", (PAIRS, REGISTRY)
+    ),
     "pairs are rounded up": Fault(
         "pair_statistics:PairSums.partial",
         "np.trunc(each / grid)",

@@ -14,6 +14,7 @@ import discreet.privacy
 from discreet.privacy.block import Statistic
 from discreet.privacy.bounds import Bounds
 from discreet.privacy.descent import Descent
+from discreet.privacy.pair_statistics import ActiveUsers, PairSums
 from discreet.privacy.residual import crowd, item_totals, residuals_of
 from discreet.privacy.sealed import seal
 from discreet.privacy.statistics import STATISTICS
@@ -75,6 +76,8 @@ EXAMPLES = {
         "rows of residuals are not cut",
     ),
     "pair counts": (lambda rows: residuals_of(solved(rows)).pair_counts(), "pairs are divided by too little"),
+    "pair sums": (lambda rows: solved(rows).add_up(PairSums()), "pairs are counted in both triangles"),
+    "active users": (lambda rows: solved(rows).add_up(ActiveUsers()), "whoever likes something is counted twice"),
     "number of users": (lambda rows: crowd(solved(rows)), "everybody is counted twice"),
     "clipped gradient": (
         lambda rows: clipped_gradient(solved(rows), V, 0.9),
