@@ -6,8 +6,8 @@ import numpy as np
 
 from discreet.models.algorithms.noisy_solve import NoisySolve
 from discreet.models.dpals import DPALS
-from discreet.privacy import unsafe
-from discreet.privacy.plan import Line
+from discreet.privacy.door import unsafe
+from discreet.privacy.door.plan import Line
 
 # ------------------------------------------------------------ faults of algorithms
 
@@ -40,7 +40,7 @@ class PeeksUnseenSolve(NoisySolve):
         import sys
 
         users.choose()
-        users.item_counts().compute(vars(sys.modules["discreet.privacy.session"])["KEY"])
+        users.item_counts().compute(vars(sys.modules["discreet.privacy.door.session"])["KEY"])
         return super()._centre(users, session)
 
 

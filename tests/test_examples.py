@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "extending.md"
 def registries():
     """What examples register is forgotten afterwards."""
     from discreet.models.algorithms import ALGORITHMS
-    from discreet.privacy.statistics import STATISTICS
+    from discreet.privacy.statistics.sums import STATISTICS
 
     before = [(registry, dict(registry)) for registry in (ALGORITHMS, STATISTICS)]
     yield

@@ -13,9 +13,11 @@ from discreet.kernels import threads
 from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
 from discreet.models.private import PrivateRecommender
-from discreet.privacy import descent, noise, sealed
-from discreet.privacy.noise import SecureNoise, SeededNoise
-from discreet.privacy.session import Session
+from discreet.privacy.door.session import Session
+from discreet.privacy.noise import sources as noise
+from discreet.privacy.noise.sources import SecureNoise, SeededNoise
+from discreet.privacy.people import descent
+from discreet.privacy.people import users as sealed
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model, rule_names
 
 SMALL = {"epsilon": 4.0, "rating_range": (1.0, 5.0)}
@@ -100,7 +102,7 @@ def test_neighbours_reach_the_sensitivity():
     report = check_private_model(DPALS(3, **PAPER), people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == ["counts 1.00", "recounts 1.00", "sum 1.00", "gram 1.00"]
-    model = DPMF.configured(factors=3, iterations=2, growth=1.0, **SMALL)
+    model = DPMF.configured(factors=3, iterations=2, growth=1.0, **SMALL, goal="rating")
     report = check_private_model(model, people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == [f"{name} 1.00" for name in ("size", "counts", "recounts", "bias", "balance", "gradient")]
@@ -288,7 +290,7 @@ def test_a_session_that_releases_without_end_is_found(monkeypatch):
 
 
 def test_a_ledger_that_costs_more_than_it_states_is_found(monkeypatch):
-    from discreet.privacy import accounting
+    from discreet.privacy.accounting import events as accounting
 
     monkeypatch.setattr(accounting, "independent_epsilon", lambda events, delta: 4.1)
     with pytest.raises(ConformanceError, match=r"re-priced.*4\.1"):

@@ -12,8 +12,8 @@ import numpy as np
 import discreet
 from discreet.models.algorithms import Algorithm, Learnt
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.plan import Line
+from discreet.privacy.door.plan import Line
+from discreet.privacy.people.bounds import Bounds
 from discreet.testing import check_private_model
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 import discreet
-from discreet.privacy.block import Statistic
-from discreet.privacy.bounds import SHAVE, Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.plan import Line, Plan
-from discreet.privacy.sealed import seal
-from discreet.privacy.session import Session
-from discreet.privacy.statistics import Reach, per_item_total, registered
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.plan import Line, Plan
+from discreet.privacy.door.session import Session
+from discreet.privacy.people.block import Statistic
+from discreet.privacy.people.bounds import SHAVE, Bounds
+from discreet.privacy.people.users import seal
+from discreet.privacy.statistics.sums import Reach, per_item_total, registered
 
 
 @registered("one voice each")

@@ -9,7 +9,7 @@ import pytest
 import discreet
 from discreet.models import store
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.ledger import Ledger
+from discreet.privacy.door.ledger import Ledger
 
 
 @pytest.fixture

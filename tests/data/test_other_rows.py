@@ -31,9 +31,9 @@ from discreet.data.encode import Coded, encode
 from discreet.data.numbers import seconds, text_times
 from discreet.data.text import Layout, read_text
 from discreet.errors import DataError
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.sealed import seal
-from discreet.privacy.vault import KEY
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.users import seal
 
 FILMS = {item: f"Film {item}" for item in range(1, 41)} | {"tt0111161": "Shawshank", "042": "Padded"}
 

@@ -7,7 +7,7 @@ import discreet
 from discreet.data.splits import random_ratings
 from discreet.engines import LocalPeople, People
 from discreet.errors import ConfigError, DataError, PrivacyError
-from discreet.privacy.noise import SecureNoise
+from discreet.privacy.noise.sources import SecureNoise
 
 MODELS = {
     "DPMF, rating": lambda: discreet.DPMF(epsilon=8.0, goal="rating", rating_range=(0.5, 5.0), random_state=1),

@@ -19,16 +19,16 @@ def test_genres_are_found_where_a_data_set_lies(tmp_path, kind):
         with zipfile.ZipFile(tmp_path / "ml-1m.zip", "w") as archive:
             archive.writestr("ml-1m/movies.dat", MOVIES)
     place = tmp_path / "ml-1m.zip" if kind == "archive" else tmp_path
-    found = beyond._features("ml-1m", Sources({"ml-1m": str(place)}))
+    found = beyond.genres_and_years("ml-1m", Sources({"ml-1m": str(place)}))
     assert found.names == ("year", "column 2: Comedy", "column 2: War")
 
 
 def test_none_at_hand_is_said(tmp_path):
     with pytest.raises(DataError, match="no genres of ml-1m are at hand"):
-        beyond._features("ml-1m", Sources({"ml-1m": str(tmp_path)}))
+        beyond.genres_and_years("ml-1m", Sources({"ml-1m": str(tmp_path)}))
 
 
 def test_cinema_has_its_own():
-    found = beyond._features("cinema", Sources())
+    found = beyond.genres_and_years("cinema", Sources())
     assert len(found) == 800
     assert {len(row) for row in found.values()} == {17}

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from discreet.experiments import papers
-from discreet.privacy import accounting
-from discreet.privacy.mechanisms import Huber
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.noise.mechanisms import Huber
 
 CONVERTED = [0.80, 4.01, 7.39, 14.87, 1.00, 5.01, 10.04, 19.82, 1.01, 5.05, 10.08, 20.13]
 EXACT = [0.58, 3.26, 6.22, 12.98, 0.74, 4.12, 8.59, 17.53, 0.76, 4.17, 8.65, 17.85]

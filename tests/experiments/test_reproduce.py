@@ -202,7 +202,7 @@ def test_the_code_is_that_of_the_runner_and_what_it_imports(monkeypatch, tmp_pat
     for name in ("experiments/layout.py", "experiments/beyond.py", "cli/train.py"):
         (copy / name).write_text("changed")
         assert now(entry) == first
-    matter = ("models/huber.py", "models/algorithms/robust_solve.py", "kernels/exact.py", "privacy/noise.py")
+    matter = ("models/huber.py", "models/algorithms/robust_solve.py", "kernels/exact.py", "privacy/noise/sources.py")
     for name in ("experiments/huber_printed.py", *matter):
         (copy / name).write_text((copy / name).read_text() + "# changed\n")
         assert now(entry) != first

@@ -8,7 +8,7 @@ import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
 from discreet.models.algorithms.frank_wolfe import top_eigen
-from discreet.privacy.unsafe import NoNoise
+from discreet.privacy.door.unsafe import NoNoise
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model
 
 ALL = (discreet.DPFrankWolfe, discreet.DPSVD, discreet.DPSGLD, discreet.DPSGD)

@@ -9,7 +9,7 @@ import pytest
 import discreet
 from discreet.errors import ConfigError
 from discreet.models import store
-from discreet.privacy.ledger import Ledger
+from discreet.privacy.door.ledger import Ledger
 
 OPEN = {"factors.safetensors", "model.json", "README.md"}
 PRIVATE = OPEN | {"ledger.json"}

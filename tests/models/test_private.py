@@ -8,11 +8,13 @@ import pytest
 import discreet
 from discreet.errors import BudgetExceeded, ConfigError, DataError, NotFittedError
 from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
-from discreet.privacy.ledger import Ledger
+from discreet.privacy.door.ledger import Ledger
 
 MODELS = {
-    "DPMF": lambda: discreet.DPMF(3, epsilon=50.0),
-    "DPMF, features": lambda: discreet.DPMF(3, epsilon=50.0, item_features=np.arange(24.0).reshape(12, 2)),
+    "DPMF": lambda: discreet.DPMF(3, epsilon=50.0, goal="rating"),
+    "DPMF, features": lambda: discreet.DPMF(
+        3, epsilon=50.0, item_features=np.arange(24.0).reshape(12, 2), goal="rating"
+    ),
     "DPALS": lambda: discreet.DPALS(3, epsilon=50.0),
     "DPALS, implicit": lambda: discreet.DPALS(3, epsilon=50.0, feedback="implicit"),
     "DPLMC": lambda: discreet.DPLMC(3, epsilon=50.0),

@@ -26,6 +26,7 @@ from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 USERS, ITEMS = 150, 260
 RANKS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33, 48, 63, 64, 65, 95, 96, 97, 128, 129, 200)
 RANGE = {"rating_range": (1, 5), "epsilon": 50.0, "noise": "seeded", "random_state": 3}
+RATING = RANGE | {"goal": "rating"}
 MODELS = {
     "ALS": lambda: ALS(20, iterations=2),
     "ALS without intercepts": lambda: ALS(20, iterations=2, intercepts=False, dtype="float64"),
@@ -35,8 +36,9 @@ MODELS = {
     "Bias": Bias,
     "Popularity": Popularity,
     "DPMF": lambda: DPMF(20, **RANGE),
-    "DPMF without factors": lambda: DPMF(0, **RANGE),
-    "DPMF, a constant": lambda: DPMF.configured(factors=20, centring=3.0, intercept=0.0, **RANGE),
+    "DPMF, ratings": lambda: DPMF(20, **RATING),
+    "DPMF without factors": lambda: DPMF(0, **RATING),
+    "DPMF, a constant": lambda: DPMF.configured(factors=20, centring=3.0, intercept=0.0, **RATING),
     "DPALS": lambda: DPALS(20, **RANGE),
     "DPALS global centring": lambda: DPALS.configured(factors=20, centring="global", **RANGE),
     "DPALS implicit": lambda: DPALS(20, feedback="implicit", **RANGE),

@@ -401,7 +401,7 @@ def test_folders_of_format_1_still_load(name, tmp_path):
 
 
 def test_private_folders_of_format_1_are_refused_in_one_sentence(tmp_path):
-    discreet.DPMF(2, epsilon=50.0, rating_range=(1, 5)).fit(some_ratings(n=200)).save(tmp_path / "model")
+    discreet.DPMF(2, epsilon=50.0, rating_range=(1, 5), goal="rating").fit(some_ratings(n=200)).save(tmp_path / "model")
     rewrite(tmp_path / "model", format=1)
     with pytest.raises(DataError, match=r"is a private model in format 1, .*: train it again, or read it with the ver"):
         discreet.load(tmp_path / "model")

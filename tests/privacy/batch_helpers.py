@@ -4,7 +4,7 @@ import math
 
 from sealed_helpers import make
 
-from discreet.privacy.sealed import seal
+from discreet.privacy.people.users import seal
 
 N_ITEMS = 6
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 2.0, 3: 3.0, 5: 1.0}, {0: 2.0}, {}]

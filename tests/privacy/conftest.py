@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from discreet.privacy.vault import Box, require
+from discreet.privacy.door.vault import Box, require
 
 
 class RowSum:

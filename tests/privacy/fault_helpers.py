@@ -29,200 +29,235 @@ GRID = "test_statistics.py::test_no_grid_makes_a_contribution_larger"
 BITS = "test_neighbours.py::test_other_users_stay_as_they_are_to_the_last_bit"
 WALK = "test_descent.py::test_adversaries_on_the_grid"
 WALKED = "test_descent.py::test_the_sensitivities_are_reached"
+PAIRS = "test_pair_statistics.py::test_adversaries_on_the_grid"
+PAIRED = "test_pair_statistics.py::test_every_user_reaches_the_sensitivity_and_does_not_pass_it"
 REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
 
 FAULTS = {
     "vectors are not clipped": Fault(
-        "bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBOURS, WORST)
+        "people.bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBOURS, WORST)
     ),
     "vectors are clipped by max instead of min": Fault(
-        "bounds:clip_rows",
+        "people.bounds:clip_rows",
         "np.minimum(1.0, bounds.norm",
         "np.maximum(1.0, bounds.norm",
         (NEIGHBOURS, "test_errata.py::test_erratum_02_clipping_takes_the_minimum"),
     ),
     "an intercept is not taken from the norm": Fault(
-        "bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBOURS,)
+        "people.bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBOURS,)
     ),
     "√k is forgotten for Gram matrices": Fault(
-        "item_statistics:ItemGrams.reach", "l2 = bounds.squared_weight(m) ** 0.5 * ", "l2 = ", (NEIGHBOURS, WORST)
+        "statistics.contributions:ItemGrams.reach",
+        "l2 = bounds.squared_weight(m) ** 0.5 * ",
+        "l2 = ",
+        (NEIGHBOURS, WORST),
     ),
     "√k is forgotten for right-hand sides": Fault(
-        "item_statistics:ItemSums.reach",
+        "statistics.contributions:ItemSums.reach",
         "bounds.squared_weight(m) ** 0.5 * bounds.value",
         "bounds.value",
         (NEIGHBOURS, WORST),
     ),
     "the sum of ratings is priced by √k instead of k": Fault(
-        "item_statistics:RatingSum.reach",
+        "statistics.contributions:RatingSum.reach",
         "public.bounds.weight_sum(public.n_items)",
         "public.bounds.squared_weight(public.n_items) ** 0.5",
         (NEIGHBOURS, WORST),
     ),
     "repeated pairs are not refused": Fault(
-        "bounds:check_rows",
+        "people.bounds:check_rows",
         "(step <= 0).any() or ",
         "",
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
     "repeated users are not refused": Fault(
-        "bounds:check_rows",
+        "people.bounds:check_rows",
         " or distinct != ratings.n_users",
         "",
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
     "the weight budget is not normalised": Fault(
-        "sealed:Weigh.run",
+        "people.users:Weigh.run",
         "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)",
         "q",
         (NEIGHBOURS, WEIGHTS),
     ),
     "a weight budget ignores the number of items": Fault(
-        "sealed:Weigh.check",
+        "people.users:Weigh.check",
         " or public.bounds.items is not None",
         "",
         ("test_sealed.py::test_weigh_and_a_number_of_items_exclude_each_other",),
     ),
     "one item more than k is contributed": Fault(
-        "sealed:Choose.run", "priority, k, self.draw", "priority, k + 1, self.draw", (NEIGHBOURS,)
+        "people.users:Choose.run", "priority, k, self.draw", "priority, k + 1, self.draw", (NEIGHBOURS,)
     ),
     "ratings are not cut": Fault(
-        "sealed:contributing",
+        "people.users:contributing",
         "np.clip(value, -public.bounds.value, public.bounds.value, out=value)",
         "pass",
         (NEIGHBOURS, WORST),
     ),
     "residuals are not cut": Fault(
-        "item_statistics:Gradient.partial", "V, self.largest)", "V, 1e300)", (NEIGHBOURS, WORST)
+        "statistics.contributions:Gradient.partial", "V, self.largest)", "V, 1e300)", (NEIGHBOURS, WORST)
     ),
-    "residuals on a descent are not cut": Fault("descent:Look.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)),
+    "residuals on a descent are not cut": Fault(
+        "people.descent:Look.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)
+    ),
     "a gradient is priced without the vectors' length": Fault(
-        "item_statistics:entries_reach", "l2 = largest * public.bounds.vector_l2", "l2 = largest / 9", (WALK,)
+        "statistics.contributions:entries_reach", "l2 = largest * public.bounds.vector_l2", "l2 = largest / 9", (WALK,)
     ),
     "covariance rows are not cut": Fault(
-        "item_statistics:ContributedCovariance.partial",
+        "statistics.contributions:ContributedCovariance.partial",
         "np.minimum(1.0, self.largest / np.maximum(length, 1e-300))",
         "np.ones(block.n)",
         (NEIGHBOURS, WORST),
     ),
+    "pairs are divided by the number of items instead of pairs": Fault(
+        "statistics.pairs:pair_weights", "np.sqrt(np.maximum(pairs, 1.0))", "np.sqrt(counts + 1e-9)", (PAIRS, PAIRED)
+    ),
+    "√2 is forgotten where pairs are replaced": Fault(
+        "statistics.pairs:PairSums.reach", "1.0, 2**0.5)", "1.0, 1.0)", (PAIRS,)
+    ),
+    "pairs are counted in both triangles": Fault(
+        "statistics.pairs:pair_weights", "math.sqrt(2.0)", "2.0", (PAIRS, PAIRED)
+    ),
+    "whoever likes something is counted twice": Fault(
+        "statistics.pairs:ActiveUsers.partial", "(block.counts > 0)", "2 * (block.counts > 0)", (PAIRS, REGISTRY)
+    ),
+    "pairs are rounded up": Fault(
+        "statistics.pairs:PairSums.partial",
+        "np.trunc(each / grid)",
+        "np.ceil(each / grid)",
+        ("test_pair_statistics.py::test_no_grid_makes_a_contribution_larger",),
+    ),
     "what is no number enters the sums": Fault(
-        "sealed:sealed_block",
+        "people.users:sealed_block",
         "np.nan_to_num(ratings, nan=0.0, posinf=0.0, neginf=0.0)",
         "ratings.copy()",
         (NEIGHBOURS, "test_sealed.py::test_extreme_ratings_warn_about_nothing"),
     ),
     "replacing a user is priced as removing one": Fault(
-        "statistics:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBOURS, WORST)
+        "statistics.sums:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBOURS, WORST)
     ),
     "off-diagonal noise is halved again": Fault(
-        "statistics:isometry",
+        "statistics.sums:isometry",
         "math.sqrt(2.0)",
         "2.0",
         (NEIGHBOURS, WORST, "test_errata.py::test_erratum_05_the_packing_is_isometric"),
     ),
-    "contributions are rounded to the nearest": Fault("integer_sums:units_at", "np.trunc(", "np.rint(", (GRID,)),
+    "contributions are rounded to the nearest": Fault(
+        "statistics.integer_sums:units_at", "np.trunc(", "np.rint(", (GRID,)
+    ),
     "contributions are rounded away from zero": Fault(
-        "item_statistics:ContributedCovariance.partial",
+        "statistics.contributions:ContributedCovariance.partial",
         "np.trunc(y / grid**0.5)",
         "np.copysign(np.ceil(np.abs(y / grid**0.5)), y)",
         (GRID,),
     ),
     "sums are rounded instead of contributions": Fault(
-        "item_statistics:ItemSums.partial",
+        "statistics.contributions:ItemSums.partial",
         'exact_sums(cuts, block["user"], c / grid, exact)',
         'np.rint(sum_rows(cuts, block["user"], c / grid, exact))',
         (GRID,),
     ),
     "float64 adds up more users than it can": Fault(
-        "integer_sums:chunks",
+        "statistics.integer_sums:chunks",
         "for begin in range(0, max(n, 1), CHUNK):\n        yield slice(begin, min(begin + CHUNK, n))",
         "yield slice(0, n)",
         ("test_integer_sums.py::test_sums_beyond_the_reach_of_float64_are_exact",),
     ),
     "users are centred by everybody's mean": Fault(
-        "sealed:sealed_block",
+        "people.users:sealed_block",
         "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
         "mean += np.float32(summed.sum() / max(counts.sum(), 1))",
         (NEIGHBOURS, BITS),
     ),
     "choices depend on the row of a user": Fault(
-        "sealed:seal",
+        "people.users:seal",
         "user_keys(ratings.user_ids, seed)",
         "user_keys(np.arange(ratings.n_users), seed)",
         (NEIGHBOURS, BITS),
     ),
     "choices depend on how a column of ids was read": Fault(
-        "choices:_number",
+        "people.item_sampling:_number",
         "form = _form(user_id)",
         "form = repr(user_id)",
         ("test_neighbours.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",),
     ),
     "a user's ridge depends on everybody's counts": Fault(
-        "sealed:Solve.run",
+        "people.users:Solve.run",
         "counts**self.exponent",
         "(counts / counts.mean()) ** self.exponent",
         ("test_errata.py::test_erratum_04_a_users_vector_depends_on_nobody_else",),
     ),
     "counts are priced as if a user had few items": Fault(
-        "item_statistics:ItemCounts.reach",
+        "statistics.contributions:ItemCounts.reach",
         "root = public.bounds.squared_weight(public.n_items) ** 0.5",
         "root = 1.0",
         (REGISTRY, WORST),
     ),
     "√k is forgotten for totals": Fault(
-        "item_statistics:ItemTotals.reach",
+        "statistics.contributions:ItemTotals.reach",
         "root = bounds.squared_weight(m) ** 0.5 * bounds.value",
         "root = bounds.value",
         (REGISTRY,),
     ),
     "a Gram matrix is priced by the norm of a third": Fault(
-        "item_statistics:GlobalGram.reach", "public.bounds.vector_l2**2", "public.bounds.vector_l2**2 / 3", (REGISTRY,)
+        "statistics.contributions:GlobalGram.reach",
+        "public.bounds.vector_l2**2",
+        "public.bounds.vector_l2**2 / 3",
+        (REGISTRY,),
     ),
     "the number of ratings is priced by √k instead of k": Fault(
-        "item_statistics:RatingCount.reach",
+        "statistics.contributions:RatingCount.reach",
         "public.bounds.weight_sum(public.n_items)",
         "public.bounds.squared_weight(public.n_items) ** 0.5",
         (REGISTRY, WORST),
     ),
     "a gradient of biases is priced by half of the cut": Fault(
-        "descent:BiasGradient.reach", "Reach(public.cut,", "Reach(public.cut / 2,", (REGISTRY,)
+        "people.descent:BiasGradient.reach", "Reach(public.cut,", "Reach(public.cut / 2,", (REGISTRY,)
     ),
     "weights of entries are not of norm 1": Fault(
-        "descent:WeighEntries.run", "SHAVE * np.sqrt(share)", "SHAVE * share**0.25", (REGISTRY, WALK)
+        "people.descent:WeighEntries.run", "SHAVE * np.sqrt(share)", "SHAVE * share**0.25", (REGISTRY, WALK)
     ),
-    "three numbers are priced as one": Fault("descent:Size.reach", "Reach(3**0.5,", "Reach(1.0,", (REGISTRY, WALK)),
+    "three numbers are priced as one": Fault(
+        "people.descent:Size.reach", "Reach(3**0.5,", "Reach(1.0,", (REGISTRY, WALK)
+    ),
     "rows of residuals are not cut": Fault(
-        "residual:ResidualCovariance.rows_of",
+        "people.residuals:ResidualCovariance.rows_of",
         "np.minimum(1.0, self.largest / np.maximum(norm, 1e-300))",
         "np.ones(block.n)",
         (REGISTRY,),
     ),
     "pairs are divided by too little": Fault(
-        "residual:PairCounts.rows_of",
+        "people.residuals:PairCounts.rows_of",
         "np.sqrt(np.maximum(block.counts, 1).astype(np.float64))",
         "np.maximum(block.counts, 1).astype(np.float64) ** 0.25",
         (REGISTRY,),
     ),
     "everybody is counted twice": Fault(
-        "residual:Crowd.partial", "else block.n * math.floor", "else 2 * block.n * math.floor", (REGISTRY,)
+        "people.residuals:Crowd.partial", "else block.n * math.floor", "else 2 * block.n * math.floor", (REGISTRY,)
     ),
     "a user's gradient is not cut": Fault(
-        "subsample:_coefficients", "np.minimum(1.0, C / np.maximum(norm, 1e-300))", "np.ones(n)", (REGISTRY,)
+        "people.poisson_batches:_coefficients",
+        "np.minimum(1.0, C / np.maximum(norm, 1e-300))",
+        "np.ones(n)",
+        (REGISTRY,),
     ),
     "the noise forgets the sensitivity": Fault(
-        "session:Session._noisy",
+        "door.session:Session._noisy",
         "entry.noise_multiplier * entry.sensitivity",
         "entry.noise_multiplier",
         ("test_session.py::test_a_release_is_the_statistic_plus_noise_of_the_planned_size",),
     ),
     "Laplace noise is priced in the Euclidean norm": Fault(
-        "session:Session._charge",
+        "door.session:Session._charge",
         "sensitivity = _checked_sensitivity(name, statistic, neighbouring, noise.norm)",
         'sensitivity = _checked_sensitivity(name, statistic, neighbouring, "l2")',
         ("test_session.py::test_laplace_and_huber_use_the_l1_sensitivity",),
     ),
     "only the first release is charged": Fault(
-        "ledger:Ledger.record",
+        "door.ledger:Ledger.record",
         "self._append(entry)",
         "self.entries or self._append(entry)",
         (
@@ -231,37 +266,37 @@ FAULTS = {
         ),
     ),
     "a release may be made once more than planned": Fault(
-        "session:Session._admit",
+        "door.session:Session._admit",
         "self._left[name] <= 0",
         "self._left[name] < 0",
         ("test_session.py::test_unplanned_repeated_and_reshaped_releases_are_refused_unopened",),
     ),
     "the data are opened before the ledger is written": Fault(
-        "session:Session.release",
+        "door.session:Session.release",
         "entry = self._charge",
         "statistic.compute(KEY)\n    entry = self._charge",
         ("test_session.py::test_the_ledger_is_written_before_the_data_are_opened",),
     ),
     "seeded noise is called secure": Fault(
-        "session:_grade",
+        "door.session:_grade",
         'SeededNoise: "seeded"',
         'SeededNoise: "secure"',
         ("test_session.py::test_noise_is_graded_by_its_type_not_by_its_word",),
     ),
     "secure noise comes from a seed": Fault(
-        "noise:fresh_words",
+        "noise.sources:fresh_words",
         'int.from_bytes(os.urandom(16), "little")',
         "7",
         ("test_noise.py::test_blocks_threads_and_objects_are_independent",),
     ),
     "coins come from numpy's global generator": Fault(
-        "subsample:_words",
+        "people.poisson_batches:_words",
         "fresh_words()(min(_PER_KEY, n - begin))",
         "np.random.randint(0, 2**64 - 1, min(_PER_KEY, n - begin), dtype=np.uint64)",
         ("test_batches.py::test_nobody_can_know_the_coins",),
     ),
     "coins are 2 % too frequent": Fault(
-        "subsample:throw",
+        "people.poisson_batches:throw",
         "rate * 2.0**64",
         "min(1.02 * rate, 0.999) * 2.0**64",
         (
@@ -270,13 +305,13 @@ FAULTS = {
         ),
     ),
     "a coin belongs to an id": Fault(
-        "subsample:who_is_in",
+        "people.poisson_batches:who_is_in",
         "throw(block.n, rate, seed)",
         "throw(2**16, rate, seed)[block.key % np.uint64(2**16)]",
         ("test_batches.py::test_users_do_not_share_a_coin_whatever_their_ids",),
     ),
     "what is revealed leaves epsilon finite": Fault(
-        "ledger:Ledger.private",
+        "door.ledger:Ledger.private",
         " and not any(entry.unsafe for entry in self.entries)",
         "",
         (

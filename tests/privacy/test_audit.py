@@ -16,13 +16,13 @@ from test_statistics import ALL_HIGH, ELSEWHERE, HIGH, LOW, NOTHING, statistic_o
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.audit import AuditResult, Copies, audit, audit_statistic
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.mechanisms import Laplace
-from discreet.privacy.plan import Plan, Release
-from discreet.privacy.sealed import Users, seal
-from discreet.privacy.session import Session
-from discreet.privacy.unsafe import NoNoise
-from discreet.privacy.vault import KEY
+from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.door.session import Session
+from discreet.privacy.door.unsafe import NoNoise
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.noise.mechanisms import Laplace
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.users import Users, seal
 
 GRADES = [("secure", None), ("seeded", 20)]
 OPPOSITE = {"item_sums": LOW, "gradient": LOW, "rating_sum": LOW, "rating_count": NOTHING}

@@ -15,18 +15,19 @@ from scipy import stats
 from sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 from discreet.errors import ConfigError, PlanMismatch, PrivacyError
-from discreet.privacy import accounting, subsample
-from discreet.privacy.accounting import Event
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.ledger import Ledger
-from discreet.privacy.noise import delta_of, fresh_words
-from discreet.privacy.plan import Plan, Release
-from discreet.privacy.sealed import Users, seal
-from discreet.privacy.session import Session
-from discreet.privacy.statement import PrivacyStatement
-from discreet.privacy.subsample import clipped_gradient, draw_batch, throw
-from discreet.privacy.vault import KEY
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.accounting.events import Event
+from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.door.session import Session
+from discreet.privacy.door.statement import PrivacyStatement
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.noise.sources import delta_of, fresh_words
+from discreet.privacy.people import poisson_batches as subsample
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch, throw
+from discreet.privacy.people.users import Users, seal
 
 BOUNDS = Bounds(items=3, rating=1.0, centre="user", norm=0.7)
 V = np.random.default_rng(0).normal(size=(N_ITEMS, 2))

@@ -12,9 +12,9 @@ from sealed_helpers import make
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DiscreetError, PrivacyError
-from discreet.privacy import bounds as module
-from discreet.privacy.bounds import LARGEST, SMALLEST, Bounds, check_rows, clip_rows
-from discreet.privacy.sealed import seal
+from discreet.privacy.people import bounds as module
+from discreet.privacy.people.bounds import LARGEST, SMALLEST, Bounds, check_rows, clip_rows
+from discreet.privacy.people.users import seal
 
 
 def test_what_follows_from_the_bounds():

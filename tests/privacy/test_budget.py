@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.privacy.budget import Budget
+from discreet.privacy.accounting.budget import Budget
 
 
 def test_fields_become_floats_and_stay_fixed():

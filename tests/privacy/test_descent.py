@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.descent import Descent
-from discreet.privacy.sealed import seal
-from discreet.privacy.vault import KEY
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.users import seal
 
 N_ITEMS, RANK = 6, 2
 BOUNDS = {

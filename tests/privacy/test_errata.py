@@ -12,15 +12,15 @@ from sealed_helpers import block, distance, exact, make, quick
 
 import discreet
 from discreet.kernels import solve_psd
-from discreet.privacy import unsafe
+from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.audit import Copies
-from discreet.privacy.bounds import SHAVE, Bounds, clip_rows
-from discreet.privacy.budget import Budget
-from discreet.privacy.plan import Plan, Release
-from discreet.privacy.sealed import seal
-from discreet.privacy.session import Session
-from discreet.privacy.statistics import isometry, pack, unpack
-from discreet.privacy.vault import KEY
+from discreet.privacy.door import unsafe
+from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.door.session import Session
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.people.bounds import SHAVE, Bounds, clip_rows
+from discreet.privacy.people.users import seal
+from discreet.privacy.statistics.sums import isometry, pack, unpack
 
 
 @pytest.fixture(autouse=True)

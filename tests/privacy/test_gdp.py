@@ -7,7 +7,7 @@ import mpmath as mp
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.privacy import gdp
+from discreet.privacy.accounting import gdp
 
 EPSILONS = [1e-3, 3e-3, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 150.0, 400.0, 1e3]
 DELTAS = [1e-15, 1e-13, 1e-10, 1e-8, 1e-6, 1e-5, 1e-3, 0.01, 0.1, 0.5]

@@ -9,8 +9,10 @@ from scipy import integrate, stats
 from scipy.special import ndtr, ndtri
 
 from discreet.experiments import papers
-from discreet.privacy import accounting, gdp, mechanisms, pld
-from discreet.privacy.mechanisms import Gaussian, Huber, Laplace
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting import gdp, pld
+from discreet.privacy.noise import mechanisms
+from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace
 
 ALPHAS = [0.3, 1.0, 3.0, 10.0]
 

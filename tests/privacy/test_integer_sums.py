@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from sealed_helpers import STATISTICS, make, quick, uniform
 
-from discreet.privacy import integer_sums
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.descent import Descent
-from discreet.privacy.noise import grid_for
-from discreet.privacy.residual import crowd, item_totals, residuals_of
-from discreet.privacy.sealed import seal
-from discreet.privacy.subsample import clipped_gradient, draw_batch
-from discreet.privacy.vault import KEY
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.noise.sources import grid_for
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch
+from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
+from discreet.privacy.people.users import seal
+from discreet.privacy.statistics import integer_sums
 
 N_ITEMS, RANK = 7, 3
 V = np.random.default_rng(1).normal(size=(N_ITEMS, RANK))

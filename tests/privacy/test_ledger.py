@@ -4,10 +4,10 @@ import math
 import pytest
 
 from discreet.errors import PrivacyError
-from discreet.privacy import accounting
-from discreet.privacy.budget import Budget
-from discreet.privacy.ledger import Ledger
-from discreet.privacy.plan import Plan, Release
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.door.plan import Plan, Release
 
 
 @pytest.fixture

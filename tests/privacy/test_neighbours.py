@@ -31,10 +31,10 @@ from sealed_helpers import (
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import set_threads
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.choices import pick, pick_numpy, user_keys
-from discreet.privacy.sealed import seal
-from discreet.privacy.vault import KEY
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.item_sampling import pick, pick_numpy, user_keys
+from discreet.privacy.people.users import seal
 
 N_ITEMS = 6
 CASES = {

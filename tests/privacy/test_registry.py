@@ -11,13 +11,14 @@ from fault_helpers import FAULTS
 from sealed_helpers import NORMS, RELATIONS, distance, exact, make, quick
 
 import discreet.privacy
-from discreet.privacy.block import Statistic
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.descent import Descent
-from discreet.privacy.residual import crowd, item_totals, residuals_of
-from discreet.privacy.sealed import seal
-from discreet.privacy.statistics import STATISTICS
-from discreet.privacy.subsample import clipped_gradient
+from discreet.privacy.people.block import Statistic
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.poisson_batches import clipped_gradient
+from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
+from discreet.privacy.people.users import seal
+from discreet.privacy.statistics.pairs import ActiveUsers, PairSums
+from discreet.privacy.statistics.sums import STATISTICS
 
 N_ITEMS = 5
 V = np.array([[1.0, 0.5], [-0.5, 1.0], [2.0, -1.0], [0.0, 3.0], [1.0, 1.0]])
@@ -75,6 +76,8 @@ EXAMPLES = {
         "rows of residuals are not cut",
     ),
     "pair counts": (lambda rows: residuals_of(solved(rows)).pair_counts(), "pairs are divided by too little"),
+    "pair sums": (lambda rows: solved(rows).add_up(PairSums()), "pairs are counted in both triangles"),
+    "active users": (lambda rows: solved(rows).add_up(ActiveUsers()), "whoever likes something is counted twice"),
     "number of users": (lambda rows: crowd(solved(rows)), "everybody is counted twice"),
     "clipped gradient": (
         lambda rows: clipped_gradient(solved(rows), V, 0.9),

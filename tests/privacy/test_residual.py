@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.residual import crowd, frank_wolfe_step, item_totals, residuals_of
-from discreet.privacy.statistics import unpack
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.residuals import crowd, frank_wolfe_step, item_totals, residuals_of
+from discreet.privacy.statistics.sums import unpack
 
 BOUNDS = {
     "own mean": Bounds(items=3, rating=0.9, centre="user", prior_mean=3, prior_count=2),

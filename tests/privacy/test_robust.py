@@ -10,14 +10,14 @@ from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, prepared
 
 from discreet.errors import ConfigError
 from discreet.kernels import set_threads
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.mechanisms import Huber
-from discreet.privacy.plan import Plan
-from discreet.privacy.robust import huber_weights, huber_weights_numpy, reweighted
-from discreet.privacy.session import Session
-from discreet.privacy.unsafe import under_noised
-from discreet.privacy.vault import KEY
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.plan import Plan
+from discreet.privacy.door.session import Session
+from discreet.privacy.door.unsafe import under_noised
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.noise.mechanisms import Huber
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.huber_weights import huber_weights, huber_weights_numpy, reweighted
 
 N_ITEMS = 6
 CASES = {

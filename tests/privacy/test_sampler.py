@@ -6,7 +6,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from discreet.privacy import exact, sampler
+from discreet.privacy.noise import sampler
+from discreet.privacy.noise import specification as exact
 
 ONE_KIND = np.zeros(1, np.uint8)
 

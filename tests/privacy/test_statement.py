@@ -3,11 +3,11 @@ import json
 import numpy as np
 import pytest
 
-from discreet.privacy import unsafe
-from discreet.privacy.budget import Budget
-from discreet.privacy.ledger import Ledger
-from discreet.privacy.plan import Plan, Release
-from discreet.privacy.session import Session
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door import unsafe
+from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.door.session import Session
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ from scipy.optimize import minimize
 from sealed_helpers import STATISTICS, distance, exact, make, quick
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.sealed import seal
-from discreet.privacy.statistics import (
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.users import seal
+from discreet.privacy.statistics.sums import (
     Reach,
     Sum,
     isometry,
@@ -20,7 +21,6 @@ from discreet.privacy.statistics import (
     residuals_numpy,
     unpack,
 )
-from discreet.privacy.vault import KEY
 
 TIGHT = 0.999
 N, RANK, K = 12, 3, 4

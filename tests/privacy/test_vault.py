@@ -14,15 +14,15 @@ import pytest
 import discreet.privacy
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels.boundary import same_length
-from discreet.privacy.block import OwnStep, Statistic
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.descent import Descent
-from discreet.privacy.residual import crowd, item_totals, residuals_of
-from discreet.privacy.robust import reweighted
-from discreet.privacy.sealed import seal
-from discreet.privacy.statistics import Reach
-from discreet.privacy.subsample import clipped_gradient, draw_batch
-from discreet.privacy.vault import KEY, Box, Key, guarded, require
+from discreet.privacy.door.vault import KEY, Box, Key, guarded, require
+from discreet.privacy.people.block import OwnStep, Statistic
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.huber_weights import reweighted
+from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch
+from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
+from discreet.privacy.people.users import seal
+from discreet.privacy.statistics.sums import Reach
 
 
 def test_only_the_key_opens():
@@ -227,9 +227,9 @@ LIMITED = """
 import resource, sys, traceback
 import numpy as np
 from discreet.data.ratings import Ratings
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.descent import Descent
-from discreet.privacy.sealed import seal
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.users import seal
 
 def sealed(n):
     indptr, items = np.arange(n + 1), np.zeros(n, np.int32)

@@ -18,8 +18,8 @@ from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError, PrivacyError
 
 if TYPE_CHECKING:
-    from discreet.privacy.accounting import Event
-    from discreet.privacy.ledger import Ledger
+    from discreet.privacy.accounting.events import Event
+    from discreet.privacy.door.ledger import Ledger
 
 #: Where the curve of ε over δ is evaluated, for tables and JSON.
 DELTAS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
@@ -112,7 +112,7 @@ def budget(
 
 
 def _of_plan(choice: Choice, items: int | None) -> Bill:
-    from discreet.privacy.plan import RESERVE
+    from discreet.privacy.door.plan import RESERVE
 
     if items is None:
         raise ConfigError("say how many items the catalogue has, such as --items 20000, or name a ledger to price")
@@ -137,7 +137,7 @@ def _row(name: str, count: int, r: dict[str, Any]) -> dict[str, Any]:
         "name": name,
         "count": count,
         "mechanism": r["mechanism"],
-        "shape": list(r["shape"]),
+        "shape": None if r["shape"] is None else list(r["shape"]),
         "norm": r["norm"],
         "sensitivity": r["sensitivity"],
         "noise_multiplier": r["noise_multiplier"],
@@ -153,7 +153,7 @@ def _note_triangles(bill: Bill, names: Sequence[str]) -> None:
 
 
 def _note_weak(bill: Bill) -> None:
-    from discreet.privacy.budget import LARGE_DELTA, WEAK_EPSILON
+    from discreet.privacy.accounting.budget import LARGE_DELTA, WEAK_EPSILON
 
     if bill.epsilon > WEAK_EPSILON:
         bill.notes.append(f"an ε above {WEAK_EPSILON:g} is weak: little is promised by it")
@@ -205,7 +205,7 @@ def _read(path: Path) -> Ledger:
     """The ledger in a file, or in the folder of a model, verified."""
     from discreet.models.earlier import LEDGER
     from discreet.models.store import MODEL
-    from discreet.privacy.ledger import Ledger
+    from discreet.privacy.door.ledger import Ledger
 
     file = path / LEDGER if path.is_dir() else path
     if path.is_dir() and not file.is_file():
@@ -234,14 +234,14 @@ def _check_sum(folder: Path, file: Path) -> None:
 
 
 def _mu(bill: Bill) -> float | None:
-    from discreet.privacy import accounting
+    from discreet.privacy.accounting import events as accounting
 
     return accounting.price(bill.events, bill.for_releases, bill.accountant).mu
 
 
 def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """ε by the bill's own accountant, the papers' and the one asked for; and by the independent one, if it can say."""
-    from discreet.privacy import accounting
+    from discreet.privacy.accounting import events as accounting
 
     also = [] if wanted in (None, "auto") else [wanted]  # auto has become the bill's own
     names = dict.fromkeys([bill.accountant, "gdp", "rdp", *also])
@@ -259,7 +259,7 @@ def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[
 
 def _noise_at(bill: Bill) -> dict[str, float]:
     """How much noise a quarter of the ε, half of it, and so on would take, relative to the noise planned."""
-    from discreet.privacy import accounting
+    from discreet.privacy.accounting import events as accounting
 
     factors = (0.25, 0.5, 1.0, 2.0, 4.0)
     return {f"{f * bill.epsilon:.6g}": noise_factor(bill, f * bill.epsilon, accounting) for f in factors}
@@ -274,7 +274,7 @@ def noise_factor(bill: Bill, epsilon: float, accounting: Any) -> float:
 
 def curve(bill: Bill, deltas: Sequence[float], accountant: str = "gdp") -> list[dict[str, float]]:
     """ε over δ."""
-    from discreet.privacy import accounting
+    from discreet.privacy.accounting import events as accounting
 
     if bill.accountant == "pld" and any(event.rate < 1 for event in bill.events):
         accountant = "pld"  # the only one that counts that batches are random
@@ -293,7 +293,7 @@ def _show(
         [
             r["name"],
             str(r["count"]),
-            " × ".join(f"{n:,}" for n in r["shape"]),
+            "by what was released" if r["shape"] is None else " × ".join(f"{n:,}" for n in r["shape"]),
             f"{r['sensitivity']:.4g} ({r['norm']})",
             f"{r['noise_multiplier']:.4g}",
             f"{r['deviation']:.4g}",

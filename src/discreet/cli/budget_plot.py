@@ -81,7 +81,7 @@ def _noise(axis: Any, bill: Bill) -> None:
     import numpy as np
 
     from discreet.cli.budget import noise_factor
-    from discreet.privacy import accounting
+    from discreet.privacy.accounting import events as accounting
 
     epsilons = bill.epsilon * np.geomspace(1 / 8, 8, 25)
     factors = [noise_factor(bill, float(e), accounting) for e in epsilons]

@@ -33,13 +33,22 @@ class Choice:
         str | None,
         _option(f"One of {', '.join(_SPELLINGS)}; als by default, dpmf with --epsilon.", metavar="NAME"),
     ] = None
+    goal: Annotated[
+        Literal["ranking", "rating"] | None,
+        _option(
+            "For dpmf: rank items, from ratings or from what was chosen at all (the default), or predict ratings.",
+            show_choices=True,
+        ),
+    ] = None
     factors: Annotated[
-        int | None, _option("Length of the vectors; by default 32 for als, and by the budget for dpmf.", metavar="N")
+        int | None,
+        _option("Length of the vectors; by default 32 for als, 64 or by the budget for dpmf.", metavar="N"),
     ] = None
     iterations: Annotated[
         int | None,
         _option(
-            "Sweeps over users and items, each of which costs a private model; by default 15 for als and 8 for dpmf.",
+            "Sweeps over users and items, each of which costs a private model; by default 15 for als, and 8 for dpmf "
+            "with --goal rating.",
             metavar="N",
         ),
     ] = None
@@ -153,7 +162,8 @@ class Choice:
             set_threads(self.threads)
 
     def _parameters(self) -> dict[str, Any]:
-        named = ("factors", "iterations", "regularization", "feedback", "random_state", "item_features", *_PROMISE)
+        model = ("goal", "factors", "iterations", "regularization", "feedback", "random_state", "item_features")
+        named = (*model, *_PROMISE)
         given = {name: value for name in named if (value := getattr(self, name)) is not None}
         if "rating_range" in given:
             given["rating_range"] = _range(given["rating_range"])

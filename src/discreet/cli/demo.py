@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 METRICS = ("recall@20", "ndcg@20")
 RELEVANT = 4.0  # stars
+STARS = (0.5, 5.0)
 EPSILON, QUICK_EPSILON, DELTA = 1.0, 4.0, 1e-6
 QUICK = 0.2  # share of the people
 CURVE = (0.5, 1.0, 2.0, 4.0, 8.0)  # budgets for the plot
@@ -81,7 +82,8 @@ def demo(
         style="bold",
     )
     show_scores(found, out, slices=False)
-    out.say("   At predicting stars: discreet evaluate cinema --epsilon 1 compares it in the same way.")
+    out.say(f"   What survived the noise: {model.learnt_}")
+    out.say("   At predicting stars: discreet evaluate cinema --epsilon 1 --goal rating compares it in the same way.")
 
     out.say()
     out.say(
@@ -135,10 +137,10 @@ def demo(
 
 
 def the_model(epsilon: float, seed: int) -> Any:
-    """What the demo trains, from who watched what; its noise is secure, and new in every run."""
-    from discreet.models.dpals import DPALS
+    """What the demo trains, from what people liked; its noise is secure, and new in every run."""
+    from discreet.models.dpmf import DPMF
 
-    return DPALS(epsilon=epsilon, delta=DELTA, feedback="implicit", random_state=seed)
+    return DPMF(epsilon=epsilon, delta=DELTA, goal="ranking", rating_range=STARS, random_state=seed)
 
 
 def _reference(seed: int) -> Any:
@@ -158,7 +160,7 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
     from discreet.models.popularity import Popularity
 
     named = {
-        f"DPALS, private, ε = {model.epsilon:g}": model,
+        f"DPMF, private, ε = {model.epsilon:g}": model,
         "ALS, not private": _reference(split.seed),
         "Popularity, not private": Popularity(),
         "Bias, not private": Bias(),

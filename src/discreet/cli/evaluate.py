@@ -86,6 +86,7 @@ def evaluate(
         source.refuse_choosing(f"is for training, and {what} is trained already")
         model, split, facts = _saved(what, known, target, source, skip_unknown, out)
         feedback = model.feedback
+        relevant = getattr(model, "liked_from_", None) if relevant is None else relevant
         relevant = _relevant(relevant, model.rating_range_, split.test.target)
         models, splits, n = {type(model).__name__: lambda seed: _Saved(model)}, iter([split]), 1
     else:
@@ -99,7 +100,8 @@ def evaluate(
         scale = float(ratings.values.min()), float(ratings.values.max())
         if feedback == "explicit" and scale[0] == scale[1]:
             raise nothing_to_predict(what, scale[0], blank)
-        relevant = _relevant(relevant, scale if feedback == "explicit" else None, ratings)
+        by_stars = feedback == "explicit" or (getattr(blank, "goal", "") == "ranking" and scale[0] < scale[1])
+        relevant = _relevant(relevant, scale if by_stars else None, ratings)
         models = _makers(choice, baselines, ratings)
         splits, n = protocol.splits(ratings), protocol.runs
     wanted = wanted or _metrics(DEFAULT_METRICS[feedback])

@@ -52,9 +52,8 @@ def read_history(path: str, items: Items, layout: Layout, skip: bool = False) ->
 
 
 def with_default(history: dict[Any, float | None], model: Any) -> dict[Any, float]:
-    """Ratings for all: an item without one counts as liked, that is, rated with the top of the model's scale."""
-    top = model.rating_range_[1] if model.rating_range_ is not None else 1.0
-    return {item: top if rating is None else rating for item, rating in history.items()}
+    """Ratings for all: an item without one counts as liked."""
+    return {item: model.liked_rating if rating is None else rating for item, rating in history.items()}
 
 
 def known_only(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ratings, int]:

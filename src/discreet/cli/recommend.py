@@ -68,6 +68,8 @@ def recommend(
     if history_file is None:
         layout.refuse("is for --users and --history-file", "item", "rating", "separator", "header")
     known = _history(model, history, history_file, layout, skip_unknown)
+    if getattr(model, "details_", {}).get("dimensions") == 0:
+        out.note(f"what this model learnt: {model.learnt_}")
     _one(model, known, n, exclude or [], include_seen, to, out)
 
 

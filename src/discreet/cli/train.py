@@ -29,6 +29,7 @@ NOT_PRIVATE = (
 )
 
 REMEDIES = {
+    "liked": "what counts as liked with --set liked_from=everything",
     "items": "a public catalogue with --items",
     "ratings": "the public range of ratings with --rating-range",
     "filter": "all items, without --min-item-ratings",
@@ -71,6 +72,8 @@ def train(
         seconds = fit(model, ratings, out)
         model.save(to, replace=replace)
     out.say(f"Saved to {to}")
+    if learnt := getattr(model, "learnt_", ""):
+        out.say(f"What was learnt: {learnt}", style="bold")
     statement = getattr(model, "privacy_", None)
     if statement is not None and statement.finite:
         out.say(str(statement), style="bold green" if statement.private else "bold yellow")
@@ -142,16 +145,16 @@ def _undisturbed() -> Iterator[None]:
 
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
     """The error for ratings that are all the same, where ratings are to be predicted."""
-    other = "dpals" if hasattr(model, "plan") else "als"  # whoever asked for privacy is not sent away from it
-    how = "" if "feedback" in model.parameter_names() else f"--model {other} "
-    return DataError(
-        f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}--feedback implicit"
-    )
+    ways = {"goal": "--goal ranking", "feedback": "--feedback implicit"}  # private models stay private
+    how = next((way for name, way in ways.items() if name in model.parameter_names()), "another model")
+    return DataError(f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}")
 
 
 def described(model: Any) -> dict[str, Any]:
     """A model for JSON."""
     facts = {"class": type(model).__name__, "parameters": model.get_params(), "private": is_private(model)}
+    if learnt := getattr(model, "learnt_", ""):
+        facts["learnt"] = learnt
     statement = getattr(model, "privacy_", None)
     if statement is None:
         return facts

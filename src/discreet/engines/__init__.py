@@ -7,6 +7,6 @@ Sums are int64, so that every engine gives the same bits for any number of block
 from __future__ import annotations
 
 from discreet.engines.local import LocalPeople
-from discreet.privacy.protocol import People
+from discreet.privacy.people.protocol import People
 
 __all__ = ["LocalPeople", "People"]

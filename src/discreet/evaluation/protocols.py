@@ -92,7 +92,8 @@ def evaluate(
     relevant : float, optional
         For ranking metrics a held-out item counts as relevant if rated at least this. By default every one does with
         implicit feedback, and with explicit feedback those in the top quarter of the scale, low + ¾ (high − low) of
-        the training ratings: 4 stars on 1–5, and the same idea on any scale. The number used is in ``conditions``.
+        the training ratings: 4 stars on 1–5, and the same idea on any scale. A model that ranks from ratings says
+        itself from which on an item is liked. The number used is in ``conditions``.
     slices : {"ratings", "items", None}
         What each popularity quintile has a fifth of; None leaves slices out.
     progress : callable(done, total, text), optional
@@ -120,6 +121,8 @@ def evaluate(
     target = holdout.target
     counts = np.bincount(split.train.indices, minlength=target.n_items)
     groups = _Groups(popularity_quintiles(counts, slices), N_QUINTILES) if slices else _Groups.none(target.n_items)
+    if relevant is None:
+        relevant = getattr(model, "liked_from_", None)
     threshold = _threshold(relevant, model.feedback, split.train, target)
     keep = np.ones(target.n_ratings, np.bool_) if threshold is None else target.values >= np.float32(threshold)
 

@@ -21,13 +21,13 @@ import numpy as np
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import solve_psd
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.noise import SecureNoise, SeededNoise
-from discreet.privacy.plan import Plan, Release
-from discreet.privacy.sealed import Users, seal
-from discreet.privacy.session import Session
-from discreet.privacy.statistics import Sum, packed_size, unpack
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.door.session import Session
+from discreet.privacy.noise.sources import SecureNoise, SeededNoise
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.users import Users, seal
+from discreet.privacy.statistics.sums import Sum, packed_size, unpack
 
 RATIO, GIGABYTES = 2.0, 3.0
 ITEMS, MAX_ITEMS = 20_000, 50

@@ -95,7 +95,7 @@ def features(settings: Settings, sources: Sources) -> Record:
     if prior == "with features at random":
         given["item_features"] = np.random.default_rng(settings["seed"]).random((split.train.n_items, 20))
     elif "features" in prior:
-        given["item_features"] = _features(name, sources)
+        given["item_features"] = genres_and_years(name, sources)
     return _score(settings, split, given)
 
 
@@ -172,7 +172,7 @@ def _private(
 
 
 @lru_cache(maxsize=1)
-def _features(name: str, sources: Sources) -> Any:
+def genres_and_years(name: str, sources: Sources) -> Any:
     """Genres and years, of cinema or as they are published with a data set."""
     if name == "cinema":
         from discreet.data.cinema import films

@@ -14,7 +14,7 @@ from discreet.data.ratings import Ratings
 from discreet.experiments import papers
 from discreet.experiments.entry import Record, Settings
 from discreet.experiments.sources import Sources
-from discreet.privacy import accounting
+from discreet.privacy.accounting import events as accounting
 
 GROUPS = 5
 

@@ -20,13 +20,13 @@ from scipy import sparse
 from discreet.data.ratings import Ratings
 from discreet.kernels import second_moment, tall_product
 from discreet.models.algorithms.residual_gradient import project
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.descent import Descent
-from discreet.privacy.plan import Plan, Release
-from discreet.privacy.sealed import seal
-from discreet.privacy.session import Session
-from discreet.privacy.statistics import packed_size, unpack
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.door.session import Session
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.users import seal
+from discreet.privacy.statistics.sums import packed_size, unpack
 
 RATIO, RANK = 1.0, 64
 _ROWS = 1 << 16  # entries whose factors are gathered at a time, so that they stay in the cache

@@ -23,7 +23,7 @@ from discreet.experiments.sources import Sources
 from discreet.models.dpals import DPALS
 from discreet.models.dplmc import DPLMC
 from discreet.models.dpmf import DPMF
-from discreet.privacy import gdp
+from discreet.privacy.accounting import gdp
 
 N_ITEMS, DELTA, RANGE = 100, 1e-5, (-20.0, 20.0)
 _VALIDATION = 90_210  # a seed that no trial has

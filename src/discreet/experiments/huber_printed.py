@@ -30,8 +30,8 @@ from discreet.experiments.sources import Sources
 from discreet.kernels import solve_rows
 from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 from discreet.models.huber import HuberALS
-from discreet.privacy.mechanisms import Gaussian, Huber, Laplace, Mechanism
-from discreet.privacy.robust import huber_weights
+from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanism
+from discreet.privacy.people.huber_weights import huber_weights
 
 Floats = NDArray[np.float64]
 

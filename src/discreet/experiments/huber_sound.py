@@ -17,7 +17,7 @@ from discreet.experiments.sources import Sources
 from discreet.models import model_class
 from discreet.models.bias import Bias
 from discreet.models.huber import HuberALS
-from discreet.privacy.accounting import Event, calibrate
+from discreet.privacy.accounting.events import Event, calibrate
 
 DELTA = 1e-5
 

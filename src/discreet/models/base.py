@@ -212,15 +212,27 @@ class Recommender(ABC):
         """The items whose factors point most nearly the same way (cosine), without the item itself."""
         self._check_fitted()
         require_whole("n", n)
-        if self.item_factors_.shape[1] == 0:
-            raise ConfigError(f"{type(self).__name__} has no item factors to compare items by: ALS and DPALS have")
         at = self._positions([item_id], "error")[0]
-        V = self.item_factors_ / np.maximum(np.linalg.norm(self.item_factors_, axis=1, keepdims=True), 1e-30)
+        V = self._comparable()
+        length = np.linalg.norm(V, axis=1, keepdims=True)
+        require(length[at, 0] > 0, f"nothing was learnt of {item_id!r} by which items could be like it")
+        V = V / np.maximum(length, 1e-30)
         skip = np.zeros(len(V), np.float32)
         skip[at] = -np.inf
         items, scores = top_k(V[at : at + 1], V, skip, min(n, len(V)))
         found = items[0] >= 0
         return self.item_ids_[items[0][found]], scores[0][found]
+
+    def _comparable(self) -> NDArray[np.floating[Any]]:
+        """Vectors by which items are like each other."""
+        if self.item_factors_.shape[1] == 0:
+            raise ConfigError(f"{type(self).__name__} has no item factors to compare items by: ALS and DPALS have")
+        return self.item_factors_
+
+    @property
+    def liked_rating(self) -> float:
+        """What an item of a history counts as rated with where only that it is liked is said."""
+        return 1.0 if self.rating_range_ is None else self.rating_range_[1]
 
     def fold_in(self, history: Any, *, unknown: Unknown = "error") -> NDArray[np.floating[Any]]:
         """The vector (factors,) of a user with this history; see `recommend` for what a history may be."""
@@ -329,8 +341,7 @@ class Recommender(ABC):
     def _history(self, history: Any, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of one user's history; an item without a rating counts as rated with the top of the scale."""
         self._check_fitted()
-        liked = 1.0 if self.rating_range_ is None else self.rating_range_[1]
-        return self._rows(as_rows(history, self.item_ids_, liked), unknown)
+        return self._rows(as_rows(history, self.item_ids_, self.liked_rating), unknown)
 
     def _rows(self, ratings: Ratings, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of the histories over the model's items."""

@@ -9,7 +9,7 @@ from discreet.models.algorithms.frank_wolfe import FrankWolfe
 from discreet.models.algorithms.langevin import Langevin
 from discreet.models.algorithms.poisson_descent import PoissonDescent
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighbouring
 
 
 class DPFrankWolfe(PrivateRecommender):

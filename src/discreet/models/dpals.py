@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from discreet.models.algorithms.noisy_solve import NoisySolve
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighbouring
 
 
 class DPALS(PrivateRecommender):

@@ -6,7 +6,7 @@ from typing import Any
 
 from discreet.models.algorithms.projected_gradient import ProjectedGradient
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighbouring
 
 
 class DPLMC(PrivateRecommender):

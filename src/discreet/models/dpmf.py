@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from numpy.typing import NDArray
 
 from discreet.data.features import item_features
 from discreet.models.algorithms.algorithm import Algorithm
+from discreet.models.algorithms.pair_ranking import EVERYTHING, PairRanking
 from discreet.models.algorithms.residual_gradient import ResidualGradient
-from discreet.models.checks import require_one_of
+from discreet.models.checks import require, require_one_of
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.door.session import Session
 
 
 class DPMF(PrivateRecommender):
-    """Private matrix factorisation.
+    """Private recommendations: lists worth reading, or predicted ratings.
 
     Parameters
     ----------
     factors : int, optional
-        How many dimensions of taste at most; 0 learns only how much each item is liked. Default: by the budget.
+        How many dimensions of taste at most. Default: 64 for ranking, where noise hides most of them; for ratings by
+        the budget, and 0 learns only how much each item is liked.
     epsilon : float
         How much may be learnt about one user; smaller is more private. Whoever trains privately says it.
     delta : float
         Probability with which that may fail. See docs/privacy.md.
-    goal : {"rating"}
-        Predict what a user would give.
+    goal : {"ranking", "rating"}
+        Rank items by how much a user will like them, from ratings or from plain choices; or predict ratings.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution.
+        Public range of the ratings. Inferred where not given, which is recorded as a caution. For ranking, the upper
+        quarter of it counts as liked (4 and 5 of 1 to 5), and everything where all ratings are the same.
     item_features : file, frame, mapping or array, optional
         Public features of the items, such as genres or years: a prior for their factors, at no privacy cost.
     iterations : int, optional
-        Steps, each of which costs.
+        For ratings: steps, each of which costs.
     regularization : float, optional
-        λ, the ridge of a user's own least squares.
+        For ratings: λ, the ridge of a user's own least squares.
     neighbouring : {"add-remove", "replace-one"}
     accountant : {"gdp", "rdp", "pld"}
     allow_large_delta : bool
@@ -44,11 +48,14 @@ class DPMF(PrivateRecommender):
         Seeded noise is for research: whoever knows the seed can subtract it.
     random_state : int, optional
         Seed of the start. Default: another one in every fit.
-    method : ResidualGradient, optional
+    method : PairRanking or ResidualGradient, optional
         The algorithm with every knob, in place of `factors`, `iterations` and `regularization`.
     """
 
-    _kinds = (ResidualGradient,)
+    #: What the command line says of parameters that other models have.
+    instead: ClassVar[dict[str, str]] = {
+        "feedback": "say --goal ranking (the default: from ratings or plain choices) or --goal rating"
+    }
 
     def __init__(
         self,
@@ -56,7 +63,7 @@ class DPMF(PrivateRecommender):
         *,
         epsilon: float,
         delta: float = 1e-6,
-        goal: Literal["rating"] = "rating",
+        goal: Literal["ranking", "rating"] = "ranking",
         rating_range: tuple[float, float] | None = None,
         item_features: Any = None,
         iterations: int | None = None,
@@ -66,7 +73,7 @@ class DPMF(PrivateRecommender):
         allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
-        method: ResidualGradient | None = None,
+        method: PairRanking | ResidualGradient | None = None,
     ) -> None:
         self.factors = factors
         self.epsilon = epsilon
@@ -83,14 +90,58 @@ class DPMF(PrivateRecommender):
         self.random_state = random_state
         self.method = method
 
+    @classmethod
+    def kinds(cls, **settings: Any) -> tuple[type[Algorithm], ...]:
+        goal = settings.get("goal", "ranking")
+        require_one_of("goal", goal, "ranking", "rating")
+        return (PairRanking,) if goal == "ranking" else (ResidualGradient,)
+
     @property
     def feedback(self) -> str:  # type: ignore[override]
-        """What is learnt from: ratings, or what was chosen at all."""
-        return "explicit"
+        """What is learnt from: ratings, or what was chosen."""
+        return "explicit" if self.goal == "rating" else "implicit"
 
     def algorithm(self) -> Algorithm:
-        require_one_of("goal", self.goal, "rating")
+        for name in ("iterations", "regularization") if self.goal == "ranking" else ():
+            require(
+                getattr(self, name) is None, f"{name} is for goal='rating': for ranking, users have nothing to solve"
+            )
         return super().algorithm()
+
+    @property
+    def liked_from_(self) -> float | None:
+        """For ranking: the rating from which on an item counts as liked; None where everything does."""
+        found = getattr(self.algorithm_, "liked_from", EVERYTHING)
+        return None if found == EVERYTHING else float(found)
+
+    @property
+    def liked_rating(self) -> float:
+        return super().liked_rating if self.liked_from_ is None else self.liked_from_
+
+    def _seen_range(self, ratings: Any) -> tuple[float, float] | None:
+        """For ranking as well, where nothing says from which rating on an item is liked."""
+        if self.goal == "rating" or self.rating_range is not None:
+            return super()._seen_range(ratings)
+        if self.algorithm().liked_from is not None:  # type: ignore[attr-defined]
+            return None
+        found: tuple[float, float] | None = ratings.rating_range()
+        return found
+
+    def _assume(
+        self,
+        session: Session,
+        ratings: Any,
+        algorithm: Algorithm,
+        seen: tuple[float, float] | None,
+        features: NDArray[Any] | None,
+    ) -> None:
+        super()._assume(session, ratings, algorithm, seen, features)
+        if self.goal == "ranking" and seen is not None and seen[0] < seen[1]:
+            session.assume("ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True)
+        elif self.goal == "ranking" and seen is not None:
+            session.assume(
+                "liked", f"that all ratings are {seen[0]:g}, so that everything chosen is liked", inferred=True
+            )
 
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         return None if self.item_features is None else item_features(self.item_features, ratings.item_ids)

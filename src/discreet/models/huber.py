@@ -7,7 +7,7 @@ from typing import Any, Literal
 from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 from discreet.models.algorithms.robust_solve import RobustSolve
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighbouring
 
 
 class HuberALS(PrivateRecommender):

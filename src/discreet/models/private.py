@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
-from discreet.models.base import Progress, Recommender, not_ratings
+from discreet.models.base import Progress, Recommender, logger, not_ratings
 from discreet.models.checks import require, require_range, require_whole
 from discreet.models.earlier import LEDGER, earlier_name
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget, Neighbouring
-from discreet.privacy.ledger import Ledger
-from discreet.privacy.plan import Plan
-from discreet.privacy.protocol import People
-from discreet.privacy.sealed import Users, seal
-from discreet.privacy.session import Session
-from discreet.privacy.statement import PrivacyStatement
+from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.door.plan import Plan
+from discreet.privacy.door.session import Session
+from discreet.privacy.door.statement import PrivacyStatement
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.protocol import People
+from discreet.privacy.people.users import Users, seal
 
 COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
 
@@ -56,6 +56,8 @@ class PrivateRecommender(Recommender):
         What was learnt beside item factors and biases: plain numbers, all of them released or made of released ones.
     counts_ : (n_items,) float64 or None
         About how many people rated each item, where the algorithm releases that.
+    learnt_ : str
+        In one sentence what survived the noise, where the algorithm says it.
     privacy_ : PrivacyStatement
         Of the last fit, also if it was interrupted; then it is all there is.
     earlier_ledgers_ : tuple of Ledger
@@ -176,7 +178,7 @@ class PrivateRecommender(Recommender):
             rows.append(
                 row
                 | {
-                    "shape": tuple(statistic.shape),
+                    "shape": None if row["shape"] is None else tuple(statistic.shape),
                     "norm": norm,
                     "sensitivity": sensitivity,
                     "deviation": sensitivity * row["noise_multiplier"],
@@ -212,7 +214,8 @@ class PrivateRecommender(Recommender):
         self.check()
         seen = self._seen_range(ratings)
         rating_range = self.rating_range or seen or COMMON_RANGE
-        require_range("rating_range", rating_range)
+        if self.feedback == "explicit":
+            require_range("rating_range", rating_range)
         algorithm = self.algorithm().resolve(self.budget, ratings.n_items, rating_range)
         features = self._features(ratings)
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
@@ -318,6 +321,20 @@ class PrivateRecommender(Recommender):
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self.algorithm_.scoring(Rows(indptr, indices, values), self._learnt())
+
+    @property
+    def learnt_(self) -> str:
+        """In one sentence what survived the noise; empty where the algorithm does not say."""
+        self._check_fitted()
+        return str(self.details_.get("learnt", ""))
+
+    def _comparable(self) -> NDArray[Any]:
+        if not self.item_factors_.shape[1] and self.learnt_:
+            raise ConfigError(f"there is nothing to compare items by. What was learnt: {self.learnt_}")
+        super()._comparable()
+        if self.details_.get("dimensions") == 0:
+            logger.warning("what is shown as alike may be noise. What was learnt: %s", self.learnt_)
+        return self.algorithm_.comparable(self._learnt())
 
     def _learnt(self) -> Learnt:
         return Learnt(self.item_factors_, self.item_biases_, self.counts_, self.details_)

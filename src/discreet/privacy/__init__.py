@@ -1,0 +1,53 @@
+"""The privacy core: one door, three owners.
+
+A *statistic* owns its sensitivity, a *plan* the noise multiplier, a *session* the ledger. Rooms: `door` (plan, session,
+ledger, statement), `people` (bounds, sealed users, what they compute by themselves), `statistics` (sums that know how
+far one user moves them), `noise`, `accounting`; `audit` is an adversary. The names below are public, and imported on
+first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from discreet.privacy.accounting.budget import Budget
+    from discreet.privacy.door.ledger import Ledger
+    from discreet.privacy.door.plan import Line, Plan, Release
+    from discreet.privacy.door.session import Session
+    from discreet.privacy.door.statement import PrivacyStatement
+    from discreet.privacy.people.bounds import Bounds
+    from discreet.privacy.people.users import Users, seal
+
+__all__ = [
+    "Bounds",
+    "Budget",
+    "Ledger",
+    "Line",
+    "Plan",
+    "PrivacyStatement",
+    "Release",
+    "Session",
+    "Users",
+    "seal",
+]
+
+_HOME = {
+    "Bounds": "people.bounds",
+    "Budget": "accounting.budget",
+    "Ledger": "door.ledger",
+    "Line": "door.plan",
+    "Plan": "door.plan",
+    "PrivacyStatement": "door.statement",
+    "Release": "door.plan",
+    "Session": "door.session",
+    "Users": "people.users",
+    "seal": "people.users",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'discreet.privacy' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"discreet.privacy.{_HOME[name]}"), name)

@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from discreet.errors import ConfigError
-from discreet.privacy import mechanisms
-from discreet.privacy.budget import Neighbouring, Norm
-from discreet.privacy.mechanisms import mu_of_pure
-from discreet.privacy.plan import Plan, Release
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.vault import KEY, Key, require
+from discreet.privacy.accounting.budget import Neighbouring, Norm
+from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.vault import KEY, Key, require
+from discreet.privacy.noise import mechanisms
+from discreet.privacy.noise.mechanisms import mu_of_pure
 
 ERROR = 1e-9
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from discreet.privacy.accounting import CONVERSIONS
-from discreet.privacy.statement import PrivacyStatement
+from discreet.privacy.accounting.events import CONVERSIONS
+from discreet.privacy.door.statement import PrivacyStatement
 from discreet.report import charts, promise
 from discreet.report.html import Html, join, power, table, tag
 from discreet.report.quality import QUIET, Quality, trace_of

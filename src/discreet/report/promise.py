@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.evaluation.metrics import N_QUINTILES, popularity_quintiles
-from discreet.privacy import accounting
-from discreet.privacy.ledger import Entry, Ledger
-from discreet.privacy.statement import PrivacyStatement
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.door.ledger import Entry, Ledger
+from discreet.privacy.door.statement import PrivacyStatement
 
 _MOST_STEPS = 120  # of the staircase; more would be narrower than a pixel
 _DELTAS = (1e-2, 1e-12)

@@ -19,7 +19,7 @@ from discreet.errors import BudgetExceeded, ConfigError, PrivacyError
 from discreet.models import MODELS, algorithms, store
 from discreet.models.earlier import LEDGER
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.unsafe import NoNoise
+from discreet.privacy.door.unsafe import NoNoise
 from discreet.testing import door, people, promise
 from discreet.testing.report import Check, ConformanceError, Report
 from discreet.testing.rules import RULES, Broken, Rule, Skipped, names
@@ -202,8 +202,9 @@ class Kit:
         return crowd, runs[0]
 
     def _people(self, crowd: int, seed: int = 0, n_items: int = people.N_ITEMS) -> Ratings:
-        low, high = getattr(self.model, "rating_range", None) or (1.0, 5.0)
-        implicit = self.model.feedback == "implicit"
+        given = getattr(self.model, "rating_range", None)
+        implicit = self.model.feedback == "implicit" and given is None
+        low, high = given or ((1.0, 1.0) if implicit else (1.0, 5.0))
         return people.make_ratings(
             crowd, n_items=n_items, low=low, high=high, far=self._far, implicit=implicit, seed=seed
         )

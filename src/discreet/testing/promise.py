@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from discreet.privacy import accounting, mechanisms
-from discreet.privacy.ledger import Ledger
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.noise import mechanisms
 from discreet.testing.rules import Skipped, listed, must, rule
 from discreet.testing.runs import Run, differences
 
@@ -192,7 +193,7 @@ def _key(kit: Kit) -> str:
     for module in modules:
         for name, value in vars(module).items():
             owner = value.__name__ if inspect.ismodule(value) else type(value).__module__
-            must(owner != "discreet.privacy.vault", f"{module.__name__}.{name} is the key to private data")
+            must(owner != "discreet.privacy.door.vault", f"{module.__name__}.{name} is the key to private data")
     for cls in classes:
         try:
             found = _REACHES_IN.search(inspect.getsource(cls))

@@ -17,14 +17,14 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.privacy import subsample
-from discreet.privacy.ledger import Entry
-from discreet.privacy.mechanisms import Mechanism
-from discreet.privacy.noise import SecureNoise, SeededNoise
-from discreet.privacy.plan import Line
-from discreet.privacy.session import Session
-from discreet.privacy.statistics import Sum
-from discreet.privacy.unsafe import NoNoise
+from discreet.privacy.door.ledger import Entry
+from discreet.privacy.door.plan import Line
+from discreet.privacy.door.session import Session
+from discreet.privacy.door.unsafe import NoNoise
+from discreet.privacy.noise.mechanisms import Mechanism
+from discreet.privacy.noise.sources import SecureNoise, SeededNoise
+from discreet.privacy.people import poisson_batches as subsample
+from discreet.privacy.statistics.sums import Sum
 
 
 class Diverged(Exception):

@@ -89,7 +89,7 @@ def cinema():
 
 
 GENRES = {film.id: "|".join(film.genres) for film in films()}
-SAME = dict(epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
+SAME = dict(goal="rating", epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
 
 
 def test_it_is_worth_it(cinema):
@@ -113,8 +113,8 @@ def test_items_that_nobody_rated_are_predicted_by_their_features(cinema):
     )
     others = cinema.train.filter(items=ids[400:])
     enough = SAME | dict(epsilon=50.0)  # for features to be found to explain something
-    plain = discreet.DPMF(**enough).fit(ratings)
-    ours = discreet.DPMF(item_features=GENRES, **enough).fit(ratings)
+    plain = discreet.DPMF(**enough, goal="rating").fit(ratings)
+    ours = discreet.DPMF(item_features=GENRES, **enough, goal="rating").fit(ratings)
     off = [np.sqrt(np.mean((model.predict(ratings, others) - others.values) ** 2)) for model in (ours, plain)]
     assert off[0] < off[1] - 0.01
     size = [np.linalg.norm(model.item_factors_[400:], axis=1) for model in (ours, plain)]
@@ -159,12 +159,12 @@ def test_it_comes_back_from_disk(cinema, tmp_path):
         assert np.array_equal(again.predict(cinema.train, cinema.train), model.predict(cinema.train, cinema.train))
         assert np.array_equal(model.item_factors_, models[0].item_factors_), "all three are the same features"
     assert "item_features='<dict>'" in repr(models[2])
-    assert "item_features='<ndarray>'" in repr(discreet.DPMF(item_features=genre_matrix(), epsilon=1.0))
+    assert "item_features='<ndarray>'" in repr(discreet.DPMF(item_features=genre_matrix(), epsilon=1.0, goal="rating"))
 
 
 def test_features_of_other_items_are_refused(cinema):
     with pytest.raises(DataError, match="knows none of the 800 items"):
-        discreet.DPMF(item_features={"nowhere": [1.0]}, epsilon=1.0).fit(cinema.train)
+        discreet.DPMF(item_features={"nowhere": [1.0]}, epsilon=1.0, goal="rating").fit(cinema.train)
 
 
 def test_the_kit_is_content():
@@ -175,6 +175,7 @@ def test_the_kit_is_content():
             iterations=2,
             rating_range=(1, 5),
             item_features={item: [item % 3, item / 7] for item in range(101, 161, 2)},
+            goal="rating",
         ),
         people=4,
     )

@@ -9,9 +9,9 @@ import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError, DataError
 from discreet.experiments.papers import DPALS_TABLE_4
-from discreet.privacy import accounting
-from discreet.privacy.session import Session
-from discreet.privacy.unsafe import NoNoise
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.door.session import Session
+from discreet.privacy.door.unsafe import NoNoise
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def test_released_counts_are_kept_and_about_what_was_counted(ratings, tmp_path):
     true = np.bincount(ratings.indices, minlength=30)
     same = dict(epsilon=1e4, rating_range=(1, 5), noise="seeded", random_state=0)
     uniform = discreet.DPALS.configured(factors=2, sampling="uniform", **same)
-    for model, off in ((uniform, 0.01), (discreet.DPMF(2, **same), 0.8)):
+    for model, off in ((uniform, 0.01), (discreet.DPMF(2, **same, goal="rating"), 0.8)):
         model.fit(ratings)
         assert model.counts_.dtype == np.float64
         assert np.abs(model.counts_ / true - 1).max() < off  # people of 12 ratings each weigh more than those of 30

@@ -9,9 +9,9 @@ import discreet
 from discreet.errors import ConfigError
 from discreet.kernels import threads
 from discreet.models.algorithms.projected_gradient import spectral_start
-from discreet.privacy import accounting
-from discreet.privacy.session import Session
-from discreet.privacy.unsafe import NoNoise
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.door.session import Session
+from discreet.privacy.door.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
 
 SPECTRAL = dict(initialization="spectral")

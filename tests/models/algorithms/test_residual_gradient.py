@@ -11,10 +11,10 @@ from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.kernels import threads
 from discreet.models.algorithms.residual_gradient import project, settle, usual_rank
-from discreet.privacy.unsafe import NoNoise
+from discreet.privacy.door.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
 
-SAME = dict(epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
+SAME = dict(goal="rating", epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_without_noise_it_is_what_the_equations_say(epsilon, given):
     """Also where much noise is to be expected, and where biases take no part in the steps."""
     ratings = discreet.load_dataset("cinema", scale=0.02)
     same = SAME | dict(epsilon=epsilon, noise=NoNoise(), intercept="by signal" if given is None else given)
-    model = discreet.DPMF.configured(factors=3, iterations=4, popularity=False, **same)
+    model = discreet.DPMF.configured(factors=3, iterations=4, popularity=False, **same, goal="rating")
     V, b, iota = written_out(model, ratings, 3, 4, given)
     model.fit(ratings)
     assert (iota > 0.89) == (epsilon == 2.0)
@@ -113,14 +113,16 @@ def test_an_estimate_goes_to_its_prior_mean_where_there_is_nothing_but_noise():
 
 
 def test_all_of_the_budget_is_spent_and_later_steps_get_more():
-    plan = discreet.DPMF.configured(factors=3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0).plan(100)
+    plan = discreet.DPMF.configured(factors=3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0, goal="rating").plan(
+        100
+    )
     spent = [plan.noise_multiplier(f"gradient {step}") ** -2 for step in (1, 2, 3, 4)]
     np.testing.assert_allclose(np.array(spent[1:]) / spent[:-1], 3.0)
     assert plan.epsilon() == pytest.approx(2.0, rel=1e-6)
     same = dict(factors=3, epsilon=2.0, delta=1e-5, iterations=4)
     for growth in (1.0, 3.0):
-        usual = discreet.DPMF.configured(**same, growth=growth).plan(100)
-        less = discreet.DPMF.configured(**same, growth=growth, shares={"gradient": 0.4}).plan(100)
+        usual = discreet.DPMF.configured(**same, growth=growth, goal="rating").plan(100)
+        less = discreet.DPMF.configured(**same, growth=growth, shares={"gradient": 0.4}, goal="rating").plan(100)
         assert less.epsilon() == pytest.approx(2.0, rel=1e-6)
         name = "gradient" if growth == 1 else "gradient 4"
         assert less.noise_multiplier(name) > usual.noise_multiplier(name)
@@ -128,14 +130,14 @@ def test_all_of_the_budget_is_spent_and_later_steps_get_more():
 
 
 def test_rank_follows_the_budget():
-    shapes = {e: discreet.DPMF(epsilon=e, delta=1e-5).plan(50).releases[-1].shape for e in (1.0, 20.0)}
+    shapes = {e: discreet.DPMF(epsilon=e, delta=1e-5, goal="rating").plan(50).releases[-1].shape for e in (1.0, 20.0)}
     assert shapes == {1.0: (50, 6 + 1), 20.0: (50, 8 + 1)}
     assert (usual_rank(1e-6), usual_rank(1e6)) == (4, 8)
 
 
 def test_a_fit_releases_its_plan_and_nothing_else():
     ratings = discreet.load_dataset("cinema", scale=0.02)
-    model = discreet.DPMF(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2).fit(ratings)
+    model = discreet.DPMF(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2, goal="rating").fit(ratings)
     assert [e.name for e in model.privacy_.ledger.entries] == [
         "size",
         "counts",
@@ -166,7 +168,7 @@ def test_it_keeps_every_rule(name):
     try:
         given = {"factors": 3, "epsilon": 4.0, "rating_range": (1.0, 5.0), "iterations": 3} | OPTIONS[name]
         rules = [rule for rule in rule_names() if name == "usual" or rule != "re-priced"]
-        report = check_private_model(discreet.DPMF.configured(**given), people=4, draws=500, rules=rules)
+        report = check_private_model(discreet.DPMF.configured(**given, goal="rating"), people=4, draws=500, rules=rules)
     finally:
         threads.set_threads(None)
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
@@ -178,7 +180,7 @@ def test_it_keeps_every_rule(name):
 def test_it_learns_more_than_a_users_own_mean_and_more_than_biases():
     split = random_ratings(discreet.load_dataset("cinema"), (0.9, 0.1), seed=0)
     mean = discreet.Bias(3, items=False).fit(split.train)
-    model = discreet.DPMF(epsilon=5.0, delta=1e-5, rating_range=(0.5, 5.0)).fit(split.train)
+    model = discreet.DPMF(epsilon=5.0, delta=1e-5, rating_range=(0.5, 5.0), goal="rating").fit(split.train)
     bias = discreet.Bias().fit(split.train)
     own, private, free = (discreet.evaluate(m, split, ["rmse"]).values["rmse"] for m in (mean, model, bias))
     assert private < free < own
@@ -188,10 +190,10 @@ def test_it_learns_more_than_a_users_own_mean_and_more_than_biases():
 def test_it_learns_more_than_biases_and_than_the_papers_algorithms(cinema):
     same = SAME | dict(epsilon=20.0)
     models = dict(
-        ours=discreet.DPMF(**same),
+        ours=discreet.DPMF(**same, goal="rating"),
         solve=discreet.DPALS(**same),
         gradient=discreet.DPLMC(**same),
-        bias=discreet.DPMF(0, **same),
+        bias=discreet.DPMF(0, **same, goal="rating"),
         mean=discreet.Bias(3.0, items=False),
     )
     found = {
@@ -263,7 +265,7 @@ def test_a_short_norm_is_priced_and_a_refused_fit_says_what_it_cost(cinema):
 )
 def test_wrong_parameters_are_named(cinema, wrong, message):
     with pytest.raises(ConfigError, match=message):
-        discreet.DPMF.configured(**(dict(epsilon=1.0) | wrong)).fit(cinema.train)
+        discreet.DPMF.configured(**(dict(epsilon=1.0) | wrong), goal="rating").fit(cinema.train)
 
 
 def test_few_people_and_next_to_no_noise_are_enough():
@@ -300,7 +302,7 @@ def test_no_factors_is_an_item_bias(cinema):
     assert np.corrcoef(model.item_biases_, exact)[0, 1] > 0.95
     for wrong in (dict(intercept=0.0), dict(bias_iterations=0)):
         with pytest.raises(ConfigError, match="factors is 0, which leaves item biases, and they need an intercept"):
-            discreet.DPMF.configured(factors=0, epsilon=1.0, **wrong).plan(10)
+            discreet.DPMF.configured(factors=0, epsilon=1.0, **wrong, goal="rating").plan(10)
 
 
 def test_no_factors_comes_back_from_disk_and_keeps_the_promise(cinema, tmp_path):
@@ -308,4 +310,4 @@ def test_no_factors_comes_back_from_disk_and_keeps_the_promise(cinema, tmp_path)
     model.save(tmp_path / "model")
     again = discreet.load(tmp_path / "model")
     assert np.array_equal(again.predict(cinema.train, cinema.train), model.predict(cinema.train, cinema.train))
-    check_private_model(discreet.DPMF(0, epsilon=5.0, rating_range=(1, 5)), people=4)
+    check_private_model(discreet.DPMF(0, epsilon=5.0, rating_range=(1, 5), goal="rating"), people=4)

@@ -17,6 +17,7 @@ from discreet.models.algorithms.algorithm import Algorithm, Learnt, Rows, field_
 __all__ = ["ALGORITHMS", "Algorithm", "Learnt", "Rows", "algorithm_class", "algorithm_from", "field_names"]
 
 ALGORITHMS = {
+    "pair ranking": ("discreet.models.algorithms.pair_ranking", "PairRanking"),
     "residual gradient": ("discreet.models.algorithms.residual_gradient", "ResidualGradient"),
     "noisy solve": ("discreet.models.algorithms.noisy_solve", "NoisySolve"),
     "projected gradient": ("discreet.models.algorithms.projected_gradient", "ProjectedGradient"),

@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from discreet.errors import DataError
 from discreet.models.checks import require
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.ledger import Ledger
-from discreet.privacy.plan import Line, Plan, reshare
-from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.statement import PrivacyStatement
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.door.plan import Line, Plan, reshare
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.statement import PrivacyStatement
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.users import Users
 
 Progress = Callable[[int, int, str], None]
 Range = tuple[float, float]
@@ -142,6 +142,10 @@ class Algorithm(ABC):
     def scoring(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
         return *self.fold(rows, learnt), learnt.factors
+
+    def comparable(self, learnt: Learnt) -> NDArray[Any]:
+        """Vectors by which items are like each other; rows of zeros where nothing is known of one."""
+        return learnt.factors
 
     # ------------------------------------------------------------ as a document
 

@@ -31,9 +31,9 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session
+from discreet.privacy.door.session import Session
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.users import Users
 
 
 @dataclass(frozen=True, repr=False)

@@ -52,13 +52,13 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.plan import Line
-from discreet.privacy.residual import item_totals, residuals_of
-from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.statistics import packed_size, unpack
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.plan import Line
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.residuals import item_totals, residuals_of
+from discreet.privacy.people.users import Users
+from discreet.privacy.statistics.sums import packed_size, unpack
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,7 +1,7 @@
 """Private matrix completion in a nuclear-norm ball: Frank–Wolfe (Jain, Thakkar & Thakurta, 2018).
 
 Algorithm 1 of the paper minimises ½ ‖P_Ω(Y − Y*)‖² over ‖Y‖_nuclear ≤ k by rank-one steps. Per user, private and free
-(`discreet.privacy.residual.frank_wolfe_step`):
+(`discreet.privacy.people.residuals.frank_wolfe_step`):
 
     a_i = P_Ωi(Y_i − Y*_i)                                                                                          (1)
     û_i = a_i · v̂ / λ̂',     Y_i ← Π_L((1 − γ_t) Y_i − γ_t k û_i v̂ᵀ)                                                (2)
@@ -50,13 +50,13 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.plan import Line
-from discreet.privacy.residual import Residuals, crowd, frank_wolfe_step, residuals_of
-from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.statistics import packed_size, unpack
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.plan import Line
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.residuals import Residuals, crowd, frank_wolfe_step, residuals_of
+from discreet.privacy.people.users import Users
+from discreet.privacy.statistics.sums import packed_size, unpack
 
 MOST_STEPS = 1000  # allowed on any catalogue; more only where there are as many items
 

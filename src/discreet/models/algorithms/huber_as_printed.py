@@ -22,17 +22,17 @@ from discreet.kernels import solve_psd, solve_rows
 from discreet.models.algorithms.algorithm import EVERY_ITEM, Algorithm, Learnt, Progress, Range, Rows
 from discreet.models.algorithms.robust_solve import MECHANISMS, SOLVERS
 from discreet.models.checks import MOST_SWEEPS, require_number, require_one_of, require_positive, require_whole
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.ledger import Ledger
-from discreet.privacy.mechanisms import Gaussian, Huber, Laplace, Mechanism
-from discreet.privacy.plan import Line, Plan
-from discreet.privacy.robust import reweighted
-from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.statement import PrivacyStatement
-from discreet.privacy.statistics import unpack
-from discreet.privacy.unsafe import reveal, under_noised
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.door.plan import Line, Plan
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.statement import PrivacyStatement
+from discreet.privacy.door.unsafe import reveal, under_noised
+from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanism
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.huber_weights import reweighted
+from discreet.privacy.people.users import Users
+from discreet.privacy.statistics.sums import unpack
 
 UNBOUNDED = 1e9  # bounds that nobody reaches: the paper has none
 

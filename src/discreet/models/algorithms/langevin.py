@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from discreet.models.algorithms.algorithm import Learnt, Progress, Range
 from discreet.models.algorithms.clipped_descent import ClippedDescent
 from discreet.models.checks import require, require_number, require_positive
-from discreet.privacy.budget import Budget
-from discreet.privacy.plan import Line
-from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.subsample import clipped_gradient
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.plan import Line
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.people.poisson_batches import clipped_gradient
+from discreet.privacy.people.users import Users
 
 
 @dataclass(frozen=True, repr=False)

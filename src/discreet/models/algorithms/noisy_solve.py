@@ -56,13 +56,13 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
-from discreet.privacy import gdp
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.plan import Line, Plan, Release
-from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.statistics import packed_size, unpack
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.plan import Line, Plan, Release
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.users import Users
+from discreet.privacy.statistics.sums import packed_size, unpack
 
 LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learnt
 BY_SIGNAL = "by signal"

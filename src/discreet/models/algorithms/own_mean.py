@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from discreet.kernels import solve_rows
 from discreet.models.algorithms.algorithm import Learnt, Range, Rows, centred_by_own_mean, middle, width
-from discreet.privacy.bounds import Bounds
+from discreet.privacy.people.bounds import Bounds
 
 
 def own_mean_bounds(

@@ -4,7 +4,7 @@ T times, on a Poisson batch: every user is in it with probability q, by a secret
 
     u_i = (ι, clip((Σ v v ᵀ + λ c_i I)⁻¹ Σ (y_ij − b_j) v_j))                                                       (1)
 
-Released, with each user's gradient cut to the Frobenius norm C (`discreet.privacy.subsample`):
+Released, with each user's gradient cut to the Frobenius norm C (`discreet.privacy.people.poisson_batches`):
 
     g̃_j = Σ_{i in batch} s_j (u_i · v_j − y_ij) u_i + noise                                                         (2)
 
@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 from discreet.models.algorithms.algorithm import Learnt, Progress, Range
 from discreet.models.algorithms.clipped_descent import ClippedDescent
 from discreet.models.checks import require, require_flag, require_number, require_positive
-from discreet.privacy.accounting import LEAST_RATE
-from discreet.privacy.budget import Budget
-from discreet.privacy.plan import Line, Plan
-from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.subsample import clipped_gradient, draw_batch
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.accounting.events import LEAST_RATE
+from discreet.privacy.door.plan import Line, Plan
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch
+from discreet.privacy.people.users import Users
 
 
 @dataclass(frozen=True, repr=False)

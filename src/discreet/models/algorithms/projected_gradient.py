@@ -49,14 +49,14 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
-from discreet.privacy import gdp
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget
-from discreet.privacy.descent import Descent
-from discreet.privacy.plan import Line, Plan, Release
-from discreet.privacy.sealed import Users
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.statistics import packed_size, unpack
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.plan import Line, Plan, Release
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.users import Users
+from discreet.privacy.statistics.sums import packed_size, unpack
 
 SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 

@@ -55,14 +55,14 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.budget import Budget, Neighbouring
-from discreet.privacy.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Huber
-from discreet.privacy.plan import Line, Plan, Release
-from discreet.privacy.robust import reweighted
-from discreet.privacy.sealed import Users, seal
-from discreet.privacy.session import Session, Statistic
-from discreet.privacy.statistics import unpack
+from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.door.plan import Line, Plan, Release
+from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.noise.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Huber
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.huber_weights import reweighted
+from discreet.privacy.people.users import Users, seal
+from discreet.privacy.statistics.sums import unpack
 
 logger = logging.getLogger("discreet")
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import BudgetExceeded
-from discreet.privacy.session import Session
+from discreet.privacy.door.session import Session
 
 logger = logging.getLogger("discreet")
 

@@ -7,9 +7,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from discreet.privacy.accounting import CONVERSIONS
-from discreet.privacy.budget import LARGE_DELTA, WEAK_EPSILON
-from discreet.privacy.ledger import Assumption, Ledger, jsonable
+from discreet.privacy.accounting.budget import LARGE_DELTA, WEAK_EPSILON
+from discreet.privacy.accounting.events import CONVERSIONS
+from discreet.privacy.door.ledger import Assumption, Ledger, jsonable
 
 Status = Literal["private", "private with cautions", "not private"]
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.privacy.bounds import Bounds
+from discreet.privacy.people.bounds import Bounds
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class Statistic(ABC):
 
     @abstractmethod
     def reach(self, public: Public) -> Any:
-        """The `Reach` of one user (`discreet.privacy.statistics`); the subclass has the proof."""
+        """The `Reach` of one user (`discreet.privacy.statistics.sums`); the subclass has the proof."""
 
     def symmetric(self, public: Public) -> int | None:
         """Rank of the symmetric matrices whose packed upper triangles are the rows, if they are."""

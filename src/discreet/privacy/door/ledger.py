@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import PrivacyError
-from discreet.privacy import accounting
-from discreet.privacy.accounting import Event, Price
-from discreet.privacy.plan import Plan
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting.events import Event, Price
+from discreet.privacy.door.plan import Plan
 
 FORMAT = "discreet-ledger/1"
 

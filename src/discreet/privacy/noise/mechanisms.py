@@ -45,8 +45,8 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri, ndtri_exp
 
 from discreet.errors import ConfigError
-from discreet.privacy import gdp
-from discreet.privacy.budget import Norm, require_number
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting.budget import Norm, require_number
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -105,7 +105,7 @@ class Mechanism(ABC):
 
     def pld(self, sensitivity: float, interval: float = 1e-4) -> PrivacyLossDistribution:
         """Privacy loss distribution, discretised so that it never understates the loss (needs discreet[accounting])."""
-        from discreet.privacy import pld
+        from discreet.privacy.accounting import pld
 
         return pld.of(self, sensitivity, interval)
 

@@ -6,8 +6,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
-from discreet.privacy.bounds import Bounds
-from discreet.privacy.sealed import Users
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.users import Users
 
 
 @runtime_checkable

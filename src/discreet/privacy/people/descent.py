@@ -1,7 +1,7 @@
 """Users who follow gradients: what each does by itself, and the sums that a Session may release.
 
-`Descent` goes on where `discreet.privacy.sealed` ends. A user has a vector u_i and an offset o_i; from public item
-factors V and biases b it computes its residuals, weighted and cut to a length:
+`Descent` goes on where `discreet.privacy.people.users` ends. A user has a vector u_i and an offset o_i; from public
+item factors V and biases b it computes its residuals, weighted and cut to a length:
 
     e_ij = u_i · v_j + b_j + o_i − y_ij,      x_i = (w_ij e_ij)_j  with ‖x_i‖ ≤ G,
 
@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant, sum_rows
 from discreet.kernels.gradient import residual_rows, turn_rows
-from discreet.privacy.block import Block, OwnStep, Public, Statistic
-from discreet.privacy.bounds import SHAVE, bound, clip_rows
-from discreet.privacy.item_statistics import Rows, entries_reach, row_sums
-from discreet.privacy.sealed import Users
-from discreet.privacy.statistics import Reach, Sum, per_item_total, registered
-from discreet.privacy.vault import Box
+from discreet.privacy.door.vault import Box
+from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, bound, clip_rows
+from discreet.privacy.people.users import Users
+from discreet.privacy.statistics.contributions import Rows, entries_reach, row_sums
+from discreet.privacy.statistics.sums import Reach, Sum, per_item_total, registered
 
 
 class Descent(Box[Users]):

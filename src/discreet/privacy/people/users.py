@@ -26,10 +26,11 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows
-from discreet.privacy.block import Block, OwnStep, Public, Statistic
-from discreet.privacy.bounds import SHAVE, Bounds, check_rows, clip_rows, public_number
-from discreet.privacy.choices import by_item, pick, user_keys
-from discreet.privacy.item_statistics import (
+from discreet.privacy.door.vault import KEY, Box, guarded
+from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, Bounds, check_rows, clip_rows, public_number
+from discreet.privacy.people.item_sampling import by_item, pick, user_keys
+from discreet.privacy.statistics.contributions import (
     ContributedCovariance,
     GlobalGram,
     Gradient,
@@ -39,8 +40,7 @@ from discreet.privacy.item_statistics import (
     RatingCount,
     RatingSum,
 )
-from discreet.privacy.statistics import Reach, Sum
-from discreet.privacy.vault import KEY, Box, guarded
+from discreet.privacy.statistics.sums import Reach, Sum
 
 LARGEST_RATING = 2.0**40  # beyond, float32 would overflow in a user's own least squares
 CONTRIBUTIONS = ("user", "by_item", "value", "weight")  # the state that `Choose` and `Weigh` make, by item

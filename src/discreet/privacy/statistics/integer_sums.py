@@ -1,8 +1,8 @@
 """Exact sums of whole numbers over any number of users, as int64.
 
-Contributions on a grid are whole numbers of at most 2³⁰ units (`discreet.privacy.noise.grid_for`). BLAS and the vector
-kernels add them up as float64, which is exact below 2⁵³. So at most `CHUNK` users are summed that way, which stays
-below 2⁵² whoever they are, and chunks are added as int64. Nothing is ever decided by looking at a sum.
+Contributions on a grid are whole numbers of at most 2³⁰ units (`discreet.privacy.noise.sources.grid_for`). BLAS and the
+vector kernels add them up as float64, which is exact below 2⁵³. So at most `CHUNK` users are summed that way, which
+stays below 2⁵² whoever they are, and chunks are added as int64. Nothing is ever decided by looking at a sum.
 
 int64 is exact for 2³³ users. Beyond, it wraps around: what is released is then a function of the exact sum plus noise,
 modulo 2⁶⁴, which is of no use to anybody, but as private as ever. Every engine that adds up users in parts adds int64.

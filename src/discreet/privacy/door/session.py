@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from discreet.errors import ConfigError, DiscreetError, PlanMismatch, PrivacyError
-from discreet.privacy import mechanisms
-from discreet.privacy.budget import Neighbouring, Norm
-from discreet.privacy.ledger import Entry, Ledger
-from discreet.privacy.mechanisms import Mechanism
-from discreet.privacy.noise import BATCH_DRAWS, NoiseSource, SecureNoise, SeededNoise, delta_of, grid_for
-from discreet.privacy.plan import MOST_DRAWS, Line, Plan, Release
-from discreet.privacy.statement import PrivacyStatement
-from discreet.privacy.vault import KEY, Key
+from discreet.privacy.accounting.budget import Neighbouring, Norm
+from discreet.privacy.door.ledger import Entry, Ledger
+from discreet.privacy.door.plan import MOST_DRAWS, Line, Plan, Release
+from discreet.privacy.door.statement import PrivacyStatement
+from discreet.privacy.door.vault import KEY, Key
+from discreet.privacy.noise import mechanisms
+from discreet.privacy.noise.mechanisms import Mechanism
+from discreet.privacy.noise.sources import BATCH_DRAWS, NoiseSource, SecureNoise, SeededNoise, delta_of, grid_for
 
 logger = logging.getLogger("discreet")
 
@@ -247,11 +247,11 @@ class Session:
 def caller() -> str:
     """Where the release was asked for: "file:line" of the nearest code outside this package."""
     frame = sys._getframe(1)
-    here = Path(__file__).parent
-    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == here:
+    package = Path(__file__).parents[1]
+    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(package):
         frame = frame.f_back
     path = Path(frame.f_code.co_filename)
-    library = here.parent.parent
+    library = package.parents[1]
     shown = path.relative_to(library).as_posix() if path.is_relative_to(library) else path.name
     return f"{shown}:{frame.f_lineno}"
 

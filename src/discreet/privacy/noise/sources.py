@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.mechanisms import Gaussian, Huber, Laplace, Mechanism
+from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanism
 
 #: Total-variation distance of one secure draw from the ideal rounded noise.
 DRAW_DISTANCE = 2.0**-100
@@ -129,7 +129,7 @@ class SecureNoise:
         return out
 
     def _fill(self, out: NDArray[np.int64], mechanism: Mechanism, scale: NDArray[np.float64]) -> None:
-        from discreet.privacy import exact
+        from discreet.privacy.noise import specification as exact
 
         distinct, inverse = np.unique(scale, return_inverse=True)
         kinds = inverse.astype(np.uint8)
@@ -210,7 +210,8 @@ def grid_for(largest: float, deviation: float) -> float:
 
 def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callable[[Any, Any], None]:
     """A function (block, kinds) that adds noise to a block."""
-    from discreet.privacy import exact, sampler
+    from discreet.privacy.noise import sampler
+    from discreet.privacy.noise import specification as exact
 
     def gaussian(limit: float = 0.0) -> Callable[..., None]:
         multiples, limits, q = sampler.gaussian_tables(scales, limit)
@@ -266,7 +267,7 @@ def _run(
     finish: Callable[[int, list[int]], int],
 ) -> None:
     """Drive a kernel over a block with fresh words; what it leaves pending is finished by the specification."""
-    from discreet.privacy import sampler
+    from discreet.privacy.noise import sampler
 
     words, done = fresh_words(), 0
     pending = np.empty((256, sampler.PENDING_COLUMNS), np.uint64)

@@ -10,10 +10,10 @@ that is free. What leaves is cut first: a row to the norm L, a rating to ±c, a 
     item_totals   Σ w y                     √B c         2 √B c        S c               √B c
     crowd         Σ 1                       1            1             1                 1
 
-with m items, c_i the user's own number of ratings, and B, S, c as in `discreet.privacy.statistics`. Covariances and
-pair counts are released as packed upper triangles; ‖a aᵀ‖ = ‖a‖² in the packing that keeps norms, so that entries off
-the diagonal have 1/√2 of the noise; in ℓ₁, Σ_{j≤l} |a_j a_l| = (‖a‖₁² + ‖a‖₂²)/2 ≤ (m + 1)/2 · ‖a‖₂². Outer products
-have inner products (a·b)² ≥ 0: hence √2 for replacing a user.
+with m items, c_i the user's own number of ratings, and B, S, c as in `discreet.privacy.statistics.sums`. Covariances
+and pair counts are released as packed upper triangles; ‖a aᵀ‖ = ‖a‖² in the packing that keeps norms, so that entries
+off the diagonal have 1/√2 of the noise; in ℓ₁, Σ_{j≤l} |a_j a_l| = (‖a‖₁² + ‖a‖₂²)/2 ≤ (m + 1)/2 · ‖a‖₂². Outer
+products have inner products (a·b)² ≥ 0: hence √2 for replacing a user.
 
 Privacy: rounding on the grid is of the factors, towards zero, so that a rounded outer product is one of a shorter row.
 """
@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.privacy import integer_sums
-from discreet.privacy.block import Block, OwnStep, Public, Statistic
-from discreet.privacy.bounds import SHAVE, bound, public_number
-from discreet.privacy.item_statistics import ItemTotals, Rows
-from discreet.privacy.sealed import Users
-from discreet.privacy.statistics import Reach, Sum, pack, packed_size, registered
-from discreet.privacy.vault import Box
+from discreet.privacy.door.vault import Box
+from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, bound, public_number
+from discreet.privacy.people.users import Users
+from discreet.privacy.statistics import integer_sums
+from discreet.privacy.statistics.contributions import ItemTotals, Rows
+from discreet.privacy.statistics.sums import Reach, Sum, pack, packed_size, registered
 
 _BLOCK = 1 << 22  # entries of the dense block in which rows are multiplied
 _UNBOUNDED = 1e100

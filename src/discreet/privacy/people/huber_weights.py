@@ -5,10 +5,10 @@ A user's rating counts the less, the further it is from what the public factors 
     w_ij = ψ_α(e_ij) / e_ij = min(1, α / |e_ij|),    e_ij = y_ij − u_i · v_j.
 
 The weights are computed by the user from its own rating and vector and from public factors, and stay sealed. They lie
-between 0 and 1 and multiply what the user contributes anyway, so that every bound on it still holds:
-Σ_j (w_ij β_ij)² ≤ Σ_j β_ij² ≤ B and Σ_j w_ij β_ij ≤ S for the weights β of `Users.choose`. The sensitivities of
-`item_counts`, `item_grams` and `item_sums` are therefore those of `discreet.privacy.statistics`, unchanged, in both
-norms and both relations; the factor √2 for replacing in ℓ₂ needs only that weights are never negative.
+between 0 and 1 and multiply what the user contributes anyway, so that every bound on it still holds: Σ_j (w_ij β_ij)² ≤
+Σ_j β_ij² ≤ B and Σ_j w_ij β_ij ≤ S for the weights β of `Users.choose`. The sensitivities of `item_counts`,
+`item_grams` and `item_sums` are therefore those of `discreet.privacy.statistics.sums`, unchanged, in both norms and
+both relations; the factor √2 for replacing in ℓ₂ needs only that weights are never negative.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from discreet.kernels.threads import even_cuts, run
-from discreet.privacy.block import Block, OwnStep, Public
-from discreet.privacy.bounds import bound
-from discreet.privacy.sealed import Users
+from discreet.privacy.people.block import Block, OwnStep, Public
+from discreet.privacy.people.bounds import bound
+from discreet.privacy.people.users import Users
 
 
 def reweighted(users: Users, V: NDArray[Any], alpha: float) -> Users:

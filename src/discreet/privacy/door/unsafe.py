@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from discreet.privacy.mechanisms import Mechanism
-from discreet.privacy.session import Session, Statistic, caller
-from discreet.privacy.vault import KEY
+from discreet.privacy.door.session import Session, Statistic, caller
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.noise.mechanisms import Mechanism
 
 
 def reveal(session: Session, name: str, statistic: Statistic) -> NDArray[Any]:

@@ -41,10 +41,10 @@ from numpy.typing import NDArray
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels.eigen import mirror
 from discreet.kernels.threads import cost_cuts, even_cuts, run
-from discreet.privacy.block import Statistic
-from discreet.privacy.budget import RELATIONS, Neighbouring, Norm
-from discreet.privacy.integer_sums import units_at
-from discreet.privacy.vault import Key, require
+from discreet.privacy.accounting.budget import RELATIONS, Neighbouring, Norm
+from discreet.privacy.door.vault import Key, require
+from discreet.privacy.people.block import Statistic
+from discreet.privacy.statistics.integer_sums import units_at
 
 Compute = Callable[[float | None, slice], NDArray[Any]]
 S = TypeVar("S", bound=Statistic)

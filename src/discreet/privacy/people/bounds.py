@@ -1,7 +1,7 @@
 """How much one user may contribute: the numbers that every sensitivity is made of.
 
-A bound is not assumed of the data, it is imposed on them: `discreet.privacy.sealed` cuts down whatever exceeds it when
-data are sealed (`check_rows`) or a user's vector is formed (`clip_rows`). All of them are public parameters.
+A bound is not assumed of the data, it is imposed on them: `discreet.privacy.people.users` cuts down whatever exceeds it
+when data are sealed (`check_rows`) or a user's vector is formed (`clip_rows`). All of them are public parameters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels import aligned_empty
 from discreet.kernels.threads import even_cuts, run
-from discreet.privacy.budget import require_number
+from discreet.privacy.accounting.budget import require_number
 
 #: Bounds lie between these: below, float32 loses digits; above, its products overflow.
 SMALLEST, LARGEST = 1e-12, 1e12

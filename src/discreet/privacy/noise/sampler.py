@@ -30,7 +30,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from discreet.privacy import exact
+from discreet.privacy.noise import specification as exact
 
 WEDGE = 2.0**-40
 SLACK = np.uint64(260)

@@ -33,8 +33,9 @@ from typing import Any, Literal, get_args
 from scipy.optimize import brentq
 
 from discreet.errors import BudgetExceeded, ConfigError
-from discreet.privacy import gdp, mechanisms, pld
-from discreet.privacy.budget import require_number
+from discreet.privacy.accounting import gdp, pld
+from discreet.privacy.accounting.budget import require_number
+from discreet.privacy.noise import mechanisms
 
 Accountant = Literal["gdp", "rdp", "pld", "pure"]
 ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)

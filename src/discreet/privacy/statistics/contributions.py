@@ -1,4 +1,4 @@
-"""Sums over what users contribute, item by item or altogether; `discreet.privacy.statistics` has the bounds."""
+"""Sums over what users contribute, item by item or altogether; `discreet.privacy.statistics.sums` has the bounds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from discreet.kernels import on_cache_lines, packed_grams, sum_rows
 from discreet.kernels.exact import exact_sums
 from discreet.kernels.gradient import sum_columns
-from discreet.privacy import integer_sums
-from discreet.privacy.block import Block, Public, Statistic
-from discreet.privacy.bounds import SHAVE, bound
-from discreet.privacy.integer_sums import by_segments
-from discreet.privacy.statistics import (
+from discreet.privacy.people.block import Block, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, bound
+from discreet.privacy.statistics import integer_sums
+from discreet.privacy.statistics.integer_sums import by_segments
+from discreet.privacy.statistics.sums import (
     Reach,
     packed_size,
     per_item_total,
@@ -29,7 +29,7 @@ Rows = Callable[[slice], NDArray[Any]]
 
 
 class OfContributions(Statistic):
-    """Base of what is made of contributions: entries by item, cut to the bounds (`discreet.privacy.sealed`)."""
+    """Base of what is made of contributions: entries by item, cut to the bounds (`discreet.privacy.people.users`)."""
 
     def check(self, public: Public) -> None:
         public.need_contributions()

@@ -2,14 +2,14 @@
 
 A batch holds every user with probability q, independently, by a coin that is thrown anew for every batch. Whoever sees
 the released sum does not know whether a user was in it at all, and that lowers the price of one release (Abadi et al.,
-2016; `discreet.privacy.accounting` prices it for add/remove one user). Three things are needed for that, and all are
-seen to here or by the session:
+2016; `discreet.privacy.accounting.events` prices it for add/remove one user). Three things are needed for that, and all
+are seen to here or by the session:
 
 1. *Really Poisson.* Every row throws a coin of its own: a fresh word of 64 bits, and the user is in the batch when the
    word is below ⌊q 2⁶⁴⌋. Coins have nothing to do with ids, so no two users share one. A batch's size is private.
 2. *Secret.* The words are those of AES in counter mode, keyed by the operating system for this batch alone, like the
-   noise (`discreet.privacy.noise`). With a `seed` they come from a stream of their own, which is for research, and a
-   session with secure noise refuses such a batch.
+   noise (`discreet.privacy.noise.sources`). With a `seed` they come from a stream of their own, which is for research,
+   and a session with secure noise refuses such a batch.
 3. *Once.* A batch gives one statistic, and each of its rows is computed once: a second sum over the same batch would
    show more than two batches do.
 
@@ -30,13 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.block import Block, OwnStep, Public, Statistic
-from discreet.privacy.bounds import SHAVE, bound
-from discreet.privacy.item_statistics import Rows, row_sums
-from discreet.privacy.noise import fresh_words
-from discreet.privacy.sealed import Users
-from discreet.privacy.statistics import Compute, Reach, Sum, registered, residuals
-from discreet.privacy.vault import KEY, Key, guarded
+from discreet.privacy.door.vault import KEY, Key, guarded
+from discreet.privacy.noise.sources import fresh_words
+from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, bound
+from discreet.privacy.people.users import Users
+from discreet.privacy.statistics.contributions import Rows, row_sums
+from discreet.privacy.statistics.sums import Compute, Reach, Sum, registered, residuals
 
 _UNCUT = 1e100  # residuals are cut together with the vectors, below
 _COINS = 0x636F696E  # keeps the coins of research apart from noise and starting points of the same seed

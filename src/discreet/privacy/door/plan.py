@@ -18,10 +18,10 @@ from numbers import Real
 from typing import Any
 
 from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch
-from discreet.privacy import accounting
-from discreet.privacy.accounting import Event
-from discreet.privacy.budget import Budget, Neighbouring
-from discreet.privacy.noise import delta_of
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.events import Event
+from discreet.privacy.noise.sources import delta_of
 
 #: A session may make this many draws; what they add to δ is set aside when a plan is priced.
 MOST_DRAWS = 2**40
@@ -41,8 +41,8 @@ class Line:
     times : int
     share : float
         Part of μ² for all `times` together, relative to the other lines.
-    shape : tuple of int
-        Of one release; follows from public numbers alone.
+    shape : tuple of int, or None
+        Of one release; follows from public numbers alone. None leaves it open: earlier releases decide.
     rate : float, default 1.0
         The share of users in the Poisson batch that is released.
     """
@@ -51,7 +51,7 @@ class Line:
     step: int | None = None
     times: int = 1
     share: float = 1.0
-    shape: tuple[int, ...] = ()
+    shape: tuple[int, ...] | None = ()
     rate: float = 1.0
 
     def __str__(self) -> str:
@@ -96,7 +96,8 @@ class Release:
     shape : tuple of int, optional
         If given, a statistic of another shape is refused from the first release on.
     rate : float, default 1.0
-        The share of users in the Poisson batch that is released (``discreet.privacy.subsample``); Gaussian only.
+        The share of users in the Poisson batch that is released (``discreet.privacy.people.poisson_batches``); Gaussian
+        only.
     """
 
     name: str

@@ -1,0 +1,274 @@
+"""Lists from pairs: without noise it is a dense computation, and where pairs do not pay it is private popularity."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import discreet
+from discreet.data.ratings import Ratings
+from discreet.errors import ConfigError
+from discreet.models.algorithms.pair_ranking import PairRanking
+from discreet.privacy.door.unsafe import NoNoise
+from discreet.testing import check_private_model
+
+N_ITEMS = 40
+
+
+def people(n=1500, taste=0.9, seed=0, n_items=N_ITEMS, stars=False):
+    """Two tastes, and popularity that falls; with `stars`, what is not to somebody's taste was rated low."""
+    rng = np.random.default_rng(seed)
+    popular = np.linspace(0.5, 0.05, n_items)
+    mine = np.where(np.arange(n_items) % 2 == rng.integers(0, 2, n)[:, None], 1 + taste, 1 - taste)
+    X = rng.random((n, n_items)) < popular * mine
+    values = X.astype(np.float32)
+    if stars:
+        low = (rng.random((n, n_items)) < 0.2) & ~X
+        values = np.where(X, 4.0 + (rng.random(X.shape) < 0.5), np.where(low, 2.0, 0.0)).astype(np.float32)
+    indptr = np.concatenate([[0], np.cumsum((values > 0).sum(axis=1))])
+    user, item = np.nonzero(values)
+    return Ratings.from_indices(
+        indptr, item.astype(np.int32), values[user, item], np.arange(n), np.arange(n_items), catalogue=True
+    )
+
+
+def dense(ratings):
+    X = np.zeros((ratings.n_users, ratings.n_items))
+    X[np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr)), ratings.indices] = 1
+    return X
+
+
+def reference(X, H, mu, rank, rounds=10):
+    """The algorithm as it was studied, in plain numpy and without noise, with all items in the core and no features.
+
+    Twenty of forty items have most choices: so 0.35 of the rest buys counts again.
+    """
+    n = X.sum(axis=1)
+    share = 0.65 * (1 - np.clip(0.1 * mu**-0.5, 0.05, 0.3) - 0.005)
+    t = 1 / (mu * np.sqrt(share)) / np.sqrt(2)
+    users = (n > 0).sum()
+    c = np.maximum((X / np.sqrt(np.maximum(n, 1))[:, None]).sum(axis=0), 0.5)
+    w = np.where(n > 1, 1 / np.sqrt(np.maximum(n * (n - 1), 1)), 0)
+    G = X.T @ (w[:, None] * X)
+    np.fill_diagonal(G, 0)
+    M = len(c)
+    kappa = users / (c.sum() ** 2 - (c**2).sum())
+    h = (t + np.sqrt(kappa) * c) ** -0.5
+    a = h * c
+    G = h[:, None] * G * h
+    L, Q = np.linalg.eigh(G)
+    L, Q = L[::-1][:rank], Q[:, ::-1][:, :rank]
+    v = Q * np.sqrt(np.maximum(L, 1e-3 * L.max())) / a[:, None]
+    m = np.median(np.abs(v[:, 0]))
+    v = np.clip(v, -5 * m, 5 * m)
+    mean = v.mean(axis=0)
+    T = np.diag(((v - mean) ** 2).mean(axis=0) + 25e-7 * m**2)
+    C = np.zeros((M, rank, rank))
+    for _ in range(rounds):
+        A = sum(a[j] ** 2 * (np.outer(v[j], v[j]) + C[j]) for j in range(M))
+        right = [a[j] * (G[j] @ (a[:, None] * v)) + a[j] ** 4 * (v[j] @ v[j] * v[j] + C[j] @ v[j]) for j in range(M)]
+        Ti = np.linalg.inv(T)
+        C = np.array([np.linalg.inv(Ti + a[j] ** 2 * A) for j in range(M)])
+        v = np.array([0.5 * v[j] + 0.5 * C[j] @ (right[j] + Ti @ mean) for j in range(M)])
+        mean = v.mean(axis=0)
+        T = ((v - mean).T @ (v - mean) + C.sum(axis=0)) / M
+    Y = c[:, None] * v / np.sqrt(users)
+    popular = (v * c[:, None]).sum(axis=0) / c.sum()
+    e = popular / np.linalg.norm(popular)
+    lean = min(1 / (np.sqrt(users) * np.linalg.norm(popular)), 1)
+    prior = np.eye(rank) + (max(1 - lean**2, 0.02) - 1) * np.outer(e, e)
+    y = H / np.sqrt(np.maximum(H.sum(axis=1), 1))[:, None]
+    S = Y @ prior @ Y.T + np.diag(c / c.sum())
+    u = lean * e + (y - lean * Y @ e) @ np.linalg.solve(S, Y @ prior)
+    return np.where(H.sum(axis=1)[:, None] > 0, u, lean * e) @ Y.T
+
+
+def test_without_noise_it_is_what_a_dense_computation_gives():
+    """Scores are compared, which no turn of the factors changes; a wrong t would be off by 1e-4."""
+    ratings, others = people(), people(50, seed=1)
+    model = discreet.DPMF(4, epsilon=8.0, noise=NoNoise(), random_state=0).fit(ratings)
+    found = np.array([model.predict(others, [(u, i) for i in range(N_ITEMS)]) for u in others.user_ids[:20]])
+    mu = discreet_mu(8.0)
+    expected = reference(dense(ratings), dense(others)[:20], mu, 4)
+    assert np.abs(found - expected).max() < 2e-5 * np.abs(expected).max()
+
+
+def discreet_mu(epsilon, delta=1e-6):
+    """From the definition of Gaussian differential privacy, by bisection."""
+    low, high = 1e-3, 50.0
+    for _ in range(200):
+        mu = (low + high) / 2
+        spent = norm.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon + norm.logcdf(-epsilon / mu - mu / 2))
+        low, high = (low, mu) if spent > delta else (mu, high)
+    return low
+
+
+def half_right(model, ratings):
+    """The share of what is recommended that is of the taste of the history, among items of either."""
+    lists, _ = model.recommend_many(ratings, 5)
+    X = dense(ratings)
+    likes_odd = X[:, 1::2].sum(axis=1) > X[:, ::2].sum(axis=1)
+    return float(((lists % 2 == 1) == likes_odd[:, None]).mean())
+
+
+def test_it_finds_taste_and_says_so():
+    model = discreet.DPMF(epsilon=2.0).fit(people(4000))
+    assert "Personal taste in about" in model.learnt_
+    assert model.details_["dimensions"] >= 1
+    assert half_right(model, people(300, seed=1)) > 0.85
+    ids, cosine = model.similar_items(0, 5)
+    assert (ids % 2 == 0).all()
+    assert (cosine < 1.001).all()
+    assert model.learnt_ in model.card()
+
+
+def test_where_pairs_do_not_pay_it_is_private_popularity_of_the_whole_budget(caplog):
+    ratings = people(60)
+    model = discreet.DPMF(epsilon=0.5).fit(ratings)
+    assert model.item_factors_.shape == (N_ITEMS, 0)
+    assert "nothing personal" in model.learnt_.lower()
+    assert np.array_equal(np.argsort(-model.item_biases_), np.argsort(-model.counts_.astype(np.float32)))
+    lists, _ = model.recommend_many(people(20, seed=1), 5, exclude_seen=False)
+    assert (lists == lists[0]).all()
+    with pytest.raises(ConfigError, match=r"nothing to compare items by\. What was learnt"):
+        model.similar_items(0)
+    counting = [line for line in model.price_list(N_ITEMS) if line["name"] != "size"]
+    together = sum(line["deviation"] ** -2 for line in counting) ** -0.5
+    assert together < 1.005 / discreet_mu(0.5)  # as exact as one release with the whole budget
+    names = [entry.name for entry in model.privacy_.ledger.entries]
+    assert names == ["counts", "size", "pairs or counts 1", "pairs or counts 2"]
+    assert {entry.shape for entry in model.privacy_.ledger.entries} == {(N_ITEMS,), (1,)}
+
+
+def test_counts_are_averaged_by_their_noise():
+    ratings = people(200, n_items=1200)
+    exact = (dense(ratings) / np.sqrt(dense(ratings).sum(axis=1))[:, None]).sum(axis=0)
+    off = [
+        discreet.DPMF.configured(epsilon=1.0, gate=1e9, noise="seeded", random_state=seed).fit(ratings).counts_ - exact
+        for seed in range(3)
+    ]
+    assert np.std(off) == pytest.approx(1 / discreet_mu(1.0), rel=0.05)
+
+
+def test_where_few_items_are_all_that_counts_a_part_of_the_rest_counts_again():
+    rng = np.random.default_rng(3)
+    few = people(6000, n_items=30)
+    model = discreet.DPMF(epsilon=5.0).fit(few)
+    shapes = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
+    assert shapes["pairs or counts 1"] == (15, 29)
+    assert shapes["pairs or counts 2"] == (30,)
+    many = Ratings.from_indices(
+        np.arange(0, 6000 * 20 + 1, 20),
+        np.concatenate([np.sort(rng.choice(400, 20, replace=False)) for _ in range(6000)]).astype(np.int32),
+        np.ones(6000 * 20, np.float32),
+        np.arange(6000),
+        np.arange(400),
+        catalogue=True,
+    )
+    model = discreet.DPMF(epsilon=20.0).fit(many)
+    shapes = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
+    assert shapes["pairs or counts 1"] == shapes["pairs or counts 2"]
+    assert shapes["pairs or counts 1"][0] > 60
+    assert model.details_["dimensions"] == 0
+
+
+def test_from_ratings_only_what_is_liked_counts():
+    stars = people(3000, stars=True)
+    by_stars = discreet.DPMF(epsilon=5.0, rating_range=(1, 5), noise="seeded", random_state=0).fit(stars)
+    liked = discreet.DPMF.configured(epsilon=5.0, liked_from="everything", noise="seeded", random_state=0)
+    liked.fit(stars.binarize(4.0))
+    assert by_stars.algorithm_.liked_from == 4.0
+    assert np.allclose(by_stars.counts_, liked.counts_, atol=1e-6)
+    one, other = by_stars.recommend({0: 5, 2: 4, 3: 1})[1], liked.recommend([0, 2], exclude=[3])[1]
+    assert np.allclose(one, other, rtol=1e-4)
+    assert np.array_equal(by_stars.recommend([0, 2])[0], by_stars.recommend({0: 4, 2: 5})[0])
+    assert not any(assumed.inferred for assumed in by_stars.privacy_.assumptions)
+
+
+def test_what_counts_as_liked_is_read_from_the_data_with_a_caution():
+    stars = discreet.DPMF(epsilon=5.0).fit(people(800, stars=True))
+    assert stars.algorithm_.liked_from == 2 + 0.75 * 3
+    assert "range of ratings" in " ".join(stars.privacy_.cautions)
+    plain = discreet.DPMF(epsilon=5.0).fit(people(800))
+    assert plain.algorithm_.liked_from == "everything"
+    assert "everything chosen is liked" in " ".join(plain.privacy_.cautions)
+    told = discreet.DPMF.configured(epsilon=5.0, liked_from="everything").fit(people(800))
+    assert not told.privacy_.cautions
+
+
+def test_somebody_without_a_history_gets_what_is_popular():
+    model = discreet.DPMF(epsilon=5.0).fit(people(4000))
+    ids, _ = model.recommend([], 10)
+    assert len(set(ids.tolist()) & set(np.argsort(-model.counts_)[:10].tolist())) >= 8
+    nothing_liked = discreet.DPMF(epsilon=5.0, rating_range=(1, 5)).fit(people(4000, stars=True))
+    one, other = nothing_liked.recommend({39: 1.0}, 5), nothing_liked.recommend([], 5, exclude=[39])
+    assert np.array_equal(one[0], other[0])
+
+
+def test_items_outside_the_core_are_reached_by_features():
+    ratings = people(6000, n_items=60)
+    kind = np.column_stack([np.arange(60) % 2, np.arange(60) % 2 == 0]).astype(float)
+    settings = dict(epsilon=10.0, largest_core=40, least_core=4, core_from=1.0, noise="seeded", random_state=0)
+    plain = discreet.DPMF.configured(**settings).fit(ratings)
+    ours = discreet.DPMF.configured(item_features=kind, **settings).fit(ratings)
+    outside = np.setdiff1d(np.arange(60), ours.details_["core"])
+    assert len(outside) == 20
+    history = [item for item in ours.details_["core"] if item % 2][:4]
+    shown = Ratings.from_arrays([0] * 4, history)
+    scores = ours.predict(shown, [(0, int(j)) for j in outside])
+    assert scores[outside % 2 == 1].mean() > 1.5 * scores[outside % 2 == 0].mean()
+    with pytest.raises(ConfigError, match="nothing was learnt of"):
+        plain.similar_items(int(outside[0]))
+    assert (ours.similar_items(int(outside[0]), 3)[0] % 2 == outside[0] % 2).all()
+
+
+def test_features_that_say_nothing_do_no_harm():
+    ratings, others = people(4000), people(300, seed=1)
+    noise = np.random.default_rng(0).normal(size=(N_ITEMS, 5))
+    settings = dict(epsilon=2.0, noise="seeded", random_state=0)
+    plain, ours = (discreet.DPMF(item_features=given, **settings).fit(ratings) for given in (None, noise))
+    assert half_right(ours, others) > half_right(plain, others) - 0.02
+
+
+def test_it_comes_back_as_it_was(tmp_path):
+    model = discreet.DPMF(epsilon=5.0, rating_range=(1, 5)).fit(people(2000, stars=True))
+    model.save(tmp_path / "model")
+    again = discreet.load(tmp_path / "model")
+    others = people(50, seed=1, stars=True)
+    assert all(map(np.array_equal, model.recommend_many(others), again.recommend_many(others)))
+    assert again.learnt_ == model.learnt_
+    assert again.algorithm_ == model.algorithm_
+    assert (tmp_path / "model" / "model.json").stat().st_size < 20_000
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        dict(epsilon=8.0, factors=4, rating_range=(1, 5)),
+        dict(epsilon=8.0, factors=4, rating_range=(1, 5), neighbouring="replace-one"),
+        dict(epsilon=4.0, liked_from="everything"),
+        dict(epsilon=0.3, liked_from="everything"),
+    ],
+    ids=["ratings", "replace-one", "choices", "too faint for pairs"],
+)
+def test_it_keeps_every_rule(given):
+    check_private_model(discreet.DPMF.configured(goal="ranking", **given), people=9, draws=1000)
+
+
+def test_what_cannot_be_done_is_said():
+    for wrong, message in (
+        (dict(iterations=3), "iterations is for goal='rating'"),
+        (dict(goal="lists"), "goal is 'lists', but must be 'ranking' or 'rating'"),
+        (dict(factors=0), "factors is 0"),
+        (dict(method=PairRanking(gate=0.0)), "gate is 0"),
+        (dict(method=PairRanking(liked_from="all")), "liked_from is 'all'"),
+        (dict(method=PairRanking(counts_share=1.0)), "counts_share is 1.0"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            discreet.DPMF(epsilon=1.0, **wrong).check()
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3, 4, 5])
+def test_tiny_catalogues(n_items):
+    model = discreet.DPMF(epsilon=50.0).fit(people(500, n_items=n_items))
+    assert np.isfinite(model.item_factors_).all()
+    assert len(model.recommend([0], 5)[0]) == n_items - 1

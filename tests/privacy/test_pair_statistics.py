@@ -1,0 +1,198 @@
+"""Pairs of items: every person moves their sum by the same length, and never by more, to the last unit of the grid."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
+
+from discreet.errors import ConfigError
+from discreet.kernels import set_threads
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.people.bounds import SHAVE, Bounds
+from discreet.privacy.people.descent import WeighEntries, WeightCounts
+from discreet.privacy.people.users import Restrict, seal
+from discreet.privacy.statistics.pairs import (
+    ActiveUsers,
+    KeepLiked,
+    PairSums,
+    ascending,
+    fold_triangle,
+    folded_shape,
+    pair_sums_numpy,
+    pair_weights,
+    unfold_triangle,
+)
+from discreet.privacy.statistics.sums import STATISTICS
+
+N_ITEMS = 7
+CORES = {
+    "all": None,
+    "some": np.array([1, 2, 4, 5, 6]),
+    "out of order": np.array([6, 0, 3, 2]),
+    "two": np.array([0, 1]),
+}
+EVERYTHING = dict.fromkeys(range(N_ITEMS), 5.0)
+ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 5.0, 3: 4.0, 5: 4.5}, {0: 5.0}]
+ADVERSARIES = [
+    {},
+    EVERYTHING,
+    dict.fromkeys(range(N_ITEMS), 1e30),
+    {0: 5.0, 1: 5.0},
+    {0: 5.0},
+    {1: math.nan, 2: 3.0, 4: math.inf},
+    {0: 3.4e38, 1: -3.4e38, 5: 4.0},
+    dict.fromkeys(range(N_ITEMS), 0.0),
+]
+
+
+@pytest.fixture(autouse=True)
+def quickly():
+    with quick():
+        yield
+
+
+def statistics(rows, core="all", liked=3.5):
+    users = seal(make(rows, N_ITEMS), Bounds(items=10**9, rating=5.0))
+    users.map(KeepLiked(liked))
+    if CORES[core] is not None:
+        users = users.then(Restrict(CORES[core]))
+    users.map(WeighEntries(np.ones(users.n_items)))
+    return {
+        "pair sums": users.add_up(PairSums()),
+        "active users": users.add_up(ActiveUsers()),
+        "weight counts": users.add_up(WeightCounts()),
+    }
+
+
+def assert_neighbours(rows, who, instead, core, observe):
+    after = {"add-remove": rows[:who] + rows[who + 1 :], "replace-one": [*rows[:who], instead, *rows[who + 1 :]]}
+    before = statistics(rows, core)
+    for relation in RELATIONS:
+        other = statistics(after[relation], core)
+        for name, one in before.items():
+            moved = observe(one), observe(other[name])
+            assert np.isfinite(moved[1]).all()
+            for norm in NORMS:
+                assert distance(*moved, one, norm) <= one.sensitivity(relation, norm), (name, relation, norm)
+            if relation == "add-remove":
+                assert np.abs(moved[0] - moved[1]).max(initial=0) <= one.sensitivity(relation, "inf"), name
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_adversaries_on_the_grid(core):
+    for adversary in ADVERSARIES:
+        for instead in (EVERYTHING, {5: 4.0, 6: 4.0}, {}):
+            assert_neighbours([ORDINARY[0], adversary, *ORDINARY[1:]], 1, instead, core, exact)
+
+
+histories = st.dictionaries(st.integers(0, N_ITEMS - 1), st.sampled_from([1.0, 4.0, 5.0, math.nan]), max_size=N_ITEMS)
+
+
+@pytest.mark.parametrize("core", CORES)
+@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), coarse=st.sampled_from([0.0, 3e5]))
+def test_neighbours(core, data, coarse):
+    """Without tolerance, on the grid and in float64."""
+    rows = data.draw(st.lists(histories, min_size=1, max_size=5))
+    who = data.draw(st.integers(0, len(rows) - 1))
+    instead = data.draw(histories)
+    assert_neighbours(rows, who, instead, core, lambda statistic: exact(statistic, coarse))
+    assert_neighbours(rows, who, instead, core, floating)
+
+
+LIKED = {"two": {0: 5.0, 1: 5.0}, "two others": {5: 5.0, 6: 5.0}, "three": {0: 5.0, 3: 5.0, 4: 5.0}, "all": EVERYTHING}
+
+
+@pytest.mark.parametrize("who", LIKED)
+def test_every_user_reaches_the_sensitivity_and_does_not_pass_it(who):
+    """ℓ₂: anybody with a pair; ℓ₁: whoever likes everything; one entry: whoever likes two items."""
+    one, none = statistics([ORDINARY[1], LIKED[who]])["pair sums"], statistics([ORDINARY[1]])["pair sums"]
+    assert 0.999 <= distance(exact(one), exact(none), one, "l2") / one.sensitivity("add-remove", "l2") <= 1
+    if who == "all":
+        assert 0.999 <= distance(exact(one), exact(none), one, "l1") / one.sensitivity("add-remove", "l1") <= 1
+    if who == "two":
+        assert 0.999 <= np.abs(exact(one) - exact(none)).max() / one.sensitivity("add-remove", "inf") <= 1
+
+
+def test_a_pair_of_users_reaches_the_sensitivity_of_replacing():
+    one, other = (statistics([ORDINARY[1], LIKED[who]])["pair sums"] for who in ("two", "two others"))
+    assert 0.999 <= distance(exact(one), exact(other), one, "l2") / one.sensitivity("replace-one", "l2") <= 1
+    few = [statistics([ORDINARY[1], row], "two")["active users"] for row in (LIKED["two"], LIKED["two others"])]
+    assert 0.999 <= distance(*map(exact, few), few[0], "l2") / few[0].sensitivity("replace-one", "l2") <= 1
+
+
+def test_no_grid_makes_a_contribution_larger():
+    """On the coarsest grids as well: what is truncated is the contribution to a pair, not the sum."""
+    for n in range(N_ITEMS + 1):
+        sums = statistics([dict.fromkeys(range(n), 5.0)])["pair sums"]
+        real = math.sqrt(2 / (n * (n - 1))) if n > 1 else 0.0
+        for grid in (4.0**-14, 4.0**-4, 4.0**-1):
+            found = sums.compute(KEY, grid=grid)
+            assert found.dtype == np.int64
+            assert set(found.ravel().tolist()) <= {0, math.trunc(SHAVE * real / grid)}
+            assert grid * found.max(initial=0) <= real
+
+
+def test_many_users_are_added_exactly():
+    rows = [dict.fromkeys(range(3), 5.0)] * 1000
+    one, all_of_them = (statistics(people)["pair sums"].compute(KEY, grid=4.0**-14) for people in (rows[:1], rows))
+    assert np.array_equal(all_of_them, 1000 * one)
+
+
+@pytest.mark.parametrize("m", [0, 1, 2, 3, 8, 9])
+def test_a_triangle_is_folded_without_loss(m):
+    A = np.arange(m * m, dtype=np.float64).reshape(m, m)
+    A = np.triu(A, 1) + np.triu(A, 1).T
+    folded = fold_triangle(A)
+    assert folded.shape == folded_shape(m)
+    assert folded.size == m * (m - 1) // 2
+    found = np.zeros_like(A)
+    for start in range(0, len(folded), 2):
+        unfold_triangle(folded[start : start + 2], start, found)
+    assert np.array_equal(found, A)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("m", [1, 2, 30, 31])
+def test_the_kernel_does_what_its_twin_says(m, threads):
+    rng = np.random.default_rng(m)
+    rows = [dict.fromkeys(np.flatnonzero(rng.random(m) < 0.3).tolist(), 5.0) for _ in range(200)]
+    ratings = make(rows, m)
+    sums = seal(ratings, Bounds(items=10**9)).add_up(PairSums())
+    grid = 4.0**-13
+    whole = np.trunc(pair_weights(np.diff(ratings.indptr)) / grid).astype(np.int64)
+    expected = pair_sums_numpy(ratings.indptr, ratings.indices, whole, m)
+    set_threads(threads)
+    assert np.array_equal(sums.compute(KEY, grid=grid), expected)
+    parts = [sums.compute(KEY, grid=grid, rows=slice(at, at + 4)) for at in range(0, len(expected), 4)]
+    assert np.array_equal(np.concatenate([*parts, expected[:0]]), expected)
+    assert np.allclose(sums.compute(KEY), grid * expected, atol=200 * grid)
+
+
+def test_the_order_of_a_core_changes_nothing_but_the_order():
+    in_order, turned = (
+        seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9)).restrict(np.array(core)).add_up(PairSums()).compute(KEY)
+        for core in ([0, 2, 3, 5], [5, 3, 2, 0])
+    )
+    A, B = np.zeros((4, 4)), np.zeros((4, 4))
+    unfold_triangle(in_order, 0, A)
+    unfold_triangle(turned, 0, B)
+    assert np.array_equal(A, B[::-1, ::-1])
+    assert np.array_equal(ascending(np.array([0, 2, 3]), np.array([4, 1, 0])), [1, 4, 0])
+
+
+def test_only_what_is_liked_counts():
+    rows = [{0: 5.0, 1: 3.0, 2: 4.0}, {1: 1.0}, {0: math.nan, 1: 5.0}]
+    found = statistics(rows, liked=4.0)
+    assert exact(found["active users"]) == pytest.approx([2.0])
+    assert exact(found["weight counts"]) == pytest.approx([0.5**0.5, 1, 0.5**0.5, 0, 0, 0, 0], rel=1e-5)
+    with pytest.raises(ConfigError, match="least"):
+        statistics(rows, liked=math.nan)
+
+
+def test_they_are_registered():
+    assert STATISTICS["pair sums"] is PairSums
+    assert STATISTICS["active users"] is ActiveUsers
