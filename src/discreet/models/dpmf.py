@@ -45,7 +45,7 @@ class DPMF(PrivateRecommender):
     allow_large_delta : bool
         Take a `delta` above 1e-3 nevertheless; the statement says so.
     noise : {"secure", "seeded"}
-        Seeded noise is for research: whoever knows the seed can subtract it.
+        Seeded noise is for research: whoever knows the seed can subtract it, so it needs a `random_state`.
     random_state : int, optional
         Seed of the start. Default: another one in every fit.
     method : PairRanking or ResidualGradient, optional

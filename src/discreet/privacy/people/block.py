@@ -77,7 +77,7 @@ class Public:
         return V if V.dtype in (np.float32, np.float64) else V.astype(np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # whose repr would print ratings, in a log or a debugger
 class Block:
     """Some users with their ratings, CSR by user, and what they have computed so far.
 
