@@ -20,6 +20,7 @@ from discreet.cli import main
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
 from discreet.report import charts, html, promise, quality, write_report
+from discreet.report.page import render
 
 STYLE = (Path(discreet.__file__).parent / "report" / "style.css").read_text(encoding="utf-8")
 
@@ -254,6 +255,15 @@ def test_relevance_is_named_by_a_rating_that_exists(reports):
 def test_a_belief_moves_by_its_odds():
     assert math.isclose(promise.belief(0.5, math.log(3)), 0.75)
     assert promise.belief(0.1, 0.0) == pytest.approx(0.1)
+
+
+def test_the_trace_of_a_training_on_the_ratings_given_is_a_look_at_them():
+    ratings = make_cinema(0, 0.05)
+    model = discreet.DPLMC(2, epsilon=20, rating_range=(0.5, 5)).fit(ratings)
+    measured = quality.measure(model, ratings)
+    own = render(model, measured, []).count('class="look"')
+    model.details_ = {name: value for name, value in model.details_.items() if name != "trace"}
+    assert render(model, measured, []).count('class="look"') == own + 1
 
 
 @pytest.mark.parametrize("prior", [0.01, 0.1, 0.5])

@@ -13,7 +13,7 @@ from discreet.report import charts, items, privacy_part
 from discreet.report.html import Html, data, join, power, table, tag, title
 from discreet.report.items import Sample
 from discreet.report.privacy_part import QUINTILES
-from discreet.report.quality import Quality
+from discreet.report.quality import Quality, trace_of
 from discreet.version import __version__
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
@@ -30,7 +30,8 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
         if finite:
             parts.append(("noise", "What the noise did", privacy_part.noise(model, quality), quality is not None))
     parts.append(("quality", "How good it is", _quality(model, quality), quality is not None))
-    parts.append(("training", "How it was trained", privacy_part.training(model, quality), False))
+    anew = quality is not None and bool(quality.trace) and not trace_of(model)  # of a training on the ratings given
+    parts.append(("training", "How it was trained", privacy_part.training(model, quality), anew))
     parts.append(("samples", "What it recommends", _samples(model, shown), False))
     parts.append(("map", "A map of the items", _map(model), False))
     parts.append(("about", "About this page", _about(model, quality), False))
