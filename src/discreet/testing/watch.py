@@ -85,10 +85,12 @@ class Watch:
         Return what was released there.
     draws : int
         Draw at least this much noise for every release, to look at its law; what is released holds the first draw.
+    newcomers : bool
+        In a replay, whoever was not there before is in every batch: what a batch costs is about those who are in it.
     """
 
-    def __init__(self, replay: Watch | None = None, draws: int = 0):
-        self.replay, self.draws = replay, draws
+    def __init__(self, replay: Watch | None = None, draws: int = 0, newcomers: bool = False):
+        self.replay, self.draws, self.newcomers = replay, draws, newcomers
         self.releases: list[Released] = []
         self.current: Released | None = None
         self.looks, self.through_the_door, self.stray = 0, 0, 0
@@ -167,7 +169,8 @@ class Watch:
             batches, at = [] if self.replay is None else self.replay.batches, len(self.batches)
             known = batches[at] if at < len(batches) else {}
             thrown = zip(rows.key.tolist(), original(rows, rate, seed).tolist(), strict=True)
-            self.batches.append({person: known.get(person, there) for person, there in thrown})
+            always = self.newcomers and self.replay is not None
+            self.batches.append({person: known.get(person, there or always) for person, there in thrown})
             return np.fromiter(self.batches[-1].values(), bool, len(self.batches[-1]))
 
         return who_is_in
