@@ -13,6 +13,7 @@ from discreet.version import __version__
 
 if TYPE_CHECKING:
     from discreet import errors, mechanisms, report
+    from discreet.auditing import audit
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
@@ -44,6 +45,7 @@ __all__ = [
     "Ratings",
     "Split",
     "__version__",
+    "audit",
     "errors",
     "evaluate",
     "load",
@@ -55,6 +57,7 @@ __all__ = [
 _HOME = MODELS | {
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
+    "audit": "discreet.auditing",
     "evaluate": "discreet.evaluation.protocols",
     "load": "discreet.models.store",
     "load_dataset": "discreet.data.datasets",

@@ -29,7 +29,7 @@ class Canary:
     Parameters
     ----------
     label : str
-        In words: "with …".
+        In words.
     items, values : arrays
     other : Canary, optional
         Who is there instead, where users are replaced.

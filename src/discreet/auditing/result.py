@@ -57,8 +57,7 @@ class Level:
         Whether the claim cannot be true.
     unit : {"mu", "epsilon"}
     claimed, found : float
-        In that unit. `found` is what the worst canary lost (transcript), an estimate (noise) or a lower bound (one
-        run).
+        In that unit. `found` is what the worst canary lost (transcript), or a lower bound of it (noise, one run).
     findings : tuple of str
         In words; what refutes the claim comes first.
     sees, blind_to : str
@@ -219,15 +218,10 @@ class Audit:
             raise DataError(f"{path} is not an audit written by discreet")
         return cls.from_dict(document)
 
-    def plot(self, path: str | Path) -> None:
-        """Draw what every level found against the claim, as PNG, PDF or SVG."""
-        from discreet.auditing.plot import draw
-
-        draw(self, Path(path))
-
 
 def _relation(level: Level) -> str:
-    return "≥" if level.name == "one run" else "="
+    """What the transcript finds is exact; the other levels find what a claim cannot be below."""
+    return "=" if level.name == "transcript" else "≥"
 
 
 def _plain(value: Any) -> Any:

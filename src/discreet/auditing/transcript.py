@@ -86,7 +86,8 @@ def audit_transcript(worlds: Worlds, *, search: int = 60, seed: int = 0, progres
         note = "no canary could be compared"
     else:
         share = 100 * found / claim.size
-        note = f"the worst of {len(tried)} canaries, with {worst.canary.label}, loses {share:.2f} % of the claimed {sign}"
+        who = f"the worst of {len(tried)} canaries ({worst.canary.label})"
+        note = f"{who} loses {share:.2f} % of the claimed {sign}"
     if any(one.event is not None and one.event.rate < 1 for one in (worst.moves if worst else [])):
         note += ", given that it is in every batch; who is in a batch stays secret, which is priced by the accountant"
     return Level(
@@ -120,12 +121,12 @@ def _try(worlds: Worlds, canary: Canary, tried: list[Tried], findings: list[str]
     try:
         found = worlds.apart(canary)
     except Diverged as error:
-        findings.append(f"with {canary.label}: {error}")
+        findings.append(f"with a canary ({canary.label}): {error}")
     except DiscreetError as error:
         if not canary.odd:
-            findings.append(f"with {canary.label}, the training fails: {error}")
+            findings.append(f"with a canary ({canary.label}) the training fails: {error}")
     except ValueError:
-        findings.append(f"with {canary.label}, another number of releases is made")
+        findings.append(f"with a canary ({canary.label}) another number of releases is made")
     else:
         tried.append(Tried(canary, found, reach(found)))
 
@@ -172,6 +173,10 @@ def _of_the_first(run: Run) -> list[str]:
         entry = record.entry
         if entry is None or not record.parts:
             continue
+        length = record.statistic.shape[0]
+        rows = [row for look in record.looks for row in range(length)[look or slice(None)]]
+        if len(rows) != length:
+            findings.append(f"release {entry.name!r} was charged once, and computed {len(rows) / length:g} times")
         priced = entry.noise_multiplier * entry.sensitivity
         used = record.parts[0].mechanism.standard_deviation
         if used < priced * (1 - SLACK):
@@ -219,7 +224,7 @@ def _excesses(worlds: Worlds, tried: list[Tried], found: float) -> list[str]:
             if step.charged and step.share > furthest.get(step.name, (1 + SLACK, ""))[0]:
                 furthest[step.name] = (step.share, one.canary.label)
     findings = [
-        f"release {name!r} moves by {share:.4g} times its stated sensitivity, with {label}"
+        f"release {name!r} moves by {share:.4g} times its stated sensitivity (canary: {label})"
         for name, (share, label) in furthest.items()
     ]
     claim = worlds.claim

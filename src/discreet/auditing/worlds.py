@@ -89,7 +89,7 @@ class Worlds:
 
     def __init__(self, model: PrivateRecommender, n_items: int = N_ITEMS) -> None:
         self.n_items = n_items
-        given = getattr(model, "rating_range", None)
+        given: tuple[float, float] | None = getattr(model, "rating_range", None)
         self.low, self.high = RANGE if given is None else given
         fixed = {"rating_range": (self.low, self.high)} if "rating_range" in model.get_params() else {}
         self.model = clone(model, noise="secure", random_state=SEED, **fixed)
@@ -109,10 +109,12 @@ class Worlds:
 
     @cached_property
     def _start(self) -> tuple[Ratings, Run]:
-        """A crowd with which the model learns something; it takes more people where ε is small."""
+        """Four times the crowd with which the model learns something thrice: a small ε takes more people, and no luck."""
         for crowd in CROWDS:
-            ratings = self.people(crowd)
-            with contextlib.suppress(BudgetExceeded):
+            with contextlib.suppress(BudgetExceeded), quiet():
+                for _ in range(3):
+                    clone(self.model).fit(self.people(crowd))
+                ratings = self.people(4 * crowd)
                 return ratings, fit(clone(self.model), ratings)
         raise ConfigError(
             f"{type(self.model).__name__} learns nothing at ε = {self.model.epsilon:g} from as many as {CROWDS[-1]:,} "

@@ -30,6 +30,7 @@ _MODULES = (
     "recommend",
     "similar",
     "budget",
+    "audit",
     "datasets",
     "doctor",
     "bench",
