@@ -43,22 +43,22 @@ def test_a_refuted_claim_ends_with_code_1(run, monkeypatch, tmp_path):
     assert result.code == 1, result.err
     assert "REFUTED" in result.out
     assert "a canary changes what is learnt" in result.out
-    assert "refuted" in (tmp_path / "a.svg").read_text(encoding="utf-8") or (tmp_path / "a.svg").stat().st_size > 1000
+    assert (tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 
-def test_a_saved_model_lends_its_parameters(run, ratings_csv, tmp_path):
-    model = discreet.DPMF(epsilon=3.0, rating_range=(1.0, 5.0))
-    model.fit(discreet.Ratings.read(ratings_csv)).save(tmp_path / "model")
-    result = run("audit", "--like", tmp_path / "model", "--levels", "one-run", "--canaries", 200, "--json")
+def test_a_saved_model_lends_its_parameters(run, private):
+    claimed = discreet.load(private / "model").privacy_.epsilon
+    result = run("audit", "--like", private / "model", "--levels", "one-run", "--canaries", 200, "--json")
     assert result.code == 0, result.err
-    assert json.loads(result.out)["claim"]["epsilon"] == pytest.approx(3.0)
-    result = run("audit", "--like", tmp_path / "model", "--epsilon", 1)
+    assert json.loads(result.out)["claim"]["epsilon"] == pytest.approx(claimed)
+    result = run("audit", "--like", private / "model", "--epsilon", 1)
     assert result.code == 2
     assert "beside --like" in result.err
 
 
-def test_people_are_charged_only_where_that_is_said(run, ratings_csv, tmp_path):
-    asked = ("audit", ratings_csv, "--epsilon", 1, "--rating-range", "1,5", "--levels", "one-run", "--canaries", 300)
+def test_people_are_charged_only_where_that_is_said(run, private, tmp_path):
+    people = private / "ratings.csv"
+    asked = ("audit", people, "--epsilon", 1, "--rating-range", "1,5", "--levels", "one-run", "--canaries", 300)
     result = run(*asked)
     assert result.code == 2
     assert "--out" in result.err

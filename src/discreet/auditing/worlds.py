@@ -109,7 +109,7 @@ class Worlds:
 
     @cached_property
     def _start(self) -> tuple[Ratings, Run]:
-        """Four times the crowd with which the model learns something thrice: a small ε takes more people, and no luck."""
+        """Four times the crowd with which the model learns something thrice: small ε take more people."""
         for crowd in CROWDS:
             with contextlib.suppress(BudgetExceeded), quiet():
                 for _ in range(3):
