@@ -7,8 +7,8 @@ import errno
 import pytest
 
 import discreet
-from discreet.models import store
 from discreet.models.private import PrivateRecommender
+from discreet.models.storage import model_folder
 from discreet.privacy.door.ledger import Ledger
 
 
@@ -61,7 +61,7 @@ def test_a_model_that_cannot_be_saved_leaves_its_ledger(train, tmp_path, monkeyp
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store, "_description", full)
+    monkeypatch.setattr(model_folder, "_description", full)
     done = train("--epsilon", 20)
     assert done.code == 2
     (file,) = tmp_path.iterdir()
@@ -73,7 +73,7 @@ def test_a_ledger_that_cannot_be_written_is_shown(train, tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store, "_description", full)
+    monkeypatch.setattr(model_folder, "_description", full)
     monkeypatch.setattr(Ledger, "save", full)
     done = train("--epsilon", 20)
     assert done.code == 2
