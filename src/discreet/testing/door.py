@@ -86,13 +86,22 @@ def _extra(kit: Kit) -> str:
 
 @rule("shapes", "what is released, in which shape and how often does not depend on the ratings")
 def _shapes(kit: Kit) -> str:
-    others = [*kit.neighbours, ("with other people altogether", kit.other_people)]
-    for label, run in others:
+    """A shape that the plan leaves open may follow from released numbers, which neighbours share, and from nothing else."""
+    left_open = {line.name for line in kit.model.plan(kit.ratings.n_items).releases if line.shape is None}
+    others = [
+        *((*one, set[str]()) for one in kit.neighbours),
+        ("with other people altogether", kit.other_people, left_open),
+    ]
+    for label, run, adaptive in others:
         if not isinstance(run, Run):
             must(False, f"{label}: {run}")
             continue
         ours, theirs = (
-            [(record.name, tuple(record.statistic.shape)) for record in each.watch.releases] for each in (kit.base, run)
+            [
+                (record.name, None if record.name in adaptive else tuple(record.statistic.shape))
+                for record in each.watch.releases
+            ]
+            for each in (kit.base, run)
         )
         must(ours == theirs, f"{label}: {listed([str(t) for t in theirs if t not in ours] or ['fewer releases'])}")
     return f"{len(others)} other data sets"

@@ -264,6 +264,7 @@ class PairRanking(Algorithm):
             "core": core.tolist(),
             "least_count": max(counts.deviation, 0.5),
             "lean": lean,
+            "lean_precision": 1 / max(1 - lean**2, 0.02),
             "dimensions": fitted.dimensions,
             "signal": found.signal,
             "featured": F is not None,
@@ -490,7 +491,7 @@ def _gain(learnt: Learnt) -> _Gain:
     c = np.maximum(learnt.counts[core], learnt.details["least_count"])
     lean = learnt.details["lean"]
     precision = np.ones(Y.shape[1])
-    precision[0] = 1 / max(1 - lean**2, 0.02)
+    precision[0] = learnt.details["lean_precision"]
     YD = Y / (c / c.sum())[:, None]
     gain = YD @ np.linalg.inv(np.diag(precision) + Y.T @ YD)
     prior = np.zeros(Y.shape[1])
