@@ -55,7 +55,7 @@ MODELS = {
 #: What a read-out may do with numbers that are written in its code: count, halve, double, and keep from dividing by 0.
 HARMLESS = {0, 1, -1, 2, 0.5}
 #: Says which numbers are refused: another version may refuse a folder in a sentence, but not read it otherwise.
-REFUSED = {"SMALLEST_DELTA"}
+REFUSED = {"SMALLEST_DELTA", "LEAST_RATE"}
 
 
 @pytest.fixture(scope="module")

@@ -146,7 +146,9 @@ def _undisturbed() -> Iterator[None]:
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
     """The error for ratings that are all the same, where ratings are to be predicted."""
     ways = {"goal": "--goal ranking", "feedback": "--feedback implicit"}  # private models stay private
-    how = next((way for name, way in ways.items() if name in model.parameter_names()), "another model")
+    how = next(
+        (way for name, way in ways.items() if name in model.parameter_names()), "--model als --feedback implicit"
+    )
     return DataError(f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}")
 
 
