@@ -30,7 +30,7 @@ grow, counts stay counts and outer products stay outer products.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -126,6 +126,27 @@ class Sum:
     __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
     __float__ = __int__ = __index__ = __complex__ = refuse
     __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = refuse
+
+
+def look_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
+    """Let engines compute these statistics, each on its grid, in one pass over their people; then they are known.
+
+    What is not a sum of such an engine is left alone: it is computed when it is asked for.
+    """
+    require(key)
+    sums: list[tuple[Any, float | None]] = [(one._compute, grid) for one, grid in asked if isinstance(one, Sum)]
+    recorded = [(one, grid) for one, grid in sums if hasattr(one, "engine")]
+    kind = ""
+    try:
+        with np.errstate(all="ignore"):
+            for engine in {id(one.engine): one.engine for one, _ in recorded}.values():
+                engine.together([(one, grid) for one, grid in recorded if one.engine is engine])
+    except PrivacyError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    if kind:  # out here, no traceback is chained to this one
+        raise PrivacyError(f"some statistics could not be computed ({kind})")
 
 
 #: Every kind of statistic by its name. The tests walk it, so that none is added without its worst case.
