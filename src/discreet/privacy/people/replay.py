@@ -288,14 +288,3 @@ def reads_of(twin: Block, statistic: Statistic, public: Public) -> frozenset[str
     state = _Watched(twin.state)
     statistic.partial(replace(twin, state=state), public, 1.0)(slice(0, min(1, statistic.shape(public)[0])))
     return frozenset(state.asked)
-
-
-def nobody() -> Block:
-    """A block without people, to begin a twin with."""
-    return Block(
-        np.zeros(1, np.int64),
-        np.zeros(0, np.int32),
-        np.zeros(0, np.float32),
-        np.zeros(0, np.float32),
-        np.zeros(0, np.uint64),
-    )

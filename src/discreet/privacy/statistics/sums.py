@@ -38,7 +38,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from discreet.errors import ConfigError, PrivacyError
+from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.kernels.eigen import mirror
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.privacy.accounting.budget import RELATIONS, Neighbouring, Norm
@@ -110,6 +110,8 @@ class Sum:
         try:
             with np.errstate(all="ignore"):  # a warning would be a message about somebody's ratings
                 return self._compute(grid, slice(begin, end))
+        except EngineError:
+            raise
         except Exception as error:
             kind = type(error).__name__
         # out here, no traceback is chained to this one: the other may speak of private values
@@ -141,7 +143,7 @@ def look_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
         with np.errstate(all="ignore"):
             for engine in {id(one.engine): one.engine for one, _ in recorded}.values():
                 engine.together([(one, grid) for one, grid in recorded if one.engine is engine])
-    except PrivacyError:
+    except (EngineError, PrivacyError):
         raise
     except Exception as error:
         kind = type(error).__name__
