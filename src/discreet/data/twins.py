@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.data.download import Progress, cache_folder, written_aside
 from discreet.data.race import draw_items
 from discreet.data.ratings import Ratings

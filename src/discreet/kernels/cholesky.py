@@ -7,8 +7,8 @@ on W of them in one instruction. On processors without these vector kernels a pl
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from discreet.compiling import njit
 from discreet.kernels import simd
 from discreet.kernels.boundary import floats
 from discreet.kernels.simd import lanes, transpose

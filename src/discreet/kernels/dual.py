@@ -14,8 +14,8 @@ own length alone.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from discreet.compiling import njit
 from discreet.kernels.cholesky import aligned, matrix_gap, panels_size, solve_interleaved
 from discreet.kernels.normal import Entries, read_targets
 from discreet.kernels.packed import add_gram, add_sum

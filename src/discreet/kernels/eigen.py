@@ -18,8 +18,8 @@ is reported and left to the caller.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from discreet.compiling import njit
 from discreet.kernels import simd
 from discreet.kernels.cholesky import aligned, padded
 from discreet.kernels.packed import add_gram

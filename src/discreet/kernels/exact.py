@@ -16,8 +16,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
+from discreet.compiling import njit
 from discreet.kernels import simd
 from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import aligned, padded

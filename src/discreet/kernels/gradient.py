@@ -12,8 +12,8 @@ entries.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from discreet.compiling import njit
 from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.simd import prefetch
 from discreet.kernels.threads import cost_cuts, even_cuts, run

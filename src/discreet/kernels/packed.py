@@ -11,9 +11,9 @@ import math
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
 from numpy.typing import DTypeLike
 
+from discreet.compiling import njit
 from discreet.kernels import simd
 from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import aligned, padded

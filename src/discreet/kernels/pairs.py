@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from discreet.compiling import njit
 from discreet.kernels.boundary import floats, positions, same_length
 from discreet.kernels.threads import even_cuts, run
 

@@ -26,10 +26,11 @@ from fractions import Fraction
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.privacy.noise import specification as exact
 
 WEDGE = 2.0**-40

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels import aligned_empty

@@ -15,9 +15,9 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.errors import PrivacyError
 from discreet.kernels.threads import cost_cuts, run
 

@@ -35,9 +35,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.kernels.eigen import mirror
 from discreet.kernels.threads import cost_cuts, even_cuts, run
