@@ -267,13 +267,11 @@ def test_similar_items_by_cosine(als):
         als.similar_items("new")
 
 
-def test_an_item_without_factors_is_similar_to_none():
+def test_an_item_without_factors_is_similar_to_none_and_says_so():
     ratings = some_ratings().with_items([*ITEMS, "unrated"])
     model = MODELS["implicit"]().fit(ratings)
-    ids, scores = model.similar_items("unrated")
-    assert np.isfinite(scores).all()
-    assert not scores.any()
-    assert "unrated" not in ids
+    with pytest.raises(ConfigError, match="nothing was learnt of 'unrated' by which items could be like it"):
+        model.similar_items("unrated")
 
 
 # ------------------------------------------------------------ predicting

@@ -25,6 +25,7 @@ from discreet.models.base import Progress, Recommender, logger, not_ratings
 from discreet.models.checks import require, require_range, require_whole
 from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.lifetime import Account, charged
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Plan
 from discreet.privacy.door.session import Session
@@ -200,12 +201,17 @@ class PrivateRecommender(Recommender):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, ratings: Ratings | People, *, progress: Progress | None = None) -> Self:
+    def fit(
+        self, ratings: Ratings | People, *, budget: Account | None = None, progress: Progress | None = None
+    ) -> Self:
         """Learn from scratch and return self.
 
         Parameters
         ----------
         ratings : Ratings, or people of another engine (`discreet.engines`)
+        budget : Account, optional
+            The account of these people in a `discreet.BudgetStore`, from which the price is taken before anything is
+            sealed.
         progress : function, optional
             Called as ``progress(done, total, text)``.
         """
@@ -221,18 +227,19 @@ class PrivateRecommender(Recommender):
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
         plan = algorithm.plan(ratings.n_items, self.budget, self.accountant)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
-        self._begin(ratings)  # a fit that is refused before there is a session leaves the last one as it is
-        self._assume(session, ratings, algorithm, seen, features)
-        try:
-            users = seal(ratings, algorithm.bounds(), seed=seed)
-            learnt = self._learn(algorithm, users, session, features, seed, progress)
-            session.finish()
-            self._keep(algorithm, learnt, session.ledger)
-            scale = rating_range if algorithm.feedback == "explicit" else None
-            self.restore_items(ratings.item_ids, learnt.factors, learnt.biases, ratings.titles, scale)
-        except BaseException:  # Ctrl-C as well: what was released stays released
-            self._abandon(algorithm, session.ledger)
-            raise
+        with charged(budget, session, type(self).__name__):
+            self._begin(ratings)  # a fit that is refused before there is a session leaves the last one as it is
+            self._assume(session, ratings, algorithm, seen, features)
+            try:
+                users = seal(ratings, algorithm.bounds(), seed=seed)
+                learnt = self._learn(algorithm, users, session, features, seed, progress)
+                session.finish()
+                self._keep(algorithm, learnt, session.ledger)
+                scale = rating_range if algorithm.feedback == "explicit" else None
+                self.restore_items(ratings.item_ids, learnt.factors, learnt.biases, ratings.titles, scale)
+            except BaseException:  # Ctrl-C as well: what was released stays released
+                self._abandon(algorithm, session.ledger)
+                raise
         return self
 
     def _abandon(self, algorithm: Algorithm, ledger: Ledger) -> None:

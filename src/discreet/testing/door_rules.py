@@ -86,16 +86,26 @@ def _extra(kit: Kit) -> str:
 
 @rule("shapes", "what is released, in which shape and how often does not depend on the ratings")
 def _shapes(kit: Kit) -> str:
+    """What the plan leaves open may follow from released numbers, which neighbours see as well."""
     others = [*kit.neighbours, ("with other people altogether", kit.other_people)]
     for label, run in others:
         if not isinstance(run, Run):
             must(False, f"{label}: {run}")
             continue
-        ours, theirs = (
-            [(record.name, tuple(record.statistic.shape)) for record in each.watch.releases] for each in (kit.base, run)
-        )
+        same_values = run is not kit.other_people
+        ours = _shapes_of(kit.base, same_values)
+        theirs = _shapes_of(run, same_values)
         must(ours == theirs, f"{label}: {listed([str(t) for t in theirs if t not in ours] or ['fewer releases'])}")
     return f"{len(others)} other data sets"
+
+
+def _shapes_of(run: Run, all_of_them: bool) -> list[tuple[str, tuple[int, ...] | None]]:
+    """Names and shapes in the order of the releases; or, without what the plan leaves open, in that of the names."""
+    found = [(record.name, tuple(record.statistic.shape)) for record in run.watch.releases]
+    if all_of_them:
+        return list(found)
+    left_open = {line.name for line in run.model.privacy_.ledger.plan.releases if line.shape is None}
+    return sorted((name, None if name in left_open else shape) for name, shape in found)
 
 
 @rule("neighbours", "no statistic moves further than its sensitivity when one person is left out or replaced")
