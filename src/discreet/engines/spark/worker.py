@@ -7,6 +7,7 @@ Nothing of an error but its type leaves a worker, for its text may hold somebody
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
@@ -90,7 +91,7 @@ def sealer(n_items: int, duplicates: str, unknown: str, timed: bool, source: Cal
         order = np.lexsort((ratings, times, items, who[:, 1], who[:, 0], part))  # rows of a frame have no order
         part, who, items, ratings, times = part[order], who[order], items[order], ratings[order], times[order]
         cuts = np.append(np.flatnonzero(np.diff(part, prepend=-1)), len(part))
-        for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+        for begin, end in itertools.pairwise(cuts.tolist()):
             own = slice(begin, end)
             when = times[own] if timed else None
             try:
