@@ -28,7 +28,8 @@ PATIENCE = 10.0  # seconds that an interrupt waits for what has begun: it writes
 
 _limit: int | None = None
 _alone: ContextVar[bool] = ContextVar("alone", default=False)  # whether this thread is one of several that share cores
-_lock, _callers = Lock(), 0
+_lock = Lock()
+_callers = 0
 _limiter: Any = None  # what sets BLAS free
 
 
@@ -143,7 +144,8 @@ def _one_blas_thread() -> Iterator[None]:
 def _after_fork() -> None:
     """A child has none of its parent's threads, and a lock that one of them held would stay shut."""
     global _lock, _callers
-    _lock, _callers = Lock(), 0
+    _lock = Lock()
+    _callers = 0
 
 
 if hasattr(os, "register_at_fork"):

@@ -310,8 +310,11 @@ class Recommender(ABC):
     ) -> None:
         """Take over what is known of the items, from `fit` or from a file."""
         assert len(item_ids) == len(factors) == len(biases)
-        self.item_ids_, self.item_factors_, self.item_biases_ = item_ids, factors, biases
-        self.titles_, self.rating_range_ = titles, rating_range
+        self.item_ids_ = item_ids
+        self.item_factors_ = factors
+        self.item_biases_ = biases
+        self.titles_ = titles
+        self.rating_range_ = rating_range
         self._index = IdIndex(item_ids)
 
     def _check_fitted(self) -> None:
@@ -372,7 +375,8 @@ class Recommender(ABC):
         bias[at[at >= 0]] = -np.inf
         users = len(indptr) - 1
         require_whole("n", n)
-        best, scores = np.empty((users, n), np.int32), np.empty((users, n), np.float32)
+        best = np.empty((users, n), np.int32)
+        scores = np.empty((users, n), np.float32)
         for start in range(0, users, BLOCK):
             stop = min(start + BLOCK, users)
             part = indptr[start : stop + 1]

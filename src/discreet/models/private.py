@@ -174,7 +174,8 @@ class PrivateRecommender(Recommender):
         found = algorithm.statistics(seal(nobody, algorithm.bounds()))
         rows = []
         for row, event in zip(plan.rows(), plan.events, strict=True):
-            statistic, norm = found[row["name"]], event.noise.norm
+            statistic = found[row["name"]]
+            norm = event.noise.norm
             sensitivity = statistic.sensitivity(plan.budget.neighbouring, norm)
             rows.append(
                 row

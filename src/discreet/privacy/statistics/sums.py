@@ -77,7 +77,9 @@ class Sum:
     __slots__ = ("_compute", "_reach", "_shape", "_symmetric")
 
     def __init__(self, shape: tuple[int, ...], reach: Reach, compute: Compute, symmetric: int | None = None) -> None:
-        self._shape, self._reach, self._symmetric = shape, reach, symmetric
+        self._shape = shape
+        self._reach = reach
+        self._symmetric = symmetric
         self._compute = compute
 
     @property
