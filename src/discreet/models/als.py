@@ -199,7 +199,7 @@ class ALS(Recommender):
         if self.regularization is not None:
             return float(self.regularization)
         typical = _met_by_a_rating(users) * _met_by_a_rating(items)
-        return 1.8 * self.spread_ * typical**0.2 if self._explicit else 0.8 * typical**0.25
+        return float(1.8 * self.spread_ * typical**0.2 if self._explicit else 0.8 * typical**0.25)
 
     @property
     def _has_intercepts(self) -> bool:
@@ -216,7 +216,8 @@ class ALS(Recommender):
         return float(1 / np.average(weights, weights=counts if self.weighting == "rating" else None))
 
     def _ridge(self, counts: NDArray[Any], exponent: float, scale: float) -> NDArray[Any]:
-        return self.regularization_ * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
+        ridge: NDArray[Any] = self.regularization_ * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
+        return ridge
 
     def _check(self) -> None:
         require_whole("factors", self.factors)

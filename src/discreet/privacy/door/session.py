@@ -130,13 +130,11 @@ class Session:
         return blocks()
 
     def deviation(self, name: str | Line, statistic: Statistic) -> float:
-        """Standard deviation of the noise that a release of this statistic gets: the multiplier times the sensitivity.
+        """Standard deviation of the noise that a release of this statistic gets: public, before and after the release.
 
-        Public, and the same whether the release has been made or not. An entry with weight w has 1/w of it.
+        See `Plan.deviation`.
         """
-        planned = self.plan.release(name)
-        norm = mechanisms.of(planned.mechanism, 1.0, planned.alpha).norm
-        return self.plan.noise_multiplier(name) * statistic.sensitivity(self.plan.budget.neighbouring, norm)
+        return self.plan.deviation(name, statistic)
 
     @property
     def silent(self) -> bool:
@@ -217,7 +215,7 @@ class Session:
         self._left[name] -= 1
 
     def _noisy(self, entry: Entry, statistic: Statistic, rows: slice | None) -> NDArray[Any]:
-        noise = mechanisms.of(entry.mechanism, entry.noise_multiplier * entry.sensitivity, entry.alpha)
+        noise = mechanisms.of(entry.mechanism, entry.deviation, entry.alpha)
         norm: Norm = noise.norm
         grid = self._grid(statistic, noise) if self.ledger.noise == "secure" else None
         failed = ""
@@ -274,7 +272,7 @@ def _check_batch(planned: Release, statistic: Statistic, grade: str) -> None:
 
 def _grade(source: NoiseSource) -> str:
     """By type, not by what a source says of itself: noise that is not known to be noise is none."""
-    return {SecureNoise: "secure", SeededNoise: "seeded"}.get(type(source), "none")  # type: ignore[call-overload]
+    return {SecureNoise: "secure", SeededNoise: "seeded"}.get(type(source), "none")
 
 
 def _source(noise: str | NoiseSource, random_state: int | None, threads: int | None) -> NoiseSource:

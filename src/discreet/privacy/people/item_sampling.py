@@ -38,7 +38,8 @@ def user_keys(user_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
         ids = user_ids.astype(np.uint64)
     else:
         ids = np.fromiter(map(_number, user_ids.tolist()), np.uint64, len(user_ids))
-    return _mix(ids * _GOLDEN + _mix(np.full(1, seed % 2**64, np.uint64)))
+    keys: NDArray[np.uint64] = _mix(ids * _GOLDEN + _mix(np.full(1, seed % 2**64, np.uint64)))
+    return keys
 
 
 def pick_numpy(
