@@ -34,11 +34,19 @@ def user_keys(user_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
     PrivacyError
         Ids without a fixed written form: the address of an object or the order of a set would decide.
     """
+    return keys_of(user_numbers(user_ids), seed)
+
+
+def user_numbers(user_ids: NDArray[Any]) -> NDArray[np.uint64]:
+    """64 bits per user from its id alone: what is kept of an id where the id itself is not."""
     if user_ids.dtype == np.int64:
-        ids = user_ids.astype(np.uint64)
-    else:
-        ids = np.fromiter(map(_number, user_ids.tolist()), np.uint64, len(user_ids))
-    keys: NDArray[np.uint64] = _mix(ids * _GOLDEN + _mix(np.full(1, seed % 2**64, np.uint64)))
+        return user_ids.astype(np.uint64)
+    return np.fromiter(map(_number, user_ids.tolist()), np.uint64, len(user_ids))
+
+
+def keys_of(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """The keys of users with these numbers."""
+    keys: NDArray[np.uint64] = _mix(numbers * _GOLDEN + _mix(np.full(1, seed % 2**64, np.uint64)))
     return keys
 
 

@@ -83,6 +83,7 @@ class ThrowCoins(OwnStep):
     seed: tuple[int, int] | None = None
 
     what = "a batch"
+    repeatable = False
 
     def check(self, public: Public) -> Public:
         if not 0 < self.rate <= 1:
