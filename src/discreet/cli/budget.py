@@ -152,7 +152,8 @@ def _of_plan(choice: Choice, items: int | None) -> Bill:
         raise ConfigError(f"{type(model).__name__} is not private, so it has no budget: use --model {PRIVATE}")
     plan = model.plan(items)
     rows = model.price_list(items)
-    of, priced = f"{model!r} on {items:,} items", [_row(r["name"], r["count"], r) for r in rows]
+    of = f"{model!r} on {items:,} items"
+    priced = [_row(r["name"], r["count"], r) for r in rows]
     bill = Bill(
         of, plan.epsilon(), plan.budget.delta, plan.budget.neighbouring, plan.accountant, plan.events, priced, RESERVE
     )
@@ -204,7 +205,8 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
         unsafe = sorted({entry.name for entry in ledger.entries if entry.unsafe})
         why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
         raise PrivacyError(f"{what} is the ledger of a model that is NOT PRIVATE: {why}, so its ε is infinite")
-    price, total = ledger.price(), sum(entry.event.share_mu**2 for entry in ledger.entries)
+    price = ledger.price()
+    total = sum(entry.event.share_mu**2 for entry in ledger.entries)
     groups: dict[Any, list[Any]] = {}
     for entry in ledger.entries:
         groups.setdefault((entry.name, entry.sensitivity, entry.event, entry.shape), []).append(entry)

@@ -85,7 +85,6 @@ def evaluate(
     if relevant is not None and not math.isfinite(relevant):
         raise ConfigError(f"--relevant is {relevant}, but must be a finite number")
     wanted = _metrics(metrics) if metrics is not None else None
-    given_relevant = relevant
     choice.use_threads()
     if known is not None or target is not None or Path(what, "model.json").is_file():
         given = [*choice.given, *protocol.given, *(["--part valid"] if part == "valid" else [])]
@@ -96,15 +95,17 @@ def evaluate(
         source.refuse_choosing(f"is for training, and {what} is trained already")
         model, split, facts = _saved(what, known, target, source, skip_unknown, out)
         feedback = model.feedback
-        relevant = getattr(model, "liked_from_", None) if relevant is None else relevant
-        relevant = _relevant(relevant, model.rating_range_, split.test.target)
-        models, splits, n = {type(model).__name__: lambda seed: _Saved(model)}, iter([split]), 1
         if priced:
             names = wanted or _metrics(DEFAULT_METRICS[feedback])
             _check_metrics(names, feedback)
-            result = price.release(model, split, names, part, given_relevant, None, out)
+            result = price.release(model, split, names, part, relevant, None, out)
             out.result({"command": "evaluate", **facts, "part": part, **result})
             return
+        relevant = getattr(model, "liked_from_", None) if relevant is None else relevant
+        relevant = _relevant(relevant, model.rating_range_, split.test.target)
+        models = {type(model).__name__: lambda seed: _Saved(model)}
+        splits = iter([split])
+        n = 1
     else:
         if skip_unknown:
             raise ConfigError("--skip-unknown is for a saved model: what is trained here knows all items")
@@ -120,11 +121,12 @@ def evaluate(
         if priced:
             if protocol.runs > 1 or slices:
                 raise ConfigError("--score-epsilon pays for one look: leave out --seeds, --folds and --slices")
-            _release_trained(choice, protocol, price, ratings, facts, wanted, part, given_relevant, out)
+            _release_trained(choice, protocol, price, ratings, facts, wanted, part, relevant, out)
             return
         relevant = _relevant(relevant, scale if by_stars else None, ratings)
         models = _makers(choice, baselines, ratings)
-        splits, n = protocol.splits(ratings), protocol.runs
+        splits = protocol.splits(ratings)
+        n = protocol.runs
     wanted = wanted or _metrics(DEFAULT_METRICS[feedback])
     _check_metrics(wanted, feedback)
     from discreet.experiments.compare import compare

@@ -75,7 +75,8 @@ def train(
     choice.use_threads()
     ratings, facts = source.read(data, out)
     if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":  # it is read from the data then
-        low, high = float(ratings.values.min()), float(ratings.values.max())
+        low = float(ratings.values.min())
+        high = float(ratings.values.max())
         if low == high:
             raise nothing_to_predict(data, low, model)
     with ledger_kept(model, to, out):
@@ -137,7 +138,8 @@ def _unfinished(statement: Any, folder: Path) -> str:
     """Write the ledger of a training that was cut short; returns a sentence about it."""
     from discreet.data.download import written_aside
 
-    made, planned = len(statement.ledger.entries), sum(r.count for r in statement.ledger.plan.releases)
+    made = len(statement.ledger.entries)
+    planned = sum(r.count for r in statement.ledger.plan.releases)
     spent = f"ε = {statement.epsilon:.4g} at δ = {statement.delta:.3g}"
     text = f"the training had made {made} of {planned} releases, which cost {spent} and count like any other"
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -169,7 +171,9 @@ def _undisturbed() -> Iterator[None]:
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
     """The error for ratings that are all the same, where ratings are to be predicted."""
     ways = {"goal": "--goal ranking", "feedback": "--feedback implicit"}  # private models stay private
-    how = next((way for name, way in ways.items() if name in model.parameter_names()), "another model")
+    how = next(
+        (way for name, way in ways.items() if name in model.parameter_names()), "--model als --feedback implicit"
+    )
     return DataError(f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}")
 
 

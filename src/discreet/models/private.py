@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
-from discreet.models.base import Progress, Recommender, logger, not_ratings
+from discreet.models.base import Progress, Recommender, logger, to_learn_from
 from discreet.models.checks import require, require_range, require_whole
 from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
@@ -174,7 +174,8 @@ class PrivateRecommender(Recommender):
         found = algorithm.statistics(seal(nobody, algorithm.bounds()))
         rows = []
         for row, event in zip(plan.rows(), plan.events, strict=True):
-            statistic, norm = found[row["name"]], event.noise.norm
+            statistic = found[row["name"]]
+            norm = event.noise.norm
             sensitivity = statistic.sensitivity(plan.budget.neighbouring, norm)
             rows.append(
                 row
@@ -201,23 +202,22 @@ class PrivateRecommender(Recommender):
 
     # ------------------------------------------------------------ learning
 
-    def fit(
-        self, ratings: Ratings | People, *, budget: Account | None = None, progress: Progress | None = None
-    ) -> Self:
+    def fit(self, ratings: Any, *, budget: Account | None = None, progress: Progress | None = None) -> Self:
         """Learn from scratch and return self.
 
         Parameters
         ----------
-        ratings : Ratings, or people of another engine (`discreet.engines`)
+        ratings : Ratings, a frame of pandas, polars or pyarrow, a scipy sparse matrix, or people of another engine
+            (`discreet.engines`)
         budget : Account, optional
             The account of these people in a `discreet.BudgetStore`, from which the price is taken before anything is
             sealed.
         progress : function, optional
             Called as ``progress(done, total, text)``.
         """
-        if not isinstance(ratings, (Ratings, People)):
-            raise not_ratings(ratings)
         self.check()
+        if not isinstance(ratings, People):
+            ratings = to_learn_from(ratings)
         seen = self._seen_range(ratings)
         rating_range = self.rating_range or seen or COMMON_RANGE
         if self.feedback == "explicit":
