@@ -275,14 +275,18 @@ class Layout:
         left = [float(x) for x in noisy]
         found = {}
         if self.rated:
-            c, c2 = left.pop(0), left.pop(0) / MOMENTS
+            c = left.pop(0)
+            c2 = left.pop(0) / MOMENTS
             for metric in self.rated:
-                s, s2, sc = left.pop(0), left.pop(0) / MOMENTS, left.pop(0) / MOMENTS
+                s = left.pop(0)
+                s2 = left.pop(0) / MOMENTS
+                sc = left.pop(0) / MOMENTS
                 found[metric.name] = ratio(s, c, (s2, sc, c2), deviation, confidence)
         if self.ranked:
             c = left.pop(0)
             for metric in self.ranked:
-                s, s2 = left.pop(0), left.pop(0) / MOMENTS
+                s = left.pop(0)
+                s2 = left.pop(0) / MOMENTS
                 found[metric.name] = ratio(s, c, (s2, s, c), deviation, confidence)
         return found
 
@@ -301,7 +305,8 @@ def ratio(s: float, c: float, moments: tuple[float, float, float], deviation: fl
     value = min(max(s / c, 0.0), 1.0) if c > 0 else math.nan
     if not len(inside):  # between two points of the grid, or, by bad luck, beyond an end
         return Found(value, *_around(excess, value), c) if c > 0 else Found(value, 0.0, 1.0, c)
-    first, last = int(inside[0]), int(inside[-1])
+    first = int(inside[0])
+    last = int(inside[-1])
     low = float(brentq(excess, grid[first - 1], grid[first])) if first > 0 else 0.0
     high = float(brentq(excess, grid[last], grid[last + 1])) if last < _POINTS - 1 else 1.0
     return Found(value, low, high, c)
