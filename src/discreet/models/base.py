@@ -25,9 +25,7 @@ from discreet.data.encode import IdIndex, as_ids
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
-from discreet.models.checks import require as require
-from discreet.models.checks import require_number as require_number
-from discreet.models.checks import require_one_of, require_whole
+from discreet.models.checks import require, require_one_of, require_whole
 from discreet.models.history import as_pairs, as_rows, as_user_rows
 from discreet.models.keywords import named_by_class, no_parameter
 
@@ -255,7 +253,8 @@ class Recommender(ABC):
 
     def fold_in(self, history: Any, *, unknown: Unknown = "error") -> NDArray[np.floating[Any]]:
         """The vector (factors,) of a user with this history; see `recommend` for what a history may be."""
-        return self.fold(*self._history(history, unknown))[0][0]
+        vector: NDArray[np.floating[Any]] = self.fold(*self._history(history, unknown))[0][0]
+        return vector
 
     def predict(self, ratings: Any, pairs: Any, *, unknown: Unknown = "error") -> NDArray[np.float32]:
         """One score per pair; each user's vector is folded in from that user's rows of `ratings`.

@@ -50,7 +50,8 @@ class Bias(Recommender):
         self.check()
         self._begin(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64))
-        m, row = ratings.n_items, np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
+        m = ratings.n_items
+        row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
         count = np.bincount(ratings.indices, minlength=m)
         self.item_biases_ = np.zeros(m)
         for step in range(self.iterations if self.items else 0):
@@ -66,7 +67,8 @@ class Bias(Recommender):
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """No vector, and m + b_i as offset."""
-        n, count = len(indptr) - 1, np.diff(indptr)
+        n = len(indptr) - 1
+        count = np.diff(indptr)
         bias = np.zeros(n)
         if self.users:
             residual = values - self.mean_ - self.item_biases_[indices]

@@ -183,7 +183,7 @@ class PrivateRecommender(Recommender):
                     "shape": None if row["shape"] is None else tuple(statistic.shape),
                     "norm": norm,
                     "sensitivity": sensitivity,
-                    "deviation": sensitivity * row["noise_multiplier"],
+                    "deviation": plan.deviation(row["name"], statistic),
                     "symmetric": statistic.weights(norm) is not None,
                 }
             )
