@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from discreet.models.huber import HuberALS
     from discreet.models.irls import IRLS
     from discreet.models.popularity import Popularity
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
+    from discreet.privacy.accounting.lifetime import BudgetStore
 
 __all__ = [
     "ALS",
@@ -39,6 +40,7 @@ __all__ = [
     "DPSVD",
     "IRLS",
     "Bias",
+    "BudgetStore",
     "DPFrankWolfe",
     "HuberALS",
     "Popularity",
@@ -55,11 +57,12 @@ __all__ = [
 ]
 
 _HOME = MODELS | {
+    "BudgetStore": "discreet.privacy.accounting.lifetime",
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
     "audit": "discreet.auditing",
     "evaluate": "discreet.evaluation.protocols",
-    "load": "discreet.models.store",
+    "load": "discreet.models.storage.model_folder",
     "load_dataset": "discreet.data.datasets",
 }
 _MODULES = ("errors", "mechanisms", "report")

@@ -111,7 +111,7 @@ def _model(choice: Choice, like: str | None) -> Any:
         return choice.make(default=PRIVATE)
     if choice.given:
         raise ConfigError(f"{choice.given[0]} is given beside --like, whose parameters are used: leave one of them out")
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
 
     return load(like)
 
