@@ -30,7 +30,7 @@ from scipy.special import ndtri
 
 from discreet.auditing.canaries import Canary, guessed, paired
 from discreet.auditing.result import SIGNS, Level
-from discreet.auditing.worlds import Worlds, difference, lost, moves, reach
+from discreet.auditing.worlds import Worlds, difference, lost, moves, priced_deviation, reach
 from discreet.errors import DiscreetError
 from discreet.privacy.noise import mechanisms
 from discreet.testing.watch import Diverged, Released, Watch
@@ -215,7 +215,7 @@ def _standardised(record: Released) -> NDArray[np.float64]:
     noise = noise if weights is None else noise * weights
     if entry is None:
         return noise / record.parts[0].mechanism.standard_deviation
-    deviation = entry.noise_multiplier * entry.sensitivity
+    deviation = priced_deviation(entry)
     if entry.mechanism == "gaussian":
         return noise / deviation
     law = mechanisms.of(entry.mechanism, deviation, entry.alpha)

@@ -27,6 +27,7 @@ Both hold whatever the guesses are made of, also of the coins of other canaries.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy import stats
@@ -82,14 +83,14 @@ def fdp_epsilon(canaries: int, guesses: int, right: int, delta: float, error: fl
     return gdp.epsilon(mu, delta) if mu > 0 else 0.0
 
 
-def _largest(refuted: object, most: float) -> float:
+def _largest(refuted: Callable[[float], bool], most: float) -> float:
     """The end of the interval from 0 in which a claim is refuted, by bisection from below."""
-    assert callable(refuted)
     if not refuted(0.0):
         return 0.0
-    low, high = 0.0, most
     if refuted(most):
         return most
+    low = 0.0
+    high = most
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)

@@ -24,7 +24,7 @@ import numpy as np
 
 from discreet.auditing.canaries import Canary, changed, guessed, paired
 from discreet.auditing.result import SIGNS, Level
-from discreet.auditing.worlds import SLACK, Move, Worlds, lost, quiet, reach
+from discreet.auditing.worlds import SLACK, Move, Worlds, lost, priced_deviation, quiet, reach
 from discreet.errors import DiscreetError
 from discreet.testing.rules import listed
 from discreet.testing.runs import Kept, Run, differences
@@ -177,7 +177,7 @@ def _of_the_first(run: Run) -> list[str]:
         rows = [row for look in record.looks for row in range(length)[look or slice(None)]]
         if len(rows) != length:
             findings.append(f"release {entry.name!r} was charged once, and computed {len(rows) / length:g} times")
-        priced = entry.noise_multiplier * entry.sensitivity
+        priced = priced_deviation(entry)
         used = record.parts[0].mechanism.standard_deviation
         if used < priced * (1 - SLACK):
             findings.append(f"release {entry.name!r} has {used / priced:.3g} of the noise that it is priced by")

@@ -26,6 +26,7 @@ from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.events import Event
+from discreet.privacy.door.ledger import Entry
 from discreet.privacy.noise.mechanisms import Mechanism, mu_of_pure
 from discreet.testing import people
 from discreet.testing.runs import Run, clone, fit
@@ -177,6 +178,11 @@ def move(one: Released, other: Released) -> Move:
     if entry is not None and entry.mechanism == "huber":  # priced by its length in both norms
         share = max(share, lengths["l2"] / (entry.sensitivity * entry.l2_ratio))
     return Move(one.name, share, _mu(noise, lengths), _pure(noise, lengths), event)
+
+
+def priced_deviation(entry: Entry) -> float:
+    """The standard deviation of noise with which an entry costs what it costs, worked out from its price."""
+    return entry.event.noise.standard_deviation * entry.sensitivity
 
 
 def _mu(noise: Mechanism, lengths: dict[str, float]) -> float:
