@@ -8,9 +8,10 @@ from discreet.kernels.packed import aligned_empty, on_cache_lines, sum_rows
 from discreet.kernels.pairs import pair_products
 from discreet.kernels.psd import project_psd, solve_psd
 from discreet.kernels.threads import set_threads, thread_count
-from discreet.kernels.topk import top_k
+from discreet.kernels.topk import Panels, top_k
 
 __all__ = [
+    "Panels",
     "aligned_empty",
     "on_cache_lines",
     "packed_grams",
