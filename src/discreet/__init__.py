@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from discreet.models.huber import HuberALS
     from discreet.models.irls import IRLS
     from discreet.models.popularity import Popularity
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
 
 __all__ = [
     "ALS",
@@ -56,7 +56,7 @@ _HOME = MODELS | {
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
     "evaluate": "discreet.evaluation.protocols",
-    "load": "discreet.models.store",
+    "load": "discreet.models.storage.model_folder",
     "load_dataset": "discreet.data.datasets",
 }
 _MODULES = ("errors", "mechanisms", "report")

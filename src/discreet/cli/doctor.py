@@ -191,7 +191,7 @@ def _model() -> dict[str, Any]:
 
     from discreet.data.cinema import example_history, make_cinema
     from discreet.models.als import ALS
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
 
     model = ALS(8, iterations=3).fit(make_cinema(scale=0.01))
     with tempfile.TemporaryDirectory() as folder:

@@ -185,9 +185,9 @@ def _saved(
     folder: str, known: str | None, target: str | None, layout: Layout, skip: bool, out: Output
 ) -> tuple[Any, Split, dict[str, Any]]:
     """A saved model, and what it is to be measured on."""
-    from discreet.cli.items import known_only
+    from discreet.cli.typed_history import known_only
     from discreet.data.splits import Holdout, Split
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
 
     model = load(folder)
     if known is None or target is None:

@@ -53,7 +53,7 @@ def recommend(
     The history never leaves this machine and is not stored: a user's vector is computed from it when needed. An item
     without a rating counts as liked.
     """
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
 
     if to is not None:
         _check_file(to)
@@ -74,7 +74,7 @@ def recommend(
 
 
 def _history(model: Any, texts: list[str] | None, file: str | None, layout: Layout, skip: bool) -> dict[Any, float]:
-    from discreet.cli.items import parse_history, read_history, with_default
+    from discreet.cli.typed_history import parse_history, read_history, with_default
 
     if texts is None and file is None:
         raise ConfigError("say what the user liked: --history ITEMS, --history-file FILE or, for many, --users FILE")
@@ -113,7 +113,7 @@ def _one(
 def _many(
     model: Any, file: str, layout: Layout, n: int, include_seen: bool, skip: bool, to: str | None, out: Output
 ) -> None:
-    from discreet.cli.items import known_only
+    from discreet.cli.typed_history import known_only
 
     n = min(n, len(model.item_ids_))
     ratings, left_out = known_only(layout.read_file(file), model, file, skip)

@@ -20,7 +20,7 @@ def similar(
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
 ) -> None:
     """Show the items most like one: those whose vectors point most nearly the same way."""
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
 
     model = load(folder)
     items = Items(model)

@@ -175,8 +175,8 @@ def examples(folder: str, model: Any) -> list[str]:
 
 def check_out(folder: str, replace: bool = False) -> None:
     """Refuse a place where no model can be saved, before time is spent on training one."""
-    from discreet.models.earlier import check_replaced
-    from discreet.models.store import check_target
+    from discreet.models.storage.earlier_ledgers import check_replaced
+    from discreet.models.storage.model_folder import check_target
 
     target = Path(folder)
     check_target(target)

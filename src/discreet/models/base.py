@@ -102,7 +102,7 @@ class Recommender(ABC):
 
     def card(self) -> str:
         """Text of the README that is saved with the model."""
-        from discreet.models.card import not_private
+        from discreet.models.storage.card import not_private
 
         return not_private(self)
 
@@ -311,7 +311,7 @@ class Recommender(ABC):
 
         In the place of a private model only with `replace`; the ledger of that one is kept in the folder.
         """
-        from discreet.models.store import save
+        from discreet.models.storage.model_folder import save
 
         save(self, path, replace=replace)
 

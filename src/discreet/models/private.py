@@ -23,8 +23,8 @@ from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
 from discreet.models.base import Progress, Recommender, logger, not_ratings
 from discreet.models.checks import require, require_range, require_whole
-from discreet.models.earlier import LEDGER, earlier_name
 from discreet.models.read_outs import Likeness, ReadOut
+from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Plan
@@ -393,7 +393,7 @@ class PrivateRecommender(Recommender):
         self.privacy_ = self.algorithm_.statement(Ledger.from_dict(json.loads(files[LEDGER])))
 
     def card(self) -> str:
-        from discreet.models.card import private
+        from discreet.models.storage.card import private
 
         return private(self, self.privacy_)
 

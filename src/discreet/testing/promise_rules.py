@@ -27,7 +27,7 @@ PLD_UP_TO = 60.0
 #: Factors that differ are what "post-processing" is about.
 _LEARNT = ("factors.safetensors: item_factors", "factors.safetensors: item_biases")
 _PRIVATE_NAMES = re.compile(r"n_?users|users|n_?ratings|nnz|user_?(ids?|factors|vectors?)")
-_REACHES_IN = re.compile(r"privacy\.vault|import vault|\.open\(KEY|\._content\b|\._vectors\b|\._compute\b")
+_REACHES_IN = re.compile(r"\bvault\b|\bKEY\b|\._content\b|\._vectors\b|\._compute\b")
 
 
 @rule("noise", "the noise has the planned law and size, for every release and both grades")

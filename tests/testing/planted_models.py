@@ -60,6 +60,20 @@ class OpensSealedData(DPALS):
     _kinds = (OpensSealedDataSolve,)
 
 
+class FetchesTheKeySolve(NoisySolve):
+    def _centre(self, users, session):
+        from discreet.privacy.door import vault as found
+
+        assert found is not None
+        return super()._centre(users, session)
+
+
+class FetchesTheKey(DPALS):
+    """Imports the key where it needs it, so that no name in its module gives it away."""
+
+    _kinds = (FetchesTheKeySolve,)
+
+
 class LeavesOneOutSolve(NoisySolve):
     def releases(self, n_items):
         return [*super().releases(n_items), Line("spare", share=0.1, shape=(1,))]

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
+import planted_models as planted
 import pytest
 
 import discreet
-import planted_models as planted
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
@@ -202,6 +202,7 @@ MODELS = [
     (planted.ForgetsSeedZero, "seed", "random_state=0 gives another model every time"),
     (planted.Reveals, "statement", "NOT PRIVATE"),
     (planted.OpensSealedData, "key", "_content"),
+    (planted.FetchesTheKey, "key", "vault"),
     (planted.PromisesLess, "statement", "not what the ledger costs"),
 ]
 

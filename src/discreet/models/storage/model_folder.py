@@ -30,9 +30,9 @@ from discreet.data.encode import as_ids, object_array
 from discreet.errors import ConfigError, DataError
 from discreet.models import MODELS, model_class
 from discreet.models.base import Recommender
-from discreet.models.card import with_earlier
-from discreet.models.earlier import LEDGER, check_replaced, earlier_name, keep_beside, kept_ledgers
-from discreet.models.exchange import displaced, exchange
+from discreet.models.storage.card import with_earlier
+from discreet.models.storage.earlier_ledgers import LEDGER, check_replaced, earlier_name, keep_beside, kept_ledgers
+from discreet.models.storage.exchange import displaced, exchange
 from discreet.version import __version__
 
 FORMAT = 2
