@@ -444,10 +444,14 @@ class ByCode(ReadOut):
     def __init__(self, model: Recommender) -> None:
         object.__setattr__(self, "model", weakref.proxy(model))  # the model keeps this
 
-    def fold(self, rows: Rows, V: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def fold(
+        self, rows: Rows, V: NDArray[Any], b: NDArray[Any], kernels: Any = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         return self.model.fold(*rows)
 
-    def scoring(self, rows: Rows, V: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    def scoring(
+        self, rows: Rows, V: NDArray[Any], b: NDArray[Any], kernels: Any = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         return self.model.scoring(*rows)[:2]
 
     def scoring_factors(self, V: NDArray[Any]) -> NDArray[Any]:

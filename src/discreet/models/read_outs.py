@@ -29,9 +29,8 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import kernels as compiled
 from discreet.errors import DataError
-from discreet.kernels import pair_products, solve_rows, solve_rows_constant, sum_rows
-from discreet.kernels.gradient import residual_rows
 
 Array = NDArray[Any]
 _ITEMS = {"by": "item"}
@@ -68,12 +67,16 @@ class ReadOut(ABC):
     kind: ClassVar[str]
 
     @abstractmethod
-    def fold(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
-        """Vectors (n, r) and offsets (n,) of users, each from its own row; V and b are factors and biases of items."""
+    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+        """Vectors (n, r) and offsets (n,) of users, each from its own row; V and b are factors and biases of items.
 
-    def scoring(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+        `kernels` is `discreet.kernels`, or `discreet.kernels.once` where a single question does not pay for loading
+        compiled code.
+        """
+
+    def scoring(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         """Vectors that go with `scoring_factors`, and offsets."""
-        return self.fold(rows, V, b)
+        return self.fold(rows, V, b, kernels)
 
     def scoring_factors(self, V: Array) -> Array:
         """The item factors to score with, which may have a coordinate more."""
@@ -111,7 +114,7 @@ class Same(ReadOut):
 
     kind: ClassVar[str] = "same"
 
-    def fold(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         return np.zeros((rows.n, V.shape[1]), np.float32), np.zeros(rows.n, np.float32)
 
 
@@ -124,7 +127,7 @@ class OwnOffset(ReadOut):
     personal: bool
     kind: ClassVar[str] = "own offset"
 
-    def fold(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         bias = np.zeros(rows.n)
         if self.personal:
             residual = rows.values - self.mean - b[rows.indices]
@@ -175,26 +178,26 @@ class LeastSquares(ReadOut):
     shared: Array | None = field(default=None, metadata=_MATRIX)
     kind: ClassVar[str] = "least squares"
 
-    def fold(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         offset, target = self._centred(rows, V, b)
         if self.masked:
             assert self.known is not None
             target = np.where(self.known[rows.indices], target, target.dtype.type(0))
         ridge = self.ridge * np.maximum(self._counts(rows), 1.0) ** self.exponent
         if not self.intercept:
-            return solve_rows(rows.indptr, rows.indices, target, V, ridge, self.shared), offset
+            return kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge, self.shared), offset
         mean = np.float32(self.second_centre)
         target = target - mean
         if V.shape[1]:
-            U, own = solve_rows_constant(rows.indptr, rows.indices, target, V, ridge, self.intercept)
+            U, own = kernels.solve_rows_constant(rows.indptr, rows.indices, target, V, ridge, self.intercept)
         else:
             one = np.full((len(V), 1), self.intercept, V.dtype)
-            own = solve_rows(rows.indptr, rows.indices, target, one, ridge)[:, 0]
+            own = kernels.solve_rows(rows.indptr, rows.indices, target, one, ridge)[:, 0]
             U = np.zeros((rows.n, 0), V.dtype)
         return U, offset + (mean + np.float32(self.intercept) * own)
 
-    def scoring(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
-        vectors, offsets = self.fold(rows, V, b)
+    def scoring(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+        vectors, offsets = self.fold(rows, V, b, kernels)
         if not self.tail:
             return vectors, offsets
         total = np.bincount(rows.row, rows.values, minlength=rows.n)
@@ -262,40 +265,40 @@ class Alternating(ReadOut):
     shared: Array | None = field(default=None, metadata=_MATRIX)
     kind: ClassVar[str] = "alternating"
 
-    def fold(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         ridge = self.ridge * np.maximum(rows.counts, 1).astype(np.float64) ** self.exponent
         mean = np.asarray(self.mean, V.dtype)
         none = np.zeros(rows.n, V.dtype)
         if not self.explicit:
-            return solve_rows(rows.indptr, rows.indices, None, V, ridge, self.shared), none + mean
+            return kernels.solve_rows(rows.indptr, rows.indices, None, V, ridge, self.shared), none + mean
         offset = b + mean
         if self.transition:
-            U, own = self._robust(rows, V, offset, ridge)
+            U, own = self._robust(rows, V, offset, ridge, kernels)
             return U, own + mean
+        entries = (rows.indptr, rows.indices, rows.values)
         s = np.float64(self.intercept)
         if s == 0:
-            values = rows.values
-            return solve_rows(rows.indptr, rows.indices, values, V, ridge, self.shared, offset=offset), none + mean
-        U, x0 = solve_rows_constant(rows.indptr, rows.indices, rows.values, V, ridge, s, self.shared, offset=offset)
+            return kernels.solve_rows(*entries, V, ridge, self.shared, offset=offset), none + mean
+        U, x0 = kernels.solve_rows_constant(*entries, V, ridge, s, self.shared, offset=offset)
         return U, (s * x0).astype(V.dtype) + mean
 
     def exact_in_part(self, r: int) -> bool:
         return self.shared is None or not _dual(r)
 
-    def _robust(self, rows: Rows, V: Array, offset: Array, ridge: Array) -> tuple[Array, Array]:
+    def _robust(self, rows: Rows, V: Array, offset: Array, ridge: Array, kernels: Any) -> tuple[Array, Array]:
         target = rows.values.astype(V.dtype) - offset[rows.indices]
         if not self.intercept:
-            return self._reweighted(rows, target, V, ridge), np.zeros(rows.n, V.dtype)
+            return self._reweighted(rows, target, V, ridge, kernels), np.zeros(rows.n, V.dtype)
         s = np.asarray(self.intercept, V.dtype)
-        X = self._reweighted(rows, target, np.column_stack([V, np.full(len(V), s)]), ridge)
+        X = self._reweighted(rows, target, np.column_stack([V, np.full(len(V), s)]), ridge, kernels)
         return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
 
-    def _reweighted(self, rows: Rows, target: Array, V: Array, ridge: Array) -> Array:
-        X = solve_rows(rows.indptr, rows.indices, target, V, ridge)
+    def _reweighted(self, rows: Rows, target: Array, V: Array, ridge: Array, kernels: Any) -> Array:
+        X = kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge)
         for _ in range(self.inner_iterations):
-            e = np.abs(target - pair_products(X, V, rows.row, rows.indices))
+            e = np.abs(target - kernels.pair_products(X, V, rows.row, rows.indices))
             weights = (self.transition / np.maximum(e, self.transition)).astype(V.dtype)
-            X = solve_rows(rows.indptr, rows.indices, target, V, ridge, None, weights)
+            X = kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge, None, weights)
         return X
 
 
@@ -320,14 +323,14 @@ class PosteriorMean(ReadOut):
     prior: Array = field(metadata=_MATRIX)
     kind: ClassVar[str] = "posterior mean"
 
-    def fold(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         place = self.place[rows.indices]
         liked = place >= 0
         if self.liked_from is not None:
             liked = liked & (rows.values >= self.liked_from)
         x = liked.astype(np.float32)
         many = np.bincount(rows.row, x, minlength=rows.n)
-        y = sum_rows(rows.indptr, np.maximum(place, 0), x, self.gain)
+        y = kernels.sum_rows(rows.indptr, np.maximum(place, 0), x, self.gain)
         y = y / np.sqrt(np.maximum(many, 1))[:, None].astype(np.float32)
         U = np.where(many[:, None] > 0, self.base + y, self.prior).astype(np.float32)
         return U, np.zeros(rows.n, np.float32)
@@ -344,7 +347,7 @@ class ProjectedDescent(ReadOut):
     prior_count: float | None
     kind: ClassVar[str] = "descent"
 
-    def fold(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         if self.prior_count is None:
             offset = np.full(rows.n, self.centre, np.float32)
         else:
@@ -355,7 +358,7 @@ class ProjectedDescent(ReadOut):
         none = np.zeros(rows.n, np.float32)
         U = np.zeros((rows.n, V.shape[1]), np.float32)
         for _ in range(self.steps):
-            g = residual_rows(rows.indptr, rows.indices, y, U, V, np.inf, zeros, none)[1]
+            g = kernels.residual_rows(rows.indptr, rows.indices, y, U, V, np.inf, zeros, none)[1]
             U = project(U - rate * g, self.user_norm).astype(np.float32)
         return U, offset
 
@@ -384,7 +387,7 @@ class FrankWolfeSteps(ReadOut):
     gammas: Array = field(metadata=_MATRIX)
     kind: ClassVar[str] = "Frank-Wolfe steps"
 
-    def fold(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         from discreet.privacy.people.residuals import frank_wolfe_step
 
         if self.prior_count is None:
@@ -430,12 +433,12 @@ class Projection(ReadOut):
     squares: Array = field(metadata=_MATRIX)
     kind: ClassVar[str] = "projection"
 
-    def fold(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         left = rows.values - self.centre - b[rows.indices]
         own = np.bincount(rows.row, left, minlength=rows.n) / (rows.counts + self.prior_count)
         own = own * self.personal
         target = np.where(self.known[rows.indices], left - own[rows.row], 0.0).astype(np.float32)
-        u = sum_rows(rows.indptr, rows.indices, target.astype(np.float64), V.astype(np.float64))
+        u = kernels.sum_rows(rows.indptr, rows.indices, target.astype(np.float64), V.astype(np.float64))
         U = (u / np.maximum(self.squares, 1e-30) / self.density).astype(np.float32)
         return U, (self.centre + own).astype(np.float32)
 
@@ -522,6 +525,4 @@ def project(A: Array, largest: float) -> Array:
 
 def _dual(r: int) -> bool:
     """Whether least squares may turn the factors of all items, whose bits then depend on how many there are."""
-    from discreet.kernels.normal import DUAL_RANK
-
-    return r >= DUAL_RANK
+    return r >= 96  # as discreet.kernels.normal.DUAL_RANK, which would load the compiler

@@ -2,8 +2,8 @@
 
 `Scorer` is what `Recommender.recommend`, the service and the exports share. It needs neither a model class nor a table
 library: only numpy and the kernels are imported on the way. Item factors are packed for the product on first use and
-kept so; on a memory-mapped file (`discreet.models.scorer_folder`) a single question packs one part after another
-instead, and the catalogue never is in memory as a whole.
+kept so. A single question (``kernels=once``) does without: it reads a memory-mapped file part by part, and the
+catalogue never is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet import kernels as compiled
 from discreet.data.encode import canonical
 from discreet.errors import ConfigError, DataError
-from discreet.kernels import Panels, top_k
 from discreet.models.checks import require, require_whole
 from discreet.models.read_outs import Likeness, ReadOut, Rows
 
 Array = NDArray[Any]
-PART = 1 << 16  # items that are packed at a time where the whole is not kept
 
 
 class Scorer:
@@ -39,8 +38,8 @@ class Scorer:
     rating_range : (low, high), optional
         Of predicted ratings; None where scores are not ratings.
     likeness : Likeness, optional
-    keep : bool
-        Keep factors packed between questions. False on a memory-mapped file that is asked once.
+    kernels : module
+        `discreet.kernels`, or `discreet.kernels.once` to answer a single question without loading compiled code.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Scorer:
         titles: Array | None = None,
         rating_range: tuple[float, float] | None = None,
         likeness: Likeness | None = None,
-        keep: bool = True,
+        kernels: Any = compiled,
     ) -> None:
         self.item_ids = item_ids
         self.factors = factors
@@ -62,7 +61,7 @@ class Scorer:
         self.titles = titles
         self.rating_range = rating_range
         self.likeness = likeness or Likeness()
-        self.keep = keep
+        self.kernels = kernels
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -145,10 +144,10 @@ class Scorer:
         if exclude is not None:
             bias[exclude] = -np.inf
         seen = np.asarray(at, np.int32) if exclude_seen else np.empty(0, np.int32)
-        items, scores = self._top(vector, bias, min(n, len(self)), seen)
-        found = items >= 0
-        items = items[found]
-        scores = scores[found]
+        rows, best = self.kernels.top_k(vector, self._panels, bias, min(n, len(self)), (np.array([0, len(seen)]), seen))
+        found = rows[0] >= 0
+        items = rows[0][found]
+        scores = best[0][found]
         scores += offset.astype(np.float32)
         if self.rating_range is not None:
             scores = np.clip(scores, *self.rating_range)
@@ -161,7 +160,7 @@ class Scorer:
         require(lengths[at] > 0, f"nothing was learnt of {self.name(at)!r} by which items could be like it")
         skip = np.zeros(len(self), np.float32)
         skip[at] = -np.inf
-        items, scores = top_k(panels.V[at : at + 1], panels, skip, min(n, len(self)))
+        items, scores = self.kernels.top_k(panels.V[at : at + 1], panels, skip, min(n, len(self)))
         found = items[0] >= 0
         return items[0][found], scores[0][found]
 
@@ -174,7 +173,7 @@ class Scorer:
             np.concatenate([at, np.broadcast_to(at, (k, k))[kept]]).astype(np.int32),
             np.concatenate([values, np.broadcast_to(values, (k, k))[kept]]).astype(np.float32),
         )
-        vectors, offsets = self.read_out.scoring(rows, self.factors, self.biases)
+        vectors, offsets = self.read_out.scoring(rows, self.factors, self.biases, self.kernels)
         v = self.read_out.scoring_factors(self.factors)[item].astype(np.float64)
         scores = vectors.astype(np.float64) @ v + offsets
         return np.asarray(scores[0] - scores[1:], np.float64)
@@ -195,46 +194,24 @@ class Scorer:
             V = np.ascontiguousarray(V[at])
             b = b[at]
             rows = rows._replace(indices=np.arange(len(at), dtype=np.int32))
-        return read_out.scoring(rows, V, b)
-
-    def _top(self, vector: Array, bias: Array, n: int, seen: NDArray[np.int32]) -> tuple[Array, Array]:
-        """The best `n` of one user, kept packed or part by part."""
-        if self.keep:
-            items, scores = top_k(vector, self._panels, bias, n, (np.array([0, len(seen)]), seen))
-            return items[0], scores[0]
-        best: list[tuple[Array, Array]] = []
-        factors = self._scoring_factors
-        for start in range(0, len(self), PART):
-            stop = min(start + PART, len(self))
-            inside = seen[(seen >= start) & (seen < stop)] - start
-            part = np.ascontiguousarray(factors[start:stop], np.float32)
-            items, scores = top_k(vector, part, bias[start:stop], n, (np.array([0, len(inside)]), inside))
-            best.append((np.where(items[0] >= 0, items[0] + start, -1), scores[0]))
-        items = np.concatenate([found for found, _ in best])
-        scores = np.concatenate([found for _, found in best])
-        order = np.lexsort((items, -scores))[:n]
-        return items[order], scores[order]
+        return read_out.scoring(rows, V, b, self.kernels)
 
     @cached_property
     def _biases(self) -> NDArray[np.float32]:
         return np.ascontiguousarray(self.biases, np.float32)
 
     @cached_property
-    def _scoring_factors(self) -> Array:
-        return self.read_out.scoring_factors(self.factors)
+    def _panels(self) -> Any:
+        return self.kernels.Panels(self.read_out.scoring_factors(self.factors))
 
     @cached_property
-    def _panels(self) -> Panels:
-        return Panels(self._scoring_factors)
-
-    @cached_property
-    def _unit(self) -> tuple[Panels, Array]:
+    def _unit(self) -> tuple[Any, Array]:
         """Vectors of length 1 by which items are compared, and their lengths before."""
         if self.factors.shape[1] == 0:
             raise ConfigError("there is nothing to compare items by: this model has no item factors")
         V = self.likeness.vectors(self.factors)
         lengths = np.linalg.norm(V, axis=1, keepdims=True)
-        return Panels(V / np.maximum(lengths, 1e-30)), lengths[:, 0]
+        return self.kernels.Panels(V / np.maximum(lengths, 1e-30)), lengths[:, 0]
 
 
 def as_history(scorer: Scorer, history: Mapping[Any, Any] | Sequence[Any]) -> tuple[Array, Array]:

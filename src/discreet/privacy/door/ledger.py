@@ -8,7 +8,6 @@ signature: whoever rewrites the whole file consistently is not caught.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import secrets
@@ -23,6 +22,7 @@ from typing import Any
 from discreet.errors import PrivacyError
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.events import Event, Price
+from discreet.privacy.door.chain import digest
 from discreet.privacy.door.plan import Plan
 
 FORMAT = "discreet-ledger/1"
@@ -83,7 +83,7 @@ class Ledger:
         #: What the sampler's draws added to δ so far.
         self.noise_delta = 0.0
         self._records: list[Entry | Assumption] = []
-        self._hashes = [_digest("", self._header())]
+        self._hashes = [digest("", self._header())]
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -166,7 +166,7 @@ class Ledger:
             "entries": [self._shown(r) for r in self._records if isinstance(r, Entry)],
             **stated,
             "head": self._hashes[-1],
-            "seal": _digest(self._hashes[-1], stated),
+            "seal": digest(self._hashes[-1], stated),
             "id": self.id,
         }
 
@@ -198,7 +198,7 @@ class Ledger:
             ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
             ledger.library = dict(document["library"])
             ledger.id = str(document.get("id", ""))  # the first ledgers had none
-            ledger._hashes = [_digest("", ledger._header())]
+            ledger._hashes = [digest("", ledger._header())]
             records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
             hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
         except (KeyError, TypeError, AttributeError) as error:
@@ -217,14 +217,14 @@ class Ledger:
             raise PrivacyError("the ledger was changed after it was written: records are missing at its end")
         self.noise_delta = float(document["noise_delta"])
         stated = {name: document.get(name) for name in self._stated(self.price())}
-        if document.get("seal") != _digest(self._hashes[-1], stated):
+        if document.get("seal") != digest(self._hashes[-1], stated):
             raise PrivacyError("the ledger was changed after it was written: the stated ε or δ breaks the seal")
         if self.price().epsilon > float(document["epsilon"]) * (1 + 1e-9):
             raise PrivacyError(f"the ledger states ε={document['epsilon']}, but its entries cost more")
 
     def _append(self, record: Entry | Assumption) -> None:
         self._records.append(record)
-        self._hashes.append(_digest(self._hashes[-1], _plain(record)))
+        self._hashes.append(digest(self._hashes[-1], _plain(record)))
 
     def _shown(self, record: Entry | Assumption) -> dict[str, Any]:
         return {**_plain(record), "hash": self._hashes[record.sequence + 1]}
@@ -261,11 +261,6 @@ def library_version() -> str:
         return metadata.version("discreet")
     except metadata.PackageNotFoundError:
         return "unknown"
-
-
-def _digest(previous: str, content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(f"{previous}{text}".encode()).hexdigest()
 
 
 def _plain(record: Entry | Assumption) -> dict[str, Any]:
