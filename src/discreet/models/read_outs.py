@@ -323,6 +323,11 @@ class PosteriorMean(ReadOut):
     prior: Array = field(metadata=_MATRIX)
     kind: ClassVar[str] = "posterior mean"
 
+    def of_items(self, at: Array) -> Self:
+        place = self.place[at]
+        own = np.where(place >= 0, np.arange(len(place), dtype=np.int32), np.int32(-1))
+        return dataclasses.replace(self, place=own, gain=self.gain[np.maximum(place, 0)])
+
     def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         place = self.place[rows.indices]
         liked = place >= 0
