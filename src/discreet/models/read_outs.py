@@ -294,7 +294,7 @@ class Alternating(ReadOut):
         return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
 
     def _reweighted(self, rows: Rows, target: Array, V: Array, ridge: Array, kernels: Any) -> Array:
-        X = kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge)
+        X: Array = kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge)
         for _ in range(self.inner_iterations):
             e = np.abs(target - kernels.pair_products(X, V, rows.row, rows.indices))
             weights = (self.transition / np.maximum(e, self.transition)).astype(V.dtype)
@@ -525,7 +525,8 @@ def centred_by_own_mean(rows: Rows, prior_mean: float, prior_count: float) -> ND
 
 def project(A: Array, largest: float) -> Array:
     """Rows cut to the length `largest`."""
-    return A * np.minimum(1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30))
+    cut: Array = A * np.minimum(1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30))
+    return cut
 
 
 def _dual(r: int) -> bool:

@@ -24,7 +24,9 @@ from discreet.models.storage.earlier_ledgers import LEDGER
 from discreet.models.storage.exchange import displaced
 
 FORMAT = 2
-FACTORS, MODEL, CARD = "factors.safetensors", "model.json", "README.md"
+FACTORS = "factors.safetensors"
+MODEL = "model.json"
+CARD = "README.md"
 MAPPED = 1 << 26  # bytes from which on factors stay on disk
 _KINDS = {"F32": "<f4", "F64": "<f8", "BOOL": "?", "I32": "<i4"}
 

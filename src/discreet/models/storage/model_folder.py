@@ -27,7 +27,7 @@ import numpy as np
 
 from discreet.data.encode import as_ids, object_array
 from discreet.errors import ConfigError, DataError
-from discreet.models import model_class
+from discreet.models import model_class as model_class  # the conformance kit puts models of its own in here
 from discreet.models.base import Recommender
 from discreet.models.read_outs import KINDS
 from discreet.models.storage.card import with_earlier
@@ -121,13 +121,14 @@ def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
         "titles": None if model.titles_ is None else model.titles_.tolist(),
         "item_ids": [encoded(i) for i in model.item_ids_.tolist()],
     }
-    described = json.loads(_as_json(described))  # as it will be read, so that the checksum is of that
-    return {"checksum": checksum(described)} | described
+    read: dict[str, Any] = json.loads(_as_json(described))  # as it will be, so that the checksum is of that
+    return {"checksum": checksum(read)} | read
 
 
 def _reading(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
     """How a history is read, for whoever has not the model's class: what model.json says of it, and its arrays."""
-    read_out, likeness = model.scorer().read_out, model.likeness()
+    read_out = model.scorer().read_out
+    likeness = model.likeness()
     if read_out.kind not in KINDS:
         return {}, {}
     arrays = {f"read_out.{name}": array for name, array in read_out.arrays().items()}

@@ -33,9 +33,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.kernels.threads import cost_cuts, run
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.people.bounds import SHAVE, public_number
