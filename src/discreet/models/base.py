@@ -272,6 +272,7 @@ class Recommender(ABC):
                 self.read_out(),
                 titles=self.titles_,
                 rating_range=self.rating_range_,
+                liked_rating=self.liked_rating,
                 likeness=self.likeness(),
             )
             known = self._scorer = (made_of, scorer)

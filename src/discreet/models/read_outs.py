@@ -304,12 +304,17 @@ class Alternating(ReadOut):
 
 @dataclass(frozen=True, eq=False)
 class PosteriorMean(ReadOut):
-    """u = base + Σ_j g_j / √count over the items that are liked and known, or the prior where there are none.
+    """u = base + κ Σ_j x_j g_j / ‖x‖ over the known items, or the prior where all x_j are 0.
+
+    x_j is 1 for an item that is liked and 0 for others, with κ = 1; or, by `levels`, how far up the range of ratings it
+    is, in steps of 1/levels, with κ below 1 where even the best rating is below `liked_from`.
 
     Parameters
     ----------
     liked_from : float, optional
         Ratings from here on count as liked; None: every item does.
+    levels, low, high
+        Steps of the range, and the range; `levels` is 0 where items are liked or not.
     place : (m,) int32
         Which row of `gain` is an item's, −1 for items that are not known.
     gain : (k, r) float32
@@ -321,6 +326,9 @@ class PosteriorMean(ReadOut):
     gain: Array = field(metadata=_MATRIX)
     base: Array = field(metadata=_MATRIX)
     prior: Array = field(metadata=_MATRIX)
+    levels: int = 0
+    low: float = 0.0
+    high: float = 0.0
     kind: ClassVar[str] = "posterior mean"
 
     def of_items(self, at: Array) -> Self:
@@ -330,15 +338,31 @@ class PosteriorMean(ReadOut):
 
     def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         place = self.place[rows.indices]
-        liked = place >= 0
-        if self.liked_from is not None:
-            liked = liked & (rows.values >= self.liked_from)
-        x = liked.astype(np.float32)
-        many = np.bincount(rows.row, x, minlength=rows.n)
-        y = kernels.sum_rows(rows.indptr, np.maximum(place, 0), x, self.gain)
-        y = y / np.sqrt(np.maximum(many, 1))[:, None].astype(np.float32)
-        U = np.where(many[:, None] > 0, self.base + y, self.prior).astype(np.float32)
+        x = np.where(place >= 0, self._likes(rows.values), 0.0)
+        length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
+        y = kernels.sum_rows(rows.indptr, np.maximum(place, 0), x.astype(np.float32), self.gain)
+        if self.levels:
+            y = y * (self._conviction(rows, x) / np.maximum(length, 1e-9))[:, None].astype(np.float32)
+        else:
+            y = y / np.maximum(length, 1)[:, None].astype(np.float32)
+        U = np.where(length[:, None] > 0, self.base + y, self.prior).astype(np.float32)
         return U, np.zeros(rows.n, np.float32)
+
+    def _likes(self, values: Array) -> Array:
+        """x of every entry."""
+        if self.levels:
+            place = np.clip((values - self.low) / (self.high - self.low), 0.0, 1.0)
+            return np.rint(self.levels * place) / self.levels
+        if self.liked_from is None:
+            return np.ones(len(values))
+        return (values >= self.liked_from).astype(np.float64)
+
+    def _conviction(self, rows: Rows, x: Array) -> Array:
+        """κ of every user."""
+        best = np.zeros(rows.n)
+        np.maximum.at(best, rows.row, x)
+        liked = self.high if self.liked_from is None else self.liked_from
+        return np.minimum(best * (self.high - self.low) / max(liked - self.low, 1e-9), 1.0)
 
 
 @dataclass(frozen=True, eq=False)

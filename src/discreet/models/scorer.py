@@ -37,6 +37,8 @@ class Scorer:
     titles : (m,) object, optional
     rating_range : (low, high), optional
         Of predicted ratings; None where scores are not ratings.
+    liked_rating : float
+        What an item of a history counts as rated with where only that it is liked is said.
     likeness : Likeness, optional
     kernels : module
         `discreet.kernels`, or `discreet.kernels.once` to answer a single question without loading compiled code.
@@ -51,6 +53,7 @@ class Scorer:
         *,
         titles: Array | None = None,
         rating_range: tuple[float, float] | None = None,
+        liked_rating: float = 1.0,
         likeness: Likeness | None = None,
         kernels: Any = compiled,
     ) -> None:
@@ -60,16 +63,12 @@ class Scorer:
         self.read_out = read_out
         self.titles = titles
         self.rating_range = rating_range
+        self.liked_rating = liked_rating
         self.likeness = likeness or Likeness()
         self.kernels = kernels
 
     def __len__(self) -> int:
         return len(self.item_ids)
-
-    @property
-    def liked_rating(self) -> float:
-        """What an item of a history counts as rated with where only that it is liked is said."""
-        return 1.0 if self.rating_range is None else self.rating_range[1]
 
     # ------------------------------------------------------------ names
 

@@ -134,7 +134,12 @@ def _reading(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
     arrays = {f"read_out.{name}": array for name, array in read_out.arrays().items()}
     if likeness.known is not None:
         arrays["likeness.known"] = likeness.known
-    return {"read_out": read_out.numbers(), "likeness": {"first": likeness.first}}, arrays
+    said = {
+        "read_out": read_out.numbers(),
+        "liked_rating": model.liked_rating,
+        "likeness": {"first": likeness.first},
+    }
+    return said, arrays
 
 
 def _as_json(described: dict[str, Any]) -> bytes:

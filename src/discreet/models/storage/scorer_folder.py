@@ -158,6 +158,7 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
         read_out_from(described["read_out"], own, (len(ids), factors.shape[1])),
         titles=None if titles is None else object_array(titles, len(titles)),
         rating_range=None if scale is None else (scale[0], scale[1]),
+        liked_rating=float(described["liked_rating"]),
         likeness=Likeness(alike["first"], known),
         kernels=without_compiler if once else kernels,
     )
