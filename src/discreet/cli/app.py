@@ -30,6 +30,7 @@ _MODULES = (
     "recommend",
     "similar",
     "budget",
+    "tune",
     "datasets",
     "doctor",
     "bench",
