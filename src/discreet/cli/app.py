@@ -30,11 +30,13 @@ _MODULES = (
     "recommend",
     "similar",
     "budget",
+    "tune",
     "datasets",
     "doctor",
     "bench",
     "reproduce",
     "report",
+    "export",
 )
 
 app = typer.Typer(

@@ -77,9 +77,9 @@ def budget(
         str | None,
         typer.Argument(help="A file of accounts, and one of them: people.sqlite:customers.", metavar="STORE"),
     ] = None,
-    items: Annotated[int | None, typer.Option(help="How many items the catalogue has.", min=1, metavar="N")] = None,
+    items: Annotated[int | None, typer.Option(help="Number of items in the catalogue.", min=1, metavar="N")] = None,
     plot: Annotated[
-        str | None, typer.Option(help="Draw ε over δ, the noise over ε, and the shares.", metavar="FILE.png")
+        str | None, typer.Option(help="Plot ε against δ, the noise against ε, and the shares.", metavar="FILE.png")
     ] = None,
     note: Annotated[
         str | None, typer.Option(help="With open: who these people are and who decided, for the log.", metavar="TEXT")
@@ -88,11 +88,11 @@ def budget(
         str | None, typer.Option(help="With verify: a hash from earlier, which must still be there.", metavar="HASH")
     ] = None,
 ) -> None:
-    """Price a private model before it sees any data, or price the ledger of one again.
+    """Price a private model before it sees any data, or check the ledger of a trained one.
 
-    Without LEDGER: what the model with these options will release, how often, how far one user can move it, how much
-    noise hides that, and what half the ε would do. With LEDGER: checks that nobody changed the file, and prices what it
-    lists, also by an independent accountant.
+    Without LEDGER: what a model with these options will release, how often, how far one user can move each release, how
+    much noise hides that, and what half the ε would mean. With LEDGER: check that the file was not changed, and price
+    what it lists again, also with an independent accountant.
 
     With STORE: one budget for all trainings on the same people. open makes an account with its total --epsilon and
     --delta, which cannot be changed; show prints what is left; log every training; verify checks the whole file.

@@ -30,17 +30,19 @@ def recommend(
     out: Output,
     history: Annotated[
         list[str] | None,
-        typer.Option("--history", help="Items (ids or titles), each with =RATING or without.", metavar="ITEMS"),
+        typer.Option("--history", help="Items by id or title, optionally with =RATING.", metavar="ITEMS"),
     ] = None,
     history_file: Annotated[
-        str | None, typer.Option(help="File with an item and perhaps a rating per line.", metavar="FILE")
+        str | None, typer.Option(help="File with one item, and optionally a rating, on each line.", metavar="FILE")
     ] = None,
     users: Annotated[str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")] = None,
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
     exclude: Annotated[
         list[str] | None, typer.Option(help="An item never to recommend; may be repeated.", metavar="ITEM")
     ] = None,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="Allow items of the history.")] = False,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Also recommend items that are in the history.")
+    ] = False,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="Ignore items that the model does not know.")
     ] = False,

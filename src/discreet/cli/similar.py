@@ -19,7 +19,7 @@ def similar(
     out: Output,
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
 ) -> None:
-    """Show the items most like one: those whose vectors point most nearly the same way."""
+    """Show the items most similar to a given one, by the angle between their vectors."""
     from discreet.models.storage.scorer_folder import open_model
 
     model = open_model(folder, once=True)

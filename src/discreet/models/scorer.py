@@ -177,6 +177,15 @@ class Scorer:
         scores = vectors.astype(np.float64) @ v + offsets
         return np.asarray(scores[0] - scores[1:], np.float64)
 
+    def vector(self, at: Array, values: Array) -> tuple[Array, float]:
+        """A user's own vector, which goes with ``read_out.scoring_factors``, and the offset."""
+        vectors, offsets = self._vector(at, values)
+        return vectors[0], float(offsets[0])
+
+    def title(self, at: int) -> str | None:
+        """The title of an item, where there are titles."""
+        return None if self.titles is None else str(self.titles[at])
+
     def name(self, at: int) -> Any:
         """The id of an item, as Python has it."""
         found = self.item_ids[at]

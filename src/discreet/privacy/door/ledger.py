@@ -32,7 +32,8 @@ FORMAT = "discreet-ledger/1"
 class Entry:
     """One release, with the sensitivity in ``norm``.
 
-    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability.
+    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability. A ``law`` says
+    that it was the best of a secret number of runs, of ``runs`` on average.
     """
 
     sequence: int
@@ -47,11 +48,14 @@ class Entry:
     l2_ratio: float = 1.0
     unsafe: bool = False
     rate: float = 1.0
+    law: str = ""
+    runs: float = 1.0
 
     @property
     def event(self) -> Event:
         """What it costs; an unsafe entry costs everything and has no event."""
-        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate)
+        law = (self.law, self.runs)
+        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate, *law)
 
     @property
     def deviation(self) -> float:
@@ -120,6 +124,8 @@ class Ledger:
         l2_ratio: float = 1.0,
         unsafe: bool = False,
         rate: float = 1.0,
+        law: str = "",
+        runs: float = 1.0,
     ) -> Entry:
         """Append a release. Called before the data are opened."""
         entry = Entry(
@@ -135,6 +141,8 @@ class Ledger:
             l2_ratio,
             unsafe,
             float(rate),
+            law,
+            float(runs),
         )
         self._append(entry)
         return entry
@@ -275,6 +283,8 @@ def _plain(record: Entry | Assumption) -> dict[str, Any]:
         content["shape"] = list(record.shape)
         if record.rate == 1:  # left out, so that ledgers from before there were batches keep their hashes
             del content["rate"]
+        if not record.law:  # likewise, from before there was tuning
+            del content["law"], content["runs"]
     return content
 
 
