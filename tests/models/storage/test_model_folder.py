@@ -18,7 +18,7 @@ from scipy import sparse
 import discreet
 from discreet import ALS, Bias, Popularity, Ratings
 from discreet.errors import ConfigError, DataError
-from discreet.models.storage import contents, exchange, model_folder
+from discreet.models.storage import contents, exchange
 
 FILES = {"factors.safetensors", "model.json", "README.md"}
 MODELS = {
