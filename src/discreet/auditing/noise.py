@@ -30,12 +30,15 @@ from scipy.special import ndtri
 
 from discreet.auditing.canaries import Canary, guessed, paired
 from discreet.auditing.result import SIGNS, Level
-from discreet.auditing.worlds import Worlds, difference, lost, moves, priced_deviation, reach
+from discreet.auditing.worlds import SLACK, Worlds, difference, lost, moves, priced_deviation, reach
 from discreet.errors import DiscreetError
 from discreet.privacy.noise import mechanisms
 from discreet.testing.watch import Diverged, Released, Watch
 
-SEES = "noise that is smaller than priced, repeated, or follows from a seed, and batches that are too large"
+SEES = (
+    "noise that is smaller than priced, repeated, or follows from a seed, batches that are too large, and a canary "
+    "that moves a release too far"
+)
 BLIND_TO = (
     "a scatter that is off by less than a few per cent, noise that only a few entries lack, and a generator that is "
     "weak in ways that statistics do not show"
@@ -93,8 +96,10 @@ def audit_noise(
     known = enough and scatter > 0
     share = worlds_share(worlds, canary) if canary is not None else math.nan
     found = claim.size * share / most if known else math.inf
-    refuted = bool(findings)
     sign = SIGNS[claim.unit]
+    if known and found > claim.size * (1 + SLACK):
+        findings.insert(0, f"the worlds are at least {sign} = {found:.4g} apart, and {claim.size:.4g} is claimed")
+    refuted = bool(findings)
     note = (
         f"over {len(draws.scores)} trainings ℓ scatters by {scatter:.3f} μ (at most {most:.3f}, 1 is what was priced)"
         if enough
