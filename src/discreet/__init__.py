@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
     from discreet.evaluation.protocols import evaluate
+    from discreet.evaluation.tuning import tune
     from discreet.models.als import ALS
     from discreet.models.baselines import DPSGD, DPSGLD, DPSVD, DPFrankWolfe
     from discreet.models.bias import Bias
@@ -52,6 +53,7 @@ __all__ = [
     "load_dataset",
     "mechanisms",
     "report",
+    "tune",
 ]
 
 _HOME = MODELS | {
@@ -59,6 +61,7 @@ _HOME = MODELS | {
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
     "evaluate": "discreet.evaluation.protocols",
+    "tune": "discreet.evaluation.tuning",
     "load": "discreet.models.storage.model_folder",
     "load_dataset": "discreet.data.datasets",
 }

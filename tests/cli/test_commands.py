@@ -16,7 +16,19 @@ import discreet
 from discreet.cli.app import app
 from discreet.data.cinema import films
 
-COMMANDS = ["demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench", "reproduce"]
+COMMANDS = [
+    "demo",
+    "train",
+    "evaluate",
+    "recommend",
+    "similar",
+    "budget",
+    "tune",
+    "datasets",
+    "doctor",
+    "bench",
+    "reproduce",
+]
 
 
 def test_help_lists_every_command_and_nothing_else(run):

@@ -24,7 +24,8 @@ RATINGS = (10, 30, 100)
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 MOST_RATINGS = 3_000_000
 ITEMS = 2_000
-BEGIN, END = "<!-- expectations -->", "<!-- /expectations -->"
+BEGIN = "<!-- expectations -->"
+END = "<!-- /expectations -->"
 
 
 def shares(people: int, ratings: int) -> list[float]:

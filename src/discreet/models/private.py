@@ -23,6 +23,7 @@ from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
 from discreet.models.base import Progress, Recommender, logger, to_learn_from
 from discreet.models.checks import require, require_range, require_whole
+from discreet.models.read_outs import Likeness, ReadOut
 from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
 from discreet.privacy.accounting.lifetime import Account, charged
@@ -329,19 +330,24 @@ class PrivateRecommender(Recommender):
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self.algorithm_.scoring(Rows(indptr, indices, values), self._learnt())
 
+    def read_out(self) -> ReadOut:
+        return self.algorithm_.read_out(self._learnt()) or super().read_out()
+
+    def likeness(self) -> Likeness:
+        return self.algorithm_.likeness(self._learnt())
+
     @property
     def learnt_(self) -> str:
         """In one sentence what survived the noise; empty where the algorithm does not say."""
         self._check_fitted()
         return str(self.details_.get("learnt", ""))
 
-    def _comparable(self) -> NDArray[Any]:
+    def _check_comparable(self) -> None:
         if not self.item_factors_.shape[1] and self.learnt_:
             raise ConfigError(f"there is nothing to compare items by. What was learnt: {self.learnt_}")
-        super()._comparable()
+        super()._check_comparable()
         if self.details_.get("dimensions") == 0:
             logger.warning("what is shown as alike may be noise. What was learnt: %s", self.learnt_)
-        return self.algorithm_.comparable(self._learnt())
 
     def _learnt(self) -> Learnt:
         return Learnt(self.item_factors_, self.item_biases_, self.counts_, self.details_)
