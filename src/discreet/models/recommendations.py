@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.frames import make_frame
-
 MOST_SHOWN = 30
 
 
@@ -50,6 +48,8 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """A frame with the columns item, title (where known) and score; pandas, polars or pyarrow."""
+        from discreet.data.frames import make_frame
+
         named = {} if self.titles is None else {"title": self.titles}
         return make_frame({"item": self.ids, **named, "score": self.scores}, backend)
 
