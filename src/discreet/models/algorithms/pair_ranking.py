@@ -204,6 +204,7 @@ class PairRanking(Algorithm):
         core = self._core(counts.value)
         some = users.restrict(core)
         size = max(float(session.release("size", some.add_up(ActiveUsers()))[0]), 1.0)
+        session.judge_delta(size)
         progress(2, steps, "counts")
         pairs = some.add_up(PairSums())
         t = sum(session.deviation(line, pairs) ** -2 for line in lines) ** -0.5 / math.sqrt(2.0)
