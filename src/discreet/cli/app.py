@@ -37,6 +37,7 @@ _MODULES = (
     "reproduce",
     "report",
     "export",
+    "serve",
 )
 
 app = typer.Typer(
