@@ -21,6 +21,7 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+FAILED = "something went wrong here, and it is not your fault"
 OPEN = ("/health",)  # without a token
 
 
@@ -80,14 +81,13 @@ class Gate:
         self.counters.under_way += 1
         try:
             await self._pass(scope, self._limited(scope, receive), counted)
-        except TooLarge:
+        except TooLarge as error:
             if not seen["started"]:
-                text = f"the body is larger than {self.largest_body:,} bytes"
-                await refuse(counted, 413, "too large", text, close=True)
+                await refuse(counted, 413, "too large", str(error), close=True)
         except Exception as error:
             logger.error("a request failed unexpectedly (%s)", type(error).__name__)
             if not seen["started"]:
-                await refuse(counted, 500, "failed", "something went wrong here, and it is not your fault")
+                await refuse(counted, 500, "failed", FAILED)
         finally:
             self.counters.under_way -= 1
             self.counters.add(self._route(scope), int(seen["status"]), time.perf_counter() - begun)
@@ -104,7 +104,7 @@ class Gate:
                 return
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self.largest_body:
-            raise TooLarge
+            raise self._too_large()
         await self.app(scope, receive, send)
 
     def _limited(self, scope: MutableMapping[str, Any], receive: Receive) -> Receive:
@@ -117,10 +117,13 @@ class Gate:
             if message["type"] == "http.request":
                 left -= len(message.get("body", b""))
                 if left < 0:
-                    raise TooLarge
+                    raise self._too_large()
             return message
 
         return limited
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"the body is larger than {self.largest_body:,} bytes")
 
     def _route(self, scope: MutableMapping[str, Any]) -> str:
         path = scope["path"]

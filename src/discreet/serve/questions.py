@@ -42,9 +42,7 @@ class Question(BaseModel):
         None, description="If given, recommend among these items alone."
     )
     exclude_seen: Annotated[bool, Field(strict=True)] = Field(True, description="Leave out the items of the history.")
-    unknown: Literal["error", "skip"] = Field(
-        "error", description="What to do with items that the model lacks."
-    )
+    unknown: Literal["error", "skip"] = Field("error", description="What to do with items that the model lacks.")
     model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = Field(
         None, description="Which model answers; the first one by default."
     )

@@ -27,7 +27,7 @@ from starlette.exceptions import HTTPException
 from discreet.errors import ConfigError, DiscreetError
 from discreet.kernels import thread_count
 from discreet.serve.counters import Counters
-from discreet.serve.gate import Gate
+from discreet.serve.gate import FAILED, Gate, TooLarge
 from discreet.serve.questions import LARGEST_N, LONGEST_NAME, Answer, Answers, Batch, Question, Rated, Refusal
 from discreet.serve.shelf import Served, Shelf
 from discreet.version import __version__
@@ -331,6 +331,14 @@ def _add_errors(app: FastAPI) -> None:
         text = {404: "there is nothing at this address: see /docs", 405: "this address takes another method: see /docs"}
         message = text.get(error.status_code, str(error.detail))
         return _json({"error": {"code": "refused", "message": message}}, error.status_code, error.headers)
+
+    @app.exception_handler(TooLarge)
+    async def too_large(request: Request, error: TooLarge) -> Response:
+        return _json({"error": {"code": "too large", "message": str(error)}}, 413, {"connection": "close"})
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        return _json({"error": {"code": "failed", "message": FAILED}}, 500)
 
     @app.exception_handler(DiscreetError)
     async def ours(request: Request, error: DiscreetError) -> Response:
