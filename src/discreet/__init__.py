@@ -13,6 +13,7 @@ from discreet.version import __version__
 
 if TYPE_CHECKING:
     from discreet import errors, mechanisms, report
+    from discreet.auditing import audit
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
@@ -47,6 +48,7 @@ __all__ = [
     "Ratings",
     "Split",
     "__version__",
+    "audit",
     "errors",
     "evaluate",
     "load",
@@ -60,6 +62,7 @@ _HOME = MODELS | {
     "BudgetStore": "discreet.privacy.accounting.lifetime",
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
+    "audit": "discreet.auditing",
     "evaluate": "discreet.evaluation.protocols",
     "tune": "discreet.evaluation.tuning",
     "load": "discreet.models.storage.model_folder",

@@ -30,6 +30,7 @@ _MODULES = (
     "recommend",
     "similar",
     "budget",
+    "audit",
     "tune",
     "datasets",
     "doctor",

@@ -2,8 +2,8 @@
 
 A private `fit` resolves the algorithm, seals the ratings, makes a session from the plan, and from then on holds nothing
 but released numbers. The plan follows from the parameters and the number of items in the public catalogue; no rating is
-needed to price it. The resolved algorithm is saved with the model, so that nothing is derived anew when it is read.
-A `fit` that does not come to its end (Ctrl-C, an error) leaves the ledger of what it had released, and nothing learnt.
+needed to price it. The resolved algorithm is saved with the model, so that loading derives nothing. A `fit` that is cut
+short (Ctrl-C, an error) leaves the ledger of what it had released, and nothing learnt.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ class PrivateRecommender(Recommender):
     """Base of the models with a promise.
 
     Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise``, ``random_state``,
-    ``rating_range`` and ``method`` among their parameters, and say which kinds of algorithm they are a shell of.
-    Parameters that the algorithm has by the same name are None where its own default is meant. A `random_state` of None
-    stands for another seed in every fit; seeded noise needs one that is given, because a seed that everybody knows
-    hides nothing.
+    ``rating_range`` and ``method`` among their parameters, and say which kinds of algorithm they are a shell of. A
+    parameter that the algorithm has as well is None for the algorithm's own default. With a `random_state` of None,
+    every fit has a fresh seed; seeded noise needs an explicit one, because a seed that everybody knows hides nothing.
 
-    Attributes whose names end with an underscore are what a fit learnt: the next one begins without them. Those that
-    begin with one are its notes: they are dropped as well if it does not come to its end.
+    Attributes whose names end with an underscore are what a fit learnt; the next fit begins without them. Those whose
+    names begin with one are its notes; they are dropped as well if it is cut short.
 
     Attributes
     ----------
@@ -244,7 +243,7 @@ class PrivateRecommender(Recommender):
         return self
 
     def _abandon(self, algorithm: Algorithm, ledger: Ledger) -> None:
-        """All that is left of a fit that did not come to its end is what it released."""
+        """All that is left of a fit that was cut short is what it released."""
         self._forget()
         for name in [name for name in vars(self) if name.startswith("_")]:
             delattr(self, name)

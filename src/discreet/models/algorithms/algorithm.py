@@ -2,8 +2,8 @@
 
 A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the range of ratings,
 what was left open; after it no field is None, and the resolved value is what a saved model keeps. `bounds`, `releases`,
-`plan` and `statistics` are pure. `learn` sees people only through sealed users and a session, and whatever it finds out
-on the way, such as a ridge that follows from released counts, goes into `Learnt`. `fold` reads the fields and `Learnt`,
+`plan` and `statistics` are pure. `learn` sees people only through sealed users and a session; what it finds out on the
+way, such as a ridge that follows from released counts, goes into `Learnt`. `fold` reads the fields and `Learnt`,
 and nothing else: that is why a folder written today predicts the same tomorrow.
 """
 
@@ -162,7 +162,7 @@ class Algorithm(ABC):
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
 
     def __repr__(self) -> str:
-        """With the fields that are not as by default; subclasses are dataclasses without a repr of their own."""
+        """With the fields that differ from their defaults; subclasses are dataclasses without a repr of their own."""
         usual = {entry.name: _default(entry) for entry in fields(self)}
         given = [f"{name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
         return f"{type(self).__name__}({', '.join(given)})"

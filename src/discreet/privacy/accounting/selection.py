@@ -124,7 +124,8 @@ class Runs:
         if self._shape is None:
             rate = Decimal(_rate(self.mean))
             return rate / (rate.exp() - 1), lambda k: rate / (k + 1)
-        gamma, shape = Decimal(_gamma(self.mean, self._shape)), Decimal(self._shape)
+        gamma = Decimal(_gamma(self.mean, self._shape))
+        shape = Decimal(self._shape)
         if shape == 0:
             return (1 - gamma) / -gamma.ln(), lambda k: (1 - gamma) * k / (k + 1)
         first = (1 - gamma) * shape / ((-shape * gamma.ln()).exp() - 1)
@@ -166,7 +167,8 @@ def epsilon(mu: float, runs: Runs, target: float) -> float:
 
 def mu(epsilon: float, target: float, runs: Runs) -> float:
     """The largest μ of one run for which the best of K costs at most ε at δ = `target`, rounded down."""
-    low, high = 0.0, 1e-3
+    low = 0.0
+    high = 1e-3
     while delta(epsilon, high, runs) <= target:
         low, high = high, high * 2
     for _ in range(60):
