@@ -147,7 +147,8 @@ def named_folders(given: list[str]) -> dict[str, Path]:
     for text in given:
         name, equals, folder = text.partition("=")
         if not equals or Path(text).exists():
-            name, folder = Path(text).resolve().name, text
+            name = Path(text).resolve().name
+            folder = text
         if not name or name in found:
             raise ConfigError(f"two models are called {name!r}: say NAME=FOLDER" if name else f"{text!r} has no name")
         found[name] = Path(folder)
