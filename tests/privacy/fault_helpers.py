@@ -113,13 +113,28 @@ FAULTS = {
         (NEIGHBOURS, WORST),
     ),
     "pairs are divided by the number of items instead of pairs": Fault(
-        "statistics.pairs:pair_weights", "np.sqrt(np.maximum(pairs, 1.0))", "np.sqrt(counts + 1e-9)", (PAIRS, PAIRED)
+        "statistics.pairs:pair_weights",
+        "np.sqrt(np.maximum(squared, 1))",
+        "np.sqrt(np.diff(indptr) + 1e-9)",
+        (PAIRS, PAIRED),
     ),
     "√2 is forgotten where pairs are replaced": Fault(
         "statistics.pairs:PairSums.reach", "1.0, 2**0.5)", "1.0, 1.0)", (PAIRS,)
     ),
     "pairs are counted in both triangles": Fault(
         "statistics.pairs:pair_weights", "math.sqrt(2.0)", "2.0", (PAIRS, PAIRED)
+    ),
+    "likes are not of norm 1": Fault(
+        "statistics.pairs:LikeCounts.partial",
+        "np.maximum(per_user(block.indptr, level**2), 1)",
+        "1.0 + 0 * block.mean",
+        (PAIRS, REGISTRY),
+    ),
+    "dislikes enter pairs with their sign": Fault(
+        "statistics.pairs:levels_of",
+        "np.clip(block.values, 0, most)",
+        "np.clip(block.values, -most, most)",
+        (REGISTRY,),
     ),
     "whoever likes something is counted twice": Fault(
         "statistics.pairs:ActiveUsers.partial", "(block.counts > 0)", "2 * (block.counts > 0)", (PAIRS, REGISTRY)

@@ -116,7 +116,9 @@ class DPMF(PrivateRecommender):
 
     @property
     def liked_rating(self) -> float:
-        return super().liked_rating if self.liked_from_ is None else self.liked_from_
+        if self.liked_from_ is None:
+            return super().liked_rating
+        return float(self.algorithm_.rating_range[1])  # type: ignore[attr-defined]
 
     def _seen_range(self, ratings: Any) -> tuple[float, float] | None:
         """For ranking as well, where nothing says from which rating on an item is liked."""

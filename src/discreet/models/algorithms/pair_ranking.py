@@ -1,14 +1,17 @@
 """Ranking from one noisy matrix of pairs, the house's way to lists: count, look once, and know the noise.
 
-A user's history is what it likes, x_ij ∈ {0, 1}, with n_i items in all. Three sums over users are released; M is the
-number of items in the core, those whose released counts are large enough:
+A user likes item j by x_ij ≥ 0: the place of its rating in the range, 0 for the lowest and 1 for the highest, so that
+a 5 says more than a 4, a 3 says that it was worth watching, and a 1 says nothing; 1 for whatever was chosen where there
+are no ratings. Three sums over users are released; M is the number of items in the core, those whose released counts
+are large enough:
 
-    c̃_j  = Σ_i x_ij/√n_i + noise                                   counts, all items                            (1)
+    c̃_j  = Σ_i x_ij/‖x_i‖ + noise                                  counts, all items                            (1)
     ñ    = #{i : an item of the core} + noise                      size                                         (2)
-    G̃_jk = Σ_i x_ij x_ik/√(n_i (n_i − 1)) + N(0, t²),  j < k        pairs, in the core                           (3)
+    G̃_jk = Σ_i x_ij x_ik/q_i + N(0, t²),  j < k,                    pairs, in the core                           (3)
+           q_i² = ‖x_i‖⁴ − Σ_j x_ij⁴, of the items of the core: √(n_i (n_i − 1)) for n_i items that are liked alike
 
-with n_i in (3) counting items of the core. What is fitted to the pairs has one vector per item and is weighed by noise
-that is known, also that of sampling: κ = ñ/((Σ c)² − Σ c²), since the squares of what one user adds to (3) sum to ½:
+What is fitted to the pairs has one vector per item and is weighed by noise that is known, also that of sampling, with
+κ = SAMPLING ñ/((Σ c)² − Σ c²), since the squares of what one user adds to (3) sum to ½:
 
     G̃_jk = c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),       v_j ~ N(Wᵀ f_j, T),    W_f ~ N(0, T / strength)         (4)
 
@@ -70,21 +73,29 @@ from discreet.models.algorithms.algorithm import (
     spread_out,
 )
 from discreet.models.algorithms.feature_prior import standardised
+from discreet.models.algorithms.pair_factors import Fitted, factorise
 from discreet.models.checks import require, require_number, require_positive, require_whole
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session, Statistic
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import WeighEntries, WeightCounts
 from discreet.privacy.people.users import Users
-from discreet.privacy.statistics.pairs import ActiveUsers, KeepLiked, PairSums, unfold_triangle
+from discreet.privacy.statistics.pairs import (
+    LEVELS,
+    ActiveUsers,
+    Graded,
+    KeepLiked,
+    LikeCounts,
+    PairSums,
+    graded,
+    unfold_triangle,
+)
 
 EVERYTHING = "everything"
 SMALL_CATALOGUE = 1000  # up to here a part of the rest may buy counts again
 FEW = 20  # items that may decide the lists
 MUCH = 0.15  # of all choices
-BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
 
 
 @dataclass(frozen=True)
@@ -98,8 +109,10 @@ class PairRanking(Algorithm):
     rounds : int
         Of (5)–(7). They cost nothing but time.
     liked_from : float or "everything", optional
-        Ratings from here on say that an item is liked; "everything" takes all that was chosen. Public. Default: three
-        quarters up the rating range (4 of 1 to 5), or everything where all ratings are the same.
+        Ratings from here on are called liked; "everything" takes all that was chosen, whatever its rating. Public.
+        Default: three quarters up the rating range (4 of 1 to 5), or everything where all ratings are the same.
+    graded : bool
+        Whether items count by the place of their rating in the range, or alike from `liked_from` on.
     largest_core, least_core : int
         How many items have pairs, at most and at least.
     core_from : float, optional
@@ -118,6 +131,7 @@ class PairRanking(Algorithm):
     factors: int = 64
     rounds: int = 10
     liked_from: float | Literal["everything"] | None = None
+    graded: bool = True
     rating_range: Range | None = None
     largest_core: int = 2000
     least_core: int = 128
@@ -148,6 +162,7 @@ class PairRanking(Algorithm):
         assert self.counts_share is not None
         require_number("counts_share", self.counts_share, 1e-3)
         require(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
+        require(isinstance(self.graded, bool), f"graded is {self.graded!r}, but must be True or False")
         if self.liked_from != EVERYTHING:
             require_number("liked_from", self.liked_from, -1e12)
 
@@ -160,6 +175,8 @@ class PairRanking(Algorithm):
     def assumptions(self) -> dict[str, str]:
         if self.liked_from == EVERYTHING:
             return {}
+        if self.graded:
+            return {"liked": "that an item is liked by the place of its rating in their range"}
         return {"liked": f"that ratings of {self.liked_from:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Line]:
@@ -180,16 +197,23 @@ class PairRanking(Algorithm):
     def statistics(self, users: Users) -> dict[str, Statistic]:
         counts = self._counts(users)
         core = users.restrict(np.arange(min(self.largest_core, users.n_items)))
-        rest = {str(line): core.add_up(PairSums()) for line in self._rest(users.n_items)}
+        rest = {str(line): core.add_up(PairSums(self._levels)) for line in self._rest(users.n_items)}
         return {"counts": counts, "size": core.add_up(ActiveUsers()), **rest}
 
+    @property
+    def _levels(self) -> int:
+        """Of liking: one where everything counts alike."""
+        return LEVELS if self.graded and self.liked_from != EVERYTHING else 1
+
     def _counts(self, users: Users) -> Statistic:
-        """(1), of users who keep only what they like."""
-        if self.liked_from != EVERYTHING:
+        """(1), of users who keep only what they like, by how much."""
+        if self._levels > 1:
+            assert self.rating_range is not None
+            users.map(Graded(*self.rating_range))
+        elif self.liked_from != EVERYTHING:
             assert self.liked_from is not None
             users.map(KeepLiked(float(self.liked_from)))
-        users.map(WeighEntries(np.ones(users.n_items)))
-        return users.add_up(WeightCounts())
+        return users.add_up(LikeCounts(self._levels))
 
     # ------------------------------------------------------------ learning
 
@@ -205,7 +229,7 @@ class PairRanking(Algorithm):
         some = users.restrict(core)
         size = max(float(session.release("size", some.add_up(ActiveUsers()))[0]), 1.0)
         progress(2, steps, "counts")
-        pairs = some.add_up(PairSums())
+        pairs = some.add_up(PairSums(self._levels))
         t = sum(session.deviation(line, pairs) ** -2 for line in lines) ** -0.5 / math.sqrt(2.0)
         found = Signal.of(counts, core, size, t, self.gate)
         bought = lines if found.worth else []
@@ -281,13 +305,29 @@ class PairRanking(Algorithm):
         if not learnt.factors.shape[1]:
             return np.zeros((rows.n, 0), np.float32), nothing
         gain, base, prior, inside = gain_of(learnt)
-        x = inside[rows.indices]
-        if self.liked_from != EVERYTHING:
-            x = x & (rows.values >= self.liked_from)
-        x = x.astype(np.float32)
-        many = np.bincount(rows.row, x, minlength=rows.n)
-        y = sum_rows(rows.indptr, rows.indices, x, gain) / np.sqrt(np.maximum(many, 1))[:, None].astype(np.float32)
-        return np.where(many[:, None] > 0, base + y, prior).astype(np.float32), nothing
+        x = np.where(inside[rows.indices], self._likes(rows), 0.0)
+        length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
+        y = sum_rows(rows.indptr, rows.indices, x.astype(np.float32), gain)
+        y *= (self._conviction(rows, x) / np.maximum(length, 1e-9))[:, None].astype(np.float32)
+        return np.where(length[:, None] > 0, base + y, prior).astype(np.float32), nothing
+
+    def _conviction(self, rows: Rows, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """1 for whoever likes something, and less where even the best rating is below that."""
+        if self._levels == 1:
+            return np.ones(rows.n)
+        low, high = self.rating_range  # type: ignore[misc]
+        best = np.zeros(rows.n)
+        np.maximum.at(best, rows.row, x)
+        return np.minimum(best * (high - low) / max(self.liked_from - low, 1e-9), 1.0)  # type: ignore[operator]
+
+    def _likes(self, rows: Rows) -> NDArray[np.float64]:
+        """x of every entry of some histories."""
+        if self.liked_from == EVERYTHING:
+            return np.ones(len(rows.indices))
+        if self.graded:
+            assert self.rating_range is not None
+            return graded(rows.values, *self.rating_range) / LEVELS
+        return (rows.values >= self.liked_from).astype(np.float64)
 
     def comparable(self, learnt: Learnt) -> NDArray[Any]:
         """Without popularity, which all items share; and of the core alone, unless features say something of others."""
@@ -354,103 +394,6 @@ def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int
             unfold_triangle((noisy * (weight / sum(precision) / math.sqrt(2.0))).astype(np.float32), rows.start, part)
         G += part
     return G, sum(precision) ** -0.5 / math.sqrt(2.0)
-
-
-# ------------------------------------------------------------------ estimating by known noise
-
-
-class Fitted(NamedTuple):
-    """V (M, r) and W (K, r) of (4), the strength of the features, and how many dimensions stand out of the noise."""
-
-    V: NDArray[np.float64]
-    W: NDArray[np.float64]
-    strength: float
-    dimensions: int
-
-
-def factorise(
-    G: NDArray[np.float32],
-    t: float,
-    c: NDArray[np.float64],
-    size: float,
-    rank: int,
-    rounds: int,
-    seed: int,
-    features: NDArray[np.float64] | None = None,
-) -> Fitted:
-    """(4) by rounds of (5)–(7).
-
-    Parameters
-    ----------
-    G : (M, M), symmetric, 0 on the diagonal
-    t : deviation of its noise
-    c : (M,), counts above 0
-    size : ñ
-    rank, rounds : int
-    seed : of the start of the eigenvectors
-    features : (M, K), optional
-    """
-    M = len(c)
-    rank = min(rank, M - 2)
-    kappa = size / max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
-    h = (t + math.sqrt(kappa) * c) ** -0.5
-    a = (h * c)[:, None]
-    G = (h[:, None] * G * h).astype(np.float32)
-    F = np.ones((M, 1)) if features is None else np.column_stack([np.ones(M), features - features.mean(axis=0)])
-    length, Q, edge = leading(G, rank, seed)
-    v = Q * np.sqrt(np.maximum(length, 1e-3 * max(length[0], edge))) / a
-    largest = 5 * max(float(np.median(np.abs(v[:, 0]))), 1e-12)
-    v = np.clip(v, -largest, largest)
-    strength = np.full(F.shape[1], 3.0)
-    strength[0] = 1e-9  # the constant is free
-    S = np.linalg.inv(F.T @ F + np.diag(strength))
-    mean = F @ (S @ (F.T @ v))
-    T = np.diag(((v - mean) ** 2).mean(axis=0) + 1e-7 * largest**2)
-    B = np.eye(rank)
-    C = np.zeros((M, rank))
-    for _ in range(rounds):
-        A = (v * a**2).T @ v + (B * (a[:, 0] ** 2 @ C)) @ B.T
-        own = a**3 * (v * (v**2).sum(axis=1)[:, None] + ((v @ B) * C) @ B.T)
-        right = a * (G @ (a * v).astype(np.float32) + own)
-        B, inverse, alpha = common_basis(T, A)
-        C = 1 / (1 + a**2 * alpha)
-        v = 0.5 * v + 0.5 * (C * (right @ B + mean @ inverse.T)) @ B.T
-        S = np.linalg.inv(F.T @ F + np.diag(strength))
-        W = S @ (F.T @ v)
-        mean = F @ W
-        T = ((v - mean).T @ (v - mean) + (B * C.sum(axis=0)) @ B.T) / M
-        if F.shape[1] > 1:
-            w = W[1:] @ inverse.T
-            found = w.size / max(float((w**2).sum() + rank * np.trace(S[1:, 1:])), 1e-12)
-            strength[1:] = np.clip(found, 1e-2, 1e6)
-    beyond = int((length[1:] > BEYOND * edge).sum())  # the first is popularity
-    return Fitted(v, W, float(strength[-1]), beyond)
-
-
-def leading(G: NDArray[np.float32], rank: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], float]:
-    """Eigenvalues, largest first, eigenvectors, and the edge of the noise: by subspace iteration where G is large.
-
-    The noise has deviation 1 and so eigenvalues between ±2√M; G + 2√M I keeps its negative end behind.
-    """
-    M = len(G)
-    edge = 2 * math.sqrt(M)
-    if M <= 600:
-        values, vectors = np.linalg.eigh(G.astype(np.float64))
-        return values[::-1][:rank], vectors[:, ::-1][:, :rank], max(-float(values[0]), 1e-9)
-    Q = np.random.default_rng(seed).standard_normal((M, min(rank + 8, M))).astype(np.float32)
-    for _ in range(8):
-        Q = np.linalg.qr(G @ Q + np.float32(edge) * Q)[0]
-    values, turn = np.linalg.eigh((Q.T @ (G @ Q)).astype(np.float64))
-    return values[::-1][:rank], (Q @ turn[:, ::-1][:, :rank]).astype(np.float64), edge
-
-
-def common_basis(T: NDArray[Any], A: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """B of (5), its inverse, and α."""
-    values, R = np.linalg.eigh(T)
-    root = np.sqrt(np.maximum(values, 1e-6 * values[-1]))
-    L = R * root
-    alpha, Q = np.linalg.eigh(L.T @ A @ L)
-    return L @ Q, Q.T @ (R / root).T, np.maximum(alpha, 0.0)
 
 
 # ------------------------------------------------------------------ reading histories

@@ -1,28 +1,31 @@
 """Which items people like together: a sum over pairs of items that every person moves by the same length.
 
-Histories here say only *that* an item was chosen (`KeepLiked` decides from ratings what counts). A user with the items
-Ω_i, n_i of them, adds the same number to each of its n_i (n_i − 1)/2 pairs j < k, and nothing where n_i < 2:
+A user likes its items by whole levels a_ij from 1 to `LEVELS` (`Graded` makes them of ratings), or all alike, a_ij = 1
+(`KeepLiked`, and histories that say only *that* an item was chosen). It adds to each pair of its items, j < k,
 
-    p_i,jk = √2 x_ij x_ik / q_i,     q_i² = (Σ_j x_ij²)² − Σ_j x_ij⁴ = n_i (n_i − 1)   for x_ij ∈ {0, 1}.
+    p_i,jk = √2 a_ij a_ik / q_i,     q_i² = (Σ_j a_ij²)² − Σ_j a_ij⁴ = 2 Σ_{j<k} a_ij² a_ik²,
+
+which is √2/√(n_i (n_i − 1)) for n_i items that are liked alike, and nothing where it has no pair.
 
     statistic                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁      replace, ℓ₁   one entry
     pair sums     Σ_i p_i,jk         1            √2            √(m(m − 1)/2)   twice         1
+    like counts   Σ_i a_ij/‖a_i‖     1            √2            √m              twice         1
     active users  Σ_i [n_i > 0]      1            1             1               1             1
 
-*Proof*, with m items. ‖p_i‖₂² = n(n − 1)/2 · 2/(n(n − 1)) = 1: every user with a pair reaches the bound, none passes
+*Proof*, with m items. ‖p_i‖₂² = 2 Σ_{j<k} a_ij² a_ik² / q_i² = 1: every user with a pair reaches the bound, none passes
 it. No entry is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² + ‖p_k‖² ≤ 2; two users without a common pair
-reach it. ‖p_i‖₁ = n(n − 1)/2 · √(2/(n(n − 1))) = √(n(n − 1)/2), which grows with n ≤ m. An entry is at most
-√(2/(n(n − 1))) ≤ 1, and that at n = 2.
+reach it. ‖p_i‖₁ ≤ √(m(m − 1)/2) ‖p_i‖₂ by Cauchy and Schwarz, and whoever likes everything alike reaches it. An entry
+is at most the norm; a user with two items reaches that. The same holds for the counts: their norm is 1 by definition.
 
-Rounding: n(n − 1) is a whole number below 2⁵³, so that a product, a root and a quotient in float64 are off by a few
-2⁻⁵³ at most; the number is multiplied by `SHAVE` = 1 − 2⁻²⁰ before it is truncated towards zero on the grid. So no
-contribution on the grid is above the real one, entry by entry, and no norm can grow. A user's number is one integer,
-the same for all its pairs; int64 adds them up exactly. It depends on nothing but the user's own n_i.
+Rounding: q_i² is a whole number, added up in int64 (below 2⁶³ for seven million items); a root and a quotient in
+float64 are off by a few 2⁻⁵³ at most, and √2/q_i is multiplied by `SHAVE` = 1 − 2⁻²⁰ before it is truncated towards
+zero on the grid. So what one user adds to a pair is a whole number of units, the same for all its pairs, times the
+whole number a_ij a_ik: exact in int64, and never above the real one, entry by entry, so that no norm can grow. It
+depends on nothing but the user's own levels, which the statistic itself cuts to 0 … `LEVELS`.
 
-The diagonal is not there: it would be Σ x_ij/n_i, which says nothing of pairs. The strict upper triangle of an m × m
-matrix is laid out as a rectangle (`folded_shape`): a long row of it and a short one make one row, of the same length
-for all. So there is noise on every number that is released and on no other, and blocks of rows cost about as much as
-each other.
+The diagonal is not there: it says nothing of pairs. The strict upper triangle of an m × m matrix is laid out as a
+rectangle (`folded_shape`): a long row of it and a short one make one row, of the same length for all. So there is noise
+on every number that is released and on no other, and blocks of rows cost about as much as each other.
 """
 
 from __future__ import annotations
@@ -36,11 +39,14 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from discreet.errors import ConfigError
 from discreet.kernels.threads import cost_cuts, run
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.people.bounds import SHAVE, public_number
 from discreet.privacy.statistics.contributions import Rows
-from discreet.privacy.statistics.sums import Reach, per_user_total, registered
+from discreet.privacy.statistics.sums import Reach, per_item_total, per_user_total, registered
+
+LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
 
 # ------------------------------------------------------------------ steps
 
@@ -67,19 +73,65 @@ class KeepLiked(OwnStep):
         )
 
 
+@dataclass(frozen=True)
+class Graded(OwnStep):
+    """Each item by how much it is liked: a level of 1 to `LEVELS` by its rating's place in the public range.
+
+    The lowest rating says no more than no rating: such entries are dropped.
+    """
+
+    low: float
+    high: float
+
+    what = "how much the users like their items"
+
+    def check(self, public: Public) -> Public:
+        public_number("low", self.low)
+        public_number("high", self.high)
+        if not self.low < self.high:
+            raise ConfigError(f"a range of ratings from {self.low:g} to {self.high:g} has no grades")
+        return Public(public.bounds, public.n_items)
+
+    def run(self, block: Block, public: Public) -> Block:
+        rating = block.values.astype(np.float64) + np.repeat(block.mean, block.counts)
+        level = graded(rating, self.low, self.high)
+        keep = np.flatnonzero(level > 0)
+        return replace(
+            block,
+            indptr=np.searchsorted(keep, block.indptr),
+            indices=block.indices[keep],
+            values=level[keep].astype(np.float32),
+            mean=np.zeros_like(block.mean),
+            state={},
+        )
+
+
+def graded(rating: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
+    """Levels from 0 to `LEVELS` of ratings."""
+    place = np.clip((rating - low) / (high - low), 0.0, 1.0)
+    return np.rint(LEVELS * place).astype(np.int64)
+
+
 # ------------------------------------------------------------------ statistics
 
 
 @registered("pair sums")
 @dataclass(frozen=True)
 class PairSums(Statistic):
-    """Σ_i √2 / √(n_i (n_i − 1)) for each pair of items that i has both of, as a folded strict triangle.
+    """Σ_i p_i,jk for each pair of items, as a folded strict triangle.
 
     The users' items are those that are left after `Users.restrict`: a core chosen from public numbers.
+
+    Parameters
+    ----------
+    levels : int
+        Of liking; 1 where all items of a user are liked alike, which is faster.
     """
 
+    levels: int = LEVELS
+
     def check(self, public: Public) -> None:
-        """Every history has pairs, or adds nothing."""
+        check_levels(self.levels)
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return folded_shape(public.n_items)
@@ -89,10 +141,35 @@ class PairSums(Statistic):
         return Reach(1.0, max(math.sqrt(pairs), 1.0), 1.0, 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        each = pair_weights(block.counts)
+        level = levels_of(block, self.levels)
+        each = pair_weights(block.indptr, level)
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
-        adder = _Adder(block.indptr, ascending(block.indptr, block.indices), whole, public.n_items)
+        indices, level = ascending(block.indptr, block.indices, level)
+        adder = _Adder(block.indptr, indices, None if self.levels == 1 else level, whole, public.n_items)
         return adder.rows
+
+
+@registered("like counts")
+@dataclass(frozen=True)
+class LikeCounts(Statistic):
+    """Σ_i a_ij/‖a_i‖ for each item j, shape (n_items,)."""
+
+    levels: int = LEVELS
+
+    def check(self, public: Public) -> None:
+        check_levels(self.levels)
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (public.n_items,)
+
+    def reach(self, public: Public) -> Reach:
+        return Reach(1.0, max(math.sqrt(public.n_items), 1.0), 1.0, 2**0.5)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        level = levels_of(block, self.levels)
+        norm = np.sqrt(np.maximum(per_user(block.indptr, level**2), 1))
+        share = SHAVE * level / np.repeat(norm, block.counts)
+        return lambda rows: per_item_total(block.indices, share, public.n_items, grid)[rows]
 
 
 @registered("active users")
@@ -114,10 +191,27 @@ class ActiveUsers(Statistic):
         return lambda rows: per_user_total(there, grid)[rows]
 
 
-def pair_weights(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What a user with so many items adds to each of its pairs."""
-    pairs = counts.astype(np.float64) * np.maximum(counts - 1, 0)
-    return np.where(pairs > 0, SHAVE * math.sqrt(2.0) / np.sqrt(np.maximum(pairs, 1.0)), 0.0)
+def check_levels(levels: int) -> None:
+    """Raise a `ConfigError` unless there can be so many."""
+    if not 1 <= levels <= LEVELS:
+        raise ConfigError(f"levels is {levels!r}, but must be a whole number from 1 to {LEVELS}")
+
+
+def levels_of(block: Block, most: int) -> NDArray[np.int64]:
+    """a_ij: what the users' values say, cut here so that nothing can be larger."""
+    return np.clip(block.values, 0, most).astype(np.int64)
+
+
+def per_user(indptr: NDArray[np.int64], entries: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The sum of each user's own whole numbers, exactly."""
+    running = np.concatenate([[0], np.cumsum(entries)])
+    return running[indptr[1:]] - running[indptr[:-1]]
+
+
+def pair_weights(indptr: NDArray[np.int64], level: NDArray[np.int64]) -> NDArray[np.float64]:
+    """√2/q_i: what a user adds to a pair for each unit of a_ij a_ik."""
+    squared = per_user(indptr, level**2) ** 2 - per_user(indptr, level**4)
+    return np.where(squared > 0, SHAVE * math.sqrt(2.0) / np.sqrt(np.maximum(squared, 1)), 0.0)
 
 
 # ------------------------------------------------------------------ a strict triangle as a rectangle
@@ -159,20 +253,26 @@ def unfold_triangle(folded: NDArray[Any], start: int, A: NDArray[Any]) -> None:
 # ------------------------------------------------------------------ adding up pairs
 
 
-def pair_sums_numpy(indptr: NDArray[Any], indices: NDArray[Any], w: NDArray[Any], m: int) -> NDArray[Any]:
-    """Xᵀ diag(w) X above the diagonal, folded: the specification of `_Adder`."""
-    X = np.zeros((len(indptr) - 1, m), w.dtype)
-    X[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices] = 1
-    return fold_triangle(X.T @ (w[:, None] * X))
+def pair_sums_numpy(
+    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], w: NDArray[Any], m: int
+) -> NDArray[Any]:
+    """Aᵀ diag(w) A above the diagonal, folded, A being the levels: the specification of `_Adder`."""
+    A = np.zeros((len(indptr) - 1, m), w.dtype)
+    A[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices] = level
+    return fold_triangle(A.T @ (w[:, None] * A))
 
 
-def ascending(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[np.int32]:
+def ascending(
+    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any]
+) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """The items of each user in ascending order, which they are in unless somebody renumbered them otherwise."""
+    last = np.zeros(max(len(indices), 1), bool)
+    last[np.maximum(indptr[1:] - 1, 0)] = True
+    if (np.diff(indices) > 0)[~last[: max(len(indices) - 1, 0)]].all():
+        return np.ascontiguousarray(indices, np.int32), level
     user = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    step = np.diff(indices)
-    if ((step > 0) | (np.diff(user) > 0)).all():
-        return np.ascontiguousarray(indices, np.int32)
-    return np.ascontiguousarray(indices[np.lexsort((indices, user))], np.int32)
+    order = np.lexsort((indices, user))
+    return np.ascontiguousarray(indices[order], np.int32), level[order]
 
 
 class _Adder:
@@ -182,11 +282,19 @@ class _Adder:
     Every row belongs to one thread, and users come in their order, so that no bit depends on the number of threads.
     """
 
-    def __init__(self, indptr: NDArray[Any], indices: NDArray[np.int32], w: NDArray[Any], m: int) -> None:
+    def __init__(
+        self,
+        indptr: NDArray[Any],
+        indices: NDArray[np.int32],
+        level: NDArray[np.int64] | None,
+        w: NDArray[Any],
+        m: int,
+    ) -> None:
         counts = np.diff(indptr)
         self.indices = indices
+        self.level = level
         self.entry = np.argsort(indices, kind="stable")  # entries by item, and by user among those
-        self.start = np.searchsorted(indices[self.entry], np.arange(m + 1))
+        self.start = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=m))])
         self.end = np.repeat(indptr[1:], counts)
         self.w = np.repeat(w, counts)
         self.m = m
@@ -204,7 +312,10 @@ class _Adder:
                 into = folded[row - rows.start]
                 for i, part in ((j, into[: m - 1 - j]), (k, into[m - 1 - j :])):
                     entries = self.entry[self.start[i] : self.start[i + 1]]
-                    _add_row(entries, self.end, self.indices, self.w, i + 1, part)
+                    if self.level is None:
+                        _add_row(entries, self.end, self.indices, self.w, i + 1, part)
+                    else:
+                        _add_graded_row(entries, self.end, self.indices, self.level, self.w, i + 1, part)
 
         run(work, cost_cuts(cost))
         return folded
@@ -218,3 +329,20 @@ def _add_row(
     for e in entries:
         for at in range(e + 1, end[e]):
             row[indices[at] - first] += w[e]
+
+
+@njit(nogil=True, cache=True)
+def _add_graded_row(
+    entries: np.ndarray,
+    end: np.ndarray,
+    indices: np.ndarray,
+    level: np.ndarray,
+    w: np.ndarray,
+    first: int,
+    row: np.ndarray,
+) -> None:
+    """The same, times the levels of both items."""
+    for e in entries:
+        each = w[e] * level[e]
+        for at in range(e + 1, end[e]):
+            row[indices[at] - first] += each * level[at]
