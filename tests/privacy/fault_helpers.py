@@ -126,15 +126,15 @@ FAULTS = {
     ),
     "likes are not of norm 1": Fault(
         "statistics.pairs:LikeCounts.partial",
-        "np.maximum(per_user(block.indptr, level**2), 1)",
+        "np.maximum(power_sums(block.indptr, level)[0], 1)",
         "1.0 + 0 * block.mean",
         (PAIRS, REGISTRY),
     ),
-    "dislikes enter pairs with their sign": Fault(
-        "statistics.pairs:levels_of",
-        "np.clip(block.values, 0, most)",
-        "np.clip(block.values, -most, most)",
-        (REGISTRY,),
+    "how much is liked is left out of what pairs are divided by": Fault(
+        "statistics.pairs:PairSums.partial",
+        "pair_weights(block.indptr, level)",
+        "pair_weights(block.indptr, np.minimum(level, 1))",
+        (PAIRS, PAIRED, REGISTRY),
     ),
     "whoever likes something is counted twice": Fault(
         "statistics.pairs:ActiveUsers.partial", "(block.counts > 0)", "2 * (block.counts > 0)", (PAIRS, REGISTRY)

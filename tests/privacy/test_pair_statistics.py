@@ -13,6 +13,7 @@ from discreet.kernels import set_threads
 from discreet.privacy.door.vault import KEY
 from discreet.privacy.people.bounds import SHAVE, Bounds
 from discreet.privacy.people.users import Restrict, seal
+from discreet.privacy.statistics import pairs
 from discreet.privacy.statistics.pairs import (
     LEVELS,
     ActiveUsers,
@@ -20,12 +21,16 @@ from discreet.privacy.statistics.pairs import (
     KeepLiked,
     LikeCounts,
     PairSums,
+    add_likes,
+    add_likes_numpy,
     ascending,
     fold_triangle,
     folded_shape,
     graded,
     pair_sums_numpy,
     pair_weights,
+    power_sums,
+    power_sums_numpy,
     unfold_triangle,
 )
 from discreet.privacy.statistics.sums import STATISTICS
@@ -192,10 +197,10 @@ def test_the_kernel_does_what_its_twin_says(m, threads, levels):
     ]
     ratings = make(rows, m)
     users = seal(ratings, Bounds(items=10**9, rating=5.0))
-    level = np.ones(ratings.n_ratings, np.int64)
+    level = np.ones(ratings.n_ratings, np.uint8)
     if levels > 1:
         users.map(Graded(1.0, 5.0))
-        level = graded(ratings.values, 1.0, 5.0)
+        level = graded(ratings.values, 1.0, 5.0).astype(np.uint8)
     sums = users.add_up(PairSums(levels))
     grid = 4.0**-13
     whole = np.trunc(pair_weights(ratings.indptr, level) / grid).astype(np.int64)
@@ -205,6 +210,24 @@ def test_the_kernel_does_what_its_twin_says(m, threads, levels):
     parts = [sums.compute(KEY, grid=grid, rows=slice(at, at + 4)) for at in range(0, len(expected), 4)]
     assert np.array_equal(np.concatenate([*parts, expected[:0]]), expected)
     assert np.allclose(sums.compute(KEY), grid * expected, atol=200 * grid * levels**2)
+
+
+@pytest.mark.parametrize("grid", [None, 4.0**-13])
+def test_one_pass_does_what_its_twin_says(grid):
+    rng = np.random.default_rng(0)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 9, 100))])
+    indices = rng.integers(0, 6, indptr[-1]).astype(np.int32)
+    level = rng.integers(0, LEVELS + 1, indptr[-1]).astype(np.uint8)
+    assert np.array_equal(power_sums(indptr, level), power_sums_numpy(indptr, level))
+    given = (indptr, indices, level, rng.random(100), 6, grid)
+    assert np.allclose(add_likes(*given), add_likes_numpy(*given), rtol=1e-12, atol=0 if grid is None else 0.5)
+
+
+def test_blocks_of_users_change_nothing(monkeypatch):
+    rows = [*ORDINARY, EVERYTHING] * 20
+    whole = statistics(rows)["pair sums"].compute(KEY, grid=4.0**-13)
+    monkeypatch.setattr(pairs, "IN_CACHE", 7)
+    assert np.array_equal(statistics(rows)["pair sums"].compute(KEY, grid=4.0**-13), whole)
 
 
 def test_the_order_of_a_core_changes_nothing_but_the_order():

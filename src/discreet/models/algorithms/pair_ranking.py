@@ -6,7 +6,7 @@ are no ratings. Three sums over users are released; M is the number of items in 
 are large enough:
 
     c̃_j  = Σ_i x_ij/‖x_i‖ + noise                                  counts, all items                            (1)
-    ñ    = #{i : an item of the core} + noise                      size                                         (2)
+    ñ    = #{i : x_i ≠ 0} + noise                                  size                                         (2)
     G̃_jk = Σ_i x_ij x_ik/q_i + N(0, t²),  j < k,                    pairs, in the core                           (3)
            q_i² = ‖x_i‖⁴ − Σ_j x_ij⁴, of the items of the core: √(n_i (n_i − 1)) for n_i items that are liked alike
 
@@ -22,8 +22,8 @@ whitening h_j = (t + √κ c_j)^−½, a = h c, and G for h G̃ h, whose noise h
     C_j = B diag(1/(1 + a_j² α)) Bᵀ   for all items in the same basis, which is why a round is cheap,             (6)
     v_j ← ½ v_j + ½ C_j (a_j (G (a v))_j + a_j⁴ (‖v_j‖² + C_j) v_j + T⁻¹ Wᵀ f_j)                                  (7)
 
-where the second term of (7) stands for the diagonal, which is not released. After some rounds (ten: later ones prune
-too much), histories are read by the model that (4) implies, y = x/‖x‖ on the core:
+where the second term of (7) stands for the diagonal, which is not released. After some rounds (twelve: later ones
+prune too much), histories are read by the model that (4) implies, y = x/‖x‖ on the core:
 
     y = Y u + N(0, D),    Y_j = c_j R v_j/√ñ,    D_j = c_j/Σ c,    u ~ N(u₀ e₁, diag(1 − u₀², 1, …, 1))            (8)
     score_j = E[u | y] · Y_j
@@ -94,6 +94,7 @@ from discreet.privacy.statistics.pairs import (
 
 EVERYTHING = "everything"
 SMALL_CATALOGUE = 1000  # up to here a part of the rest may buy counts again
+LARGEST_CORE = 10_000  # whose pairs are 50 million numbers
 FEW = 20  # items that may decide the lists
 MUCH = 0.15  # of all choices
 
@@ -113,10 +114,10 @@ class PairRanking(Algorithm):
         Default: three quarters up the rating range (4 of 1 to 5), or everything where all ratings are the same.
     graded : bool
         Whether items count by the place of their rating in the range, or alike from `liked_from` on.
-    largest_core, least_core : int
-        How many items have pairs, at most and at least.
+    largest_core : int
+        How many items have pairs at most.
     core_from : float, optional
-        Items with this released count are in the core. Default 18 μ^−0.6.
+        The core are the items with a released count of at least this times √(Σ c̃). Default 0.13 μ^−½.
     counts_share : float, optional
         Part of the budget μ² for the first counts. Default 0.1 μ^−½, between 0.05 and 0.3.
     gate : float
@@ -129,12 +130,11 @@ class PairRanking(Algorithm):
     feedback: ClassVar[str] = "implicit"
 
     factors: int = 64
-    rounds: int = 10
+    rounds: int = 12
     liked_from: float | Literal["everything"] | None = None
     graded: bool = True
     rating_range: Range | None = None
-    largest_core: int = 2000
-    least_core: int = 128
+    largest_core: int = 4000
     core_from: float | None = None
     counts_share: float | None = None
     gate: float = 3.5
@@ -148,15 +148,16 @@ class PairRanking(Algorithm):
             self,
             liked_from=usual_threshold(rating_range) if self.liked_from is None else self.liked_from,
             rating_range=rating_range,
-            core_from=18 * mu**-0.6 if self.core_from is None else self.core_from,
+            core_from=0.13 * mu**-0.5 if self.core_from is None else self.core_from,
             counts_share=float(np.clip(0.1 * mu**-0.5, 0.05, 0.3)) if self.counts_share is None else self.counts_share,
         )
         found._check()
         return found
 
     def _check(self) -> None:
-        for name in ("factors", "rounds", "largest_core", "least_core"):
+        for name in ("factors", "rounds", "largest_core"):
             require_whole(name, getattr(self, name))
+        require(self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}")
         for name in ("core_from", "gate"):
             require_positive(name, getattr(self, name))
         assert self.counts_share is not None
@@ -198,7 +199,7 @@ class PairRanking(Algorithm):
         counts = self._counts(users)
         core = users.restrict(np.arange(min(self.largest_core, users.n_items)))
         rest = {str(line): core.add_up(PairSums(self._levels)) for line in self._rest(users.n_items)}
-        return {"counts": counts, "size": core.add_up(ActiveUsers()), **rest}
+        return {"counts": counts, "size": users.add_up(ActiveUsers()), **rest}
 
     @property
     def _levels(self) -> int:
@@ -225,12 +226,11 @@ class PairRanking(Algorithm):
         steps = len(lines) + 3
         counting = self._counts(users)
         counts = Estimate.of(session, "counts", counting)
-        core = self._core(counts.value)
-        some = users.restrict(core)
-        size = max(float(session.release("size", some.add_up(ActiveUsers()))[0]), 1.0)
+        size = max(float(session.release("size", users.add_up(ActiveUsers()))[0]), least_size(counts))
+        t = sum(session.deviation(line, counting) ** -2 for line in lines) ** -0.5 / math.sqrt(2.0)  # same sensitivity
+        core = self._core(counts)
         progress(2, steps, "counts")
-        pairs = some.add_up(PairSums(self._levels))
-        t = sum(session.deviation(line, pairs) ** -2 for line in lines) ** -0.5 / math.sqrt(2.0)
+        pairs = users.restrict(core).add_up(PairSums(self._levels))
         found = Signal.of(counts, core, size, t, self.gate)
         bought = lines if found.worth else []
         if found.worth and found.top > MUCH and len(lines) > 1:  # counts decide much of the list
@@ -245,15 +245,22 @@ class PairRanking(Algorithm):
         c = np.maximum(counts.value[core], max(counts.deviation, 0.5))
         F = None if features is None else standardised(features)
         with blas_threads():
-            fitted = factorise(G, t, c, size, self.factors, self.rounds, seed, None if F is None else F[core])
-            if fitted.dimensions == 0 and found.top > MUCH:  # nothing personal was heard: what pairs say of popularity
-                fitted = factorise(G, t, c, size, 1, self.rounds, seed, None if F is None else F[core])
+            fitted = self.estimate(G, t, c, size, seed, None if F is None else F[core])
         progress(steps, steps, "factors")
         return self._personal(counts, core, c, size, fitted, F, found)
 
-    def _core(self, counts: NDArray[Any]) -> NDArray[np.int64]:
-        many = int(np.clip((counts >= self.core_from).sum(), self.least_core, self.largest_core))
-        return most_frequent(counts, min(many, len(counts)))
+    def estimate(
+        self, G: NDArray[Any], t: float, c: NDArray[Any], size: float, seed: int, features: NDArray[Any] | None
+    ) -> Fitted:
+        """Vectors of the core's items from its pairs, (4)–(7)."""
+        return factorise(G, t, c, size, self.factors, self.rounds, seed, features)
+
+    def _core(self, counts: Estimate) -> NDArray[np.int64]:
+        """The most liked items."""
+        assert self.core_from is not None
+        least = self.core_from * math.sqrt(max(float(counts.value.sum()), 1.0))
+        many = int(np.clip((counts.value >= least).sum(), FEW, self.largest_core))
+        return most_frequent(counts.value, min(many, len(counts.value)))
 
     def _popular(self, counts: Estimate, found: Signal) -> Learnt:
         """Nothing but what is liked how much."""
@@ -308,16 +315,17 @@ class PairRanking(Algorithm):
         x = np.where(inside[rows.indices], self._likes(rows), 0.0)
         length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
         y = sum_rows(rows.indptr, rows.indices, x.astype(np.float32), gain)
-        y *= (self._conviction(rows, x) / np.maximum(length, 1e-9))[:, None].astype(np.float32)
-        return np.where(length[:, None] > 0, base + y, prior).astype(np.float32), nothing
+        y /= np.maximum(length, 1e-9)[:, None].astype(np.float32)
+        heard = self._conviction(rows, x)[:, None].astype(np.float32)
+        return prior + heard * (base + y - prior), nothing
 
     def _conviction(self, rows: Rows, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """1 for whoever likes something, and less where even the best rating is below that."""
-        if self._levels == 1:
-            return np.ones(rows.n)
-        low, high = self.rating_range  # type: ignore[misc]
+        """1 for whoever likes something, less where even the best rating is below that, and 0 for an empty history."""
         best = np.zeros(rows.n)
         np.maximum.at(best, rows.row, x)
+        if self._levels == 1:
+            return best
+        low, high = self.rating_range  # type: ignore[misc]
         return np.minimum(best * (high - low) / max(self.liked_from - low, 1e-9), 1.0)  # type: ignore[operator]
 
     def _likes(self, rows: Rows) -> NDArray[np.float64]:
@@ -354,6 +362,11 @@ class Estimate(NamedTuple):
         """Both of the same numbers, averaged by their noise."""
         one, two = self.deviation**-2, other.deviation**-2
         return Estimate((one * self.value + two * other.value) / (one + two), (one + two) ** -0.5)
+
+
+def least_size(counts: Estimate) -> float:
+    """So many people there are at least: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at most their number squared."""
+    return math.sqrt(max(float((counts.value**2 - counts.deviation**2).sum()), 1.0))
 
 
 class Signal(NamedTuple):

@@ -46,6 +46,7 @@ from discreet.privacy.people.bounds import SHAVE, public_number
 from discreet.privacy.statistics.contributions import Rows
 from discreet.privacy.statistics.sums import Reach, per_item_total, per_user_total, registered
 
+IN_CACHE = 1 << 18  # entries of users whose pairs are added up together
 LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
 
 # ------------------------------------------------------------------ steps
@@ -145,8 +146,7 @@ class PairSums(Statistic):
         each = pair_weights(block.indptr, level)
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
         indices, level = ascending(block.indptr, block.indices, level)
-        adder = _Adder(block.indptr, indices, None if self.levels == 1 else level, whole, public.n_items)
-        return adder.rows
+        return PairAdder(block.indptr, indices, level, whole, public.n_items).rows
 
 
 @registered("like counts")
@@ -167,9 +167,9 @@ class LikeCounts(Statistic):
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         level = levels_of(block, self.levels)
-        norm = np.sqrt(np.maximum(per_user(block.indptr, level**2), 1))
-        share = SHAVE * level / np.repeat(norm, block.counts)
-        return lambda rows: per_item_total(block.indices, share, public.n_items, grid)[rows]
+        share = SHAVE / np.sqrt(np.maximum(power_sums(block.indptr, level)[0], 1))
+        sums = add_likes(block.indptr, block.indices, level, share, public.n_items, grid)
+        return lambda rows: sums[rows].copy()  # noise is added in place
 
 
 @registered("active users")
@@ -197,21 +197,64 @@ def check_levels(levels: int) -> None:
         raise ConfigError(f"levels is {levels!r}, but must be a whole number from 1 to {LEVELS}")
 
 
-def levels_of(block: Block, most: int) -> NDArray[np.int64]:
+def levels_of(block: Block, most: int) -> NDArray[np.uint8]:
     """a_ij: what the users' values say, cut here so that nothing can be larger."""
-    return np.clip(block.values, 0, most).astype(np.int64)
+    return np.clip(block.values, 0, most).astype(np.uint8)
 
 
-def per_user(indptr: NDArray[np.int64], entries: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The sum of each user's own whole numbers, exactly."""
-    running = np.concatenate([[0], np.cumsum(entries)])
-    return running[indptr[1:]] - running[indptr[:-1]]
-
-
-def pair_weights(indptr: NDArray[np.int64], level: NDArray[np.int64]) -> NDArray[np.float64]:
+def pair_weights(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray[np.float64]:
     """√2/q_i: what a user adds to a pair for each unit of a_ij a_ik."""
-    squared = per_user(indptr, level**2) ** 2 - per_user(indptr, level**4)
+    second, fourth = power_sums(indptr, level)
+    squared = second**2 - fourth
     return np.where(squared > 0, SHAVE * math.sqrt(2.0) / np.sqrt(np.maximum(squared, 1)), 0.0)
+
+
+# ------------------------------------------------------------------ each user's own numbers
+
+
+def power_sums_numpy(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Σ_j a_ij² and Σ_j a_ij⁴ of every user, (2, n): the specification of `power_sums`."""
+    powers = np.stack([level.astype(np.int64) ** 2, level.astype(np.int64) ** 4])
+    running = np.concatenate([np.zeros((2, 1), np.int64), np.cumsum(powers, axis=1)], axis=1)
+    return running[:, indptr[1:]] - running[:, indptr[:-1]]
+
+
+@njit(nogil=True, cache=True)
+def power_sums(indptr: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """The same in one pass."""
+    sums = np.zeros((2, len(indptr) - 1), np.int64)
+    for i in range(len(indptr) - 1):
+        for entry in range(indptr[i], indptr[i + 1]):
+            square = np.int64(level[entry]) ** 2
+            sums[0, i] += square
+            sums[1, i] += square * square
+    return sums
+
+
+def add_likes_numpy(
+    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], share: NDArray[Any], m: int, grid: float | None
+) -> NDArray[Any]:
+    """Σ_i share_i a_ij for each item, each contribution truncated on the grid: the specification of `add_likes`."""
+    return per_item_total(indices, np.repeat(share, np.diff(indptr)) * level, m, grid)
+
+
+def add_likes(
+    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], share: NDArray[Any], m: int, grid: float | None
+) -> NDArray[Any]:
+    """The same in one pass: int64 in units of the grid, or float64 without one."""
+    sums = np.zeros(m, np.float64 if grid is None else np.int64)
+    _add_likes(indptr, indices, level, share, 1.0 if grid is None else 1 / grid, sums)
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _add_likes(
+    indptr: np.ndarray, indices: np.ndarray, level: np.ndarray, share: np.ndarray, per_unit: float, sums: np.ndarray
+) -> None:
+    """A grid is a power of four, so that dividing by it is exact; storing in int64 truncates."""
+    for i in range(len(indptr) - 1):
+        for entry in range(indptr[i], indptr[i + 1]):
+            sums[indices[entry]] += sums.dtype.type(share[i] * level[entry] * per_unit)
 
 
 # ------------------------------------------------------------------ a strict triangle as a rectangle
@@ -256,7 +299,7 @@ def unfold_triangle(folded: NDArray[Any], start: int, A: NDArray[Any]) -> None:
 def pair_sums_numpy(
     indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], w: NDArray[Any], m: int
 ) -> NDArray[Any]:
-    """Aᵀ diag(w) A above the diagonal, folded, A being the levels: the specification of `_Adder`."""
+    """Aᵀ diag(w) A above the diagonal, folded, A being the levels: the specification of `PairAdder`."""
     A = np.zeros((len(indptr) - 1, m), w.dtype)
     A[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices] = level
     return fold_triangle(A.T @ (w[:, None] * A))
@@ -275,74 +318,97 @@ def ascending(
     return np.ascontiguousarray(indices[order], np.int32), level[order]
 
 
-class _Adder:
+class PairAdder:
     """Rows of the folded triangle for users with ascending items and one number each.
 
-    Row j of the triangle is added up by itself, in the cache: whoever has item j adds its number at the items after it.
-    Every row belongs to one thread, and users come in their order, so that no bit depends on the number of threads.
+    Whoever has item j adds its number at the items after it, in row j of the triangle. Users come in blocks whose
+    items stay in the cache while all rows take from them, and within a block by item. Every row belongs to one thread,
+    so that nothing depends on the number of threads, and whole numbers are exact in any order.
     """
 
     def __init__(
-        self,
-        indptr: NDArray[Any],
-        indices: NDArray[np.int32],
-        level: NDArray[np.int64] | None,
-        w: NDArray[Any],
-        m: int,
+        self, indptr: NDArray[Any], indices: NDArray[np.int32], level: NDArray[np.uint8], w: NDArray[Any], m: int
     ) -> None:
-        counts = np.diff(indptr)
-        self.indices = indices
-        self.level = level
-        self.entry = np.argsort(indices, kind="stable")  # entries by item, and by user among those
-        self.start = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=m))])
-        self.end = np.repeat(indptr[1:], counts)
-        self.w = np.repeat(w, counts)
         self.m = m
-        after = self.end - np.arange(len(indices)) - 1  # how many items of the user come after each
-        self.cost = np.bincount(indices, after, minlength=m)
+        self.level = level
+        self.indices = indices.astype(np.uint16) if m <= 1 << 16 else indices
+        self.blocks = np.unique(np.append(np.arange(0, indptr[-1], IN_CACHE), indptr[-1]))
+        self.after, self.each, self.entry, self.start, self.cost = _by_item(indptr, indices, level, w, self.blocks, m)
 
     def rows(self, rows: slice) -> NDArray[Any]:
-        m = self.m
-        folded = np.zeros((rows.stop - rows.start, folded_shape(m)[1]), self.w.dtype)
-        both = list(folds(m, rows.start, rows.stop))
-        cost = np.array([self.cost[j] + self.cost[k] for _, j, k in both]) + m
+        folded = np.zeros((rows.stop - rows.start, folded_shape(self.m)[1]), self.each.dtype)
+        both = np.array([(j, k) for _, j, k in folds(self.m, rows.start, rows.stop)], np.int64).reshape(-1, 2)
+        cost = self.cost[both].sum(axis=1) + self.m
 
         def work(begin: int, stop: int) -> None:
-            for row, j, k in both[begin:stop]:
-                into = folded[row - rows.start]
-                for i, part in ((j, into[: m - 1 - j]), (k, into[m - 1 - j :])):
-                    entries = self.entry[self.start[i] : self.start[i + 1]]
-                    if self.level is None:
-                        _add_row(entries, self.end, self.indices, self.w, i + 1, part)
-                    else:
-                        _add_graded_row(entries, self.end, self.indices, self.level, self.w, i + 1, part)
+            _add_rows(
+                both[begin:stop],
+                self.after,
+                self.each,
+                self.entry,
+                self.start,
+                self.indices,
+                self.level,
+                folded[begin:stop],
+            )
 
         run(work, cost_cuts(cost))
         return folded
 
 
 @njit(nogil=True, cache=True)
-def _add_row(
-    entries: np.ndarray, end: np.ndarray, indices: np.ndarray, w: np.ndarray, first: int, row: np.ndarray
-) -> None:
-    """Add every user's number at the items after this one; `row` begins with item `first`."""
-    for e in entries:
-        for at in range(e + 1, end[e]):
-            row[indices[at] - first] += w[e]
+def _by_item(
+    indptr: np.ndarray, indices: np.ndarray, level: np.ndarray, w: np.ndarray, blocks: np.ndarray, m: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """For each entry, how many of its user come after it, and its number times its level; entries by block and item.
+
+    Also where the entries of block b and item j begin, start[b, j], and what each item will cost.
+    """
+    n = len(indices)
+    after = np.empty(n, np.int32)
+    each = np.empty(n, w.dtype)
+    cost = np.zeros(m, np.int64)
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            after[e] = indptr[i + 1] - e - 1
+            each[e] = w[i] * level[e]
+            cost[indices[e]] += after[e]
+    start = np.zeros((max(len(blocks) - 1, 1), m + 1), np.int64)
+    entry = np.empty(n, np.int64)
+    place = np.empty(m, np.int64)
+    for b in range(len(blocks) - 1):
+        for e in range(blocks[b], blocks[b + 1]):
+            start[b, indices[e] + 1] += 1
+        start[b, 0] = blocks[b]
+        for j in range(m):
+            start[b, j + 1] += start[b, j]
+            place[j] = start[b, j]
+        for e in range(blocks[b], blocks[b + 1]):
+            entry[place[indices[e]]] = e
+            place[indices[e]] += 1
+    return after, each, entry, start, cost
 
 
 @njit(nogil=True, cache=True)
-def _add_graded_row(
-    entries: np.ndarray,
-    end: np.ndarray,
+def _add_rows(
+    both: np.ndarray,
+    after: np.ndarray,
+    each: np.ndarray,
+    entry: np.ndarray,
+    start: np.ndarray,
     indices: np.ndarray,
     level: np.ndarray,
-    w: np.ndarray,
-    first: int,
-    row: np.ndarray,
+    folded: np.ndarray,
 ) -> None:
-    """The same, times the levels of both items."""
-    for e in entries:
-        each = w[e] * level[e]
-        for at in range(e + 1, end[e]):
-            row[indices[at] - first] += each * level[at]
+    """Rows of the rectangle; `both` are the two rows of the triangle in each of them."""
+    m = start.shape[1] - 1
+    for b in range(len(start)):
+        for row in range(len(both)):
+            offset = 0
+            for j in both[row]:
+                into = folded[row, offset : offset + m - 1 - j]
+                for at in range(start[b, j], start[b, j + 1]):
+                    e = entry[at]
+                    for k in range(e + 1, e + 1 + after[e]):
+                        into[np.int64(indices[k]) - j - 1] += each[e] * level[k]
+                offset += m - 1 - j
