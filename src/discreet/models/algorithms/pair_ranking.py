@@ -158,8 +158,8 @@ class PairRanking(Algorithm):
         for name in ("factors", "rounds", "largest_core"):
             require_whole(name, getattr(self, name))
         require(self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}")
-        for name in ("core_from", "gate"):
-            require_positive(name, getattr(self, name))
+        require_positive("core_from", self.core_from)
+        require(self.gate >= 0, f"gate is {self.gate!r}, but must be at least 0")
         assert self.counts_share is not None
         require_number("counts_share", self.counts_share, 1e-3)
         require(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
@@ -269,6 +269,7 @@ class PairRanking(Algorithm):
             "featured": False,
             "dimensions": 0,
             "signal": found.signal,
+            "top": found.top,
             "learnt": without_taste(found, self.gate),
         }
         none = np.zeros((len(counts.value), 0), np.float32)
@@ -297,6 +298,7 @@ class PairRanking(Algorithm):
             "lean": lean,
             "dimensions": fitted.dimensions,
             "signal": found.signal,
+            "top": found.top,
             "featured": F is not None,
             "strength": fitted.strength,
             "learnt": with_taste(fitted.dimensions, found),
