@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from discreet.models.huber import HuberALS
     from discreet.models.irls import IRLS
     from discreet.models.popularity import Popularity
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
+    from discreet.privacy.accounting.lifetime import BudgetStore
 
 __all__ = [
     "ALS",
@@ -38,6 +39,7 @@ __all__ = [
     "DPSVD",
     "IRLS",
     "Bias",
+    "BudgetStore",
     "DPFrankWolfe",
     "HuberALS",
     "Popularity",
@@ -53,10 +55,11 @@ __all__ = [
 ]
 
 _HOME = MODELS | {
+    "BudgetStore": "discreet.privacy.accounting.lifetime",
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
     "evaluate": "discreet.evaluation.protocols",
-    "load": "discreet.models.store",
+    "load": "discreet.models.storage.model_folder",
     "load_dataset": "discreet.data.datasets",
 }
 _MODULES = ("errors", "mechanisms", "report")

@@ -316,8 +316,8 @@ CASES: list[Case] = [
     ),
     (
         "all the same, privately",
-        lambda t, s: ["train", made("same.csv", SAME)(t, s), "--epsilon", 1, "--out", t / "m"],
-        "use --model dpals --feedback implicit",
+        lambda t, s: ["train", made("same.csv", SAME)(t, s), "--epsilon", 1, "--goal", "rating", "--out", t / "m"],
+        "use --goal ranking",
     ),
     ("pipe", a_pipe, "is a pipe"),
     # --- the others
@@ -358,7 +358,7 @@ def test_nothing_is_left_behind(run, tmp_path, shelf):
 
 
 def test_unexpected_errors_are_one_line_too_and_debug_shows_more(run, shelf, monkeypatch):
-    monkeypatch.setattr("discreet.models.store.load", lambda folder: 1 / 0)
+    monkeypatch.setattr("discreet.models.storage.model_folder.load", lambda folder: 1 / 0)
     result = run("similar", shelf / "model", "12")
     assert result.code == 1
     assert result.err.count("\n") == 1
@@ -373,7 +373,7 @@ def test_running_out_of_disk_is_said(run, shelf, tmp_path, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", str(tmp_path / "model"))
 
-    monkeypatch.setattr("discreet.models.store.save", full)
+    monkeypatch.setattr("discreet.models.storage.model_folder.save", full)
     result = run("train", shelf / "ratings.csv", "--out", tmp_path / "model", "--factors", 2)
     assert result.code == 2
     assert result.err == f"discreet: {tmp_path / 'model'}: No space left on device\n"

@@ -7,8 +7,8 @@ import errno
 import pytest
 
 import discreet
-from discreet.models import store
 from discreet.models.private import PrivateRecommender
+from discreet.models.storage import model_folder
 from discreet.privacy.door.ledger import Ledger
 
 
@@ -44,7 +44,7 @@ def test_a_private_model_is_replaced_only_with_replace(train, run, private, tmp_
 
 def test_a_training_that_gives_up_leaves_the_ledger_of_what_it_released(train, tmp_path):
     """At so small an ε the counts are released, and turn out to be noise."""
-    done = train("--epsilon", 0.01)
+    done = train("--model", "dpals", "--epsilon", 0.01)
     assert done.code == 2
     (file,) = tmp_path.iterdir()
     ledger = Ledger.load(file)
@@ -61,7 +61,7 @@ def test_a_model_that_cannot_be_saved_leaves_its_ledger(train, tmp_path, monkeyp
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store, "_description", full)
+    monkeypatch.setattr(model_folder, "_description", full)
     done = train("--epsilon", 20)
     assert done.code == 2
     (file,) = tmp_path.iterdir()
@@ -73,7 +73,7 @@ def test_a_ledger_that_cannot_be_written_is_shown(train, tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(store, "_description", full)
+    monkeypatch.setattr(model_folder, "_description", full)
     monkeypatch.setattr(Ledger, "save", full)
     done = train("--epsilon", 20)
     assert done.code == 2

@@ -253,6 +253,12 @@ FAULTS = {
     "everybody is counted twice": Fault(
         "people.residuals:Crowd.partial", "else block.n * math.floor", "else 2 * block.n * math.floor", (REGISTRY,)
     ),
+    "what users measured is not cut": Fault(
+        "statistics.user_values:UserValues.partial",
+        'np.clip(block["measured"], 0.0, np.asarray(self.most))',
+        'block["measured"]',
+        (REGISTRY,),
+    ),
     "a user's gradient is not cut": Fault(
         "people.poisson_batches:_coefficients",
         "np.minimum(1.0, C / np.maximum(norm, 1e-300))",
@@ -260,7 +266,7 @@ FAULTS = {
         (REGISTRY,),
     ),
     "the noise forgets the sensitivity": Fault(
-        "door.session:Session._noisy",
+        "door.session:_noise_of",
         "entry.noise_multiplier * entry.sensitivity",
         "entry.noise_multiplier",
         ("test_session.py::test_a_release_is_the_statistic_plus_noise_of_the_planned_size",),

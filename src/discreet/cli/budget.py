@@ -1,4 +1,7 @@
-"""``discreet budget``: what a private model will cost, before any data, and what one has cost, from its ledger."""
+"""``discreet budget``: what a private model will cost, before any data, and what one has cost, from its ledger.
+
+The verbs about accounts, which last longer than one training, are in `discreet.cli.accounts`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from discreet.cli import accounts
 from discreet.cli.app import command
 from discreet.cli.choice import PRIVATE, Choice
 from discreet.cli.output import Output
@@ -54,24 +58,51 @@ class Bill:
     "discreet budget --model dpals --epsilon 1 --items 20000 --set item_fraction=0.2 --plot budget.png",
     "discreet budget model/",
     "discreet budget model/ledger.json --accountant rdp",
+    "discreet budget open people.sqlite:customers --epsilon 4 --delta 1e-6",
+    "discreet budget show people.sqlite",
+    "discreet budget log people.sqlite:customers",
+    "discreet budget verify people.sqlite",
 )
 def budget(
     choice: Choice,
     out: Output,
     what: Annotated[
-        str | None, typer.Argument(help="Folder of a private model, or its ledger.json.", metavar="LEDGER")
+        str | None,
+        typer.Argument(
+            help="Folder of a private model, or its ledger.json; or open, show, log, verify for a STORE.",
+            metavar="LEDGER",
+        ),
     ] = None,
-    items: Annotated[int | None, typer.Option(help="How many items the catalogue has.", min=1, metavar="N")] = None,
+    store: Annotated[
+        str | None,
+        typer.Argument(help="A file of accounts, and one of them: people.sqlite:customers.", metavar="STORE"),
+    ] = None,
+    items: Annotated[int | None, typer.Option(help="Number of items in the catalogue.", min=1, metavar="N")] = None,
     plot: Annotated[
-        str | None, typer.Option(help="Draw ε over δ, the noise over ε, and the shares.", metavar="FILE.png")
+        str | None, typer.Option(help="Plot ε against δ, the noise against ε, and the shares.", metavar="FILE.png")
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option(help="With open: who these people are and who decided, for the log.", metavar="TEXT")
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option(help="With verify: a hash from earlier, which must still be there.", metavar="HASH")
     ] = None,
 ) -> None:
-    """Price a private model before it sees any data, or price the ledger of one again.
+    """Price a private model before it sees any data, or check the ledger of a trained one.
 
-    Without LEDGER: what the model with these options will release, how often, how far one user can move it, how much
-    noise hides that, and what half the ε would do. With LEDGER: checks that nobody changed the file, and prices what it
-    lists, also by an independent accountant.
+    Without LEDGER: what a model with these options will release, how often, how far one user can move each release, how
+    much noise hides that, and what half the ε would mean. With LEDGER: check that the file was not changed, and price
+    what it lists again, also with an independent accountant.
+
+    With STORE: one budget for all trainings on the same people. open makes an account with its total --epsilon and
+    --delta, which cannot be changed; show prints what is left; log every training; verify checks the whole file.
+    discreet train --account takes from it.
     """
+    if what in accounts.VERBS:
+        accounts.run(what, store, choice, {"--items": items, "--plot": plot}, note, head, out)
+        return
+    if store is not None or note is not None or head is not None:
+        raise ConfigError(f"a store goes with one of {', '.join(accounts.VERBS)}, such as budget show people.sqlite")
     _check_plot(plot)
     bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)
     with out.progress("Pricing"):
@@ -121,7 +152,8 @@ def _of_plan(choice: Choice, items: int | None) -> Bill:
         raise ConfigError(f"{type(model).__name__} is not private, so it has no budget: use --model {PRIVATE}")
     plan = model.plan(items)
     rows = model.price_list(items)
-    of, priced = f"{model!r} on {items:,} items", [_row(r["name"], r["count"], r) for r in rows]
+    of = f"{model!r} on {items:,} items"
+    priced = [_row(r["name"], r["count"], r) for r in rows]
     bill = Bill(
         of, plan.epsilon(), plan.budget.delta, plan.budget.neighbouring, plan.accountant, plan.events, priced, RESERVE
     )
@@ -141,7 +173,7 @@ def _row(name: str, count: int, r: dict[str, Any]) -> dict[str, Any]:
         "norm": r["norm"],
         "sensitivity": r["sensitivity"],
         "noise_multiplier": r["noise_multiplier"],
-        "deviation": r["noise_multiplier"] * r["sensitivity"],
+        "deviation": r["deviation"],
         "share": r["share"],
     }
 
@@ -173,12 +205,17 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
         unsafe = sorted({entry.name for entry in ledger.entries if entry.unsafe})
         why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
         raise PrivacyError(f"{what} is the ledger of a model that is NOT PRIVATE: {why}, so its ε is infinite")
-    price, total = ledger.price(), sum(entry.event.share_mu**2 for entry in ledger.entries)
+    price = ledger.price()
+    total = sum(entry.event.share_mu**2 for entry in ledger.entries)
     groups: dict[Any, list[Any]] = {}
     for entry in ledger.entries:
         groups.setdefault((entry.name, entry.sensitivity, entry.event, entry.shape), []).append(entry)
     rows = [
-        _row(name, len(same), vars(same[0]) | {"share": len(same) * event.share_mu**2 / total})
+        _row(
+            name,
+            len(same),
+            vars(same[0]) | {"deviation": same[0].deviation, "share": len(same) * event.share_mu**2 / total},
+        )
         for (name, _, event, _), same in groups.items()
     ]
     records = len(ledger.entries) + len(ledger.assumptions)
@@ -203,8 +240,8 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
 
 def _read(path: Path) -> Ledger:
     """The ledger in a file, or in the folder of a model, verified."""
-    from discreet.models.earlier import LEDGER
-    from discreet.models.store import MODEL
+    from discreet.models.storage.earlier_ledgers import LEDGER
+    from discreet.models.storage.model_folder import MODEL
     from discreet.privacy.door.ledger import Ledger
 
     file = path / LEDGER if path.is_dir() else path
@@ -220,7 +257,7 @@ def _read(path: Path) -> Ledger:
 
 
 def _check_sum(folder: Path, file: Path) -> None:
-    from discreet.models.store import MODEL
+    from discreet.models.storage.model_folder import MODEL
 
     try:
         known = json.loads((folder / MODEL).read_bytes())["sha256"][file.name]

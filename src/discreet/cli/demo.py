@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 METRICS = ("recall@20", "ndcg@20")
 RELEVANT = 4.0  # stars
 STARS = (0.5, 5.0)
-EPSILON, QUICK_EPSILON, DELTA = 1.0, 4.0, 1e-6
+EPSILON = 1.0
+QUICK_EPSILON = 4.0
+DELTA = 1e-6
 QUICK = 0.2  # share of the people
 CURVE = (0.5, 1.0, 2.0, 4.0, 8.0)  # budgets for the plot
 WIDTH = 110
@@ -44,8 +46,10 @@ def demo(
         float | None,
         typer.Option(help=f"The privacy budget; {EPSILON:g} by default, {QUICK_EPSILON:g} with --quick."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the invented people and of the start.", min=0, metavar="SEED")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Invent a fifth of the people only.")] = False,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the invented people and of the initial factors.", min=0, metavar="SEED")
+    ] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Use only a fifth of the people.")] = False,
 ) -> None:
     """Train a private recommender on invented films, measure it and use it, end to end in under a minute."""
     start = time.perf_counter()
@@ -213,7 +217,8 @@ def _next(model: Path, films: Any) -> list[str]:
 
     titles = {film.id: film.title for film in films}
     liked = [titles[item] for item in list(example_history("Romance", "Musical"))[:3]]
-    call, where = program(), shlex.quote(str(model))
+    call = program()
+    where = shlex.quote(str(model))
     return [
         f"{call} recommend {where} --history {shlex.quote(','.join(liked))}",
         f"{call} similar {where} {shlex.quote(liked[0])} -n 5",

@@ -17,6 +17,7 @@ import typer
 import discreet
 from discreet.cli.app import command
 from discreet.cli.output import Output
+from discreet.errors import DataError
 
 REQUIRED = (
     "numpy",
@@ -44,7 +45,8 @@ TOLERANCE = {"float32": 2e-3, "float64": 1e-8}
 def doctor(out: Output) -> None:
     """Check this installation: versions, processor, threads, folders, and every kernel against its plain twin.
 
-    The exit code is 1 where something is wrong.
+    The exit code is 1 if something is wrong. What is only worth knowing, such as a folder that cannot be written,
+    is a note.
     """
     with out.progress("Checking") as progress:
         steps: dict[str, Callable[[], dict[str, Any]]] = {
@@ -56,15 +58,17 @@ def doctor(out: Output) -> None:
         }
         found: dict[str, dict[str, Any]] = {}
         problems: list[str] = []
+        notes: list[str] = []
         for done, (name, check) in enumerate(steps.items()):
             progress(done, len(steps), name)
             try:
                 found[name] = check()
                 problems += found[name].pop("problems", [])
+                notes += found[name].pop("notes", [])
             except Exception as error:  # a broken installation can fail in any way, and the rest is still of interest
                 problems.append(f"{name}: {type(error).__name__}: {error}")
-    _show(found, problems, out)
-    out.result({"command": "doctor", "ok": not problems, "problems": problems, **found})
+    _show(found, problems, notes, out)
+    out.result({"command": "doctor", "ok": not problems, "problems": problems, "notes": notes, **found})
     if problems:
         raise typer.Exit(1)
 
@@ -117,17 +121,21 @@ def _folders() -> dict[str, Any]:
     from discreet.data.download import cache_folder
     from discreet.kernels.cholesky import solve_one
 
-    data = cache_folder()
-    compiled = Path(str(solve_one.stats.cache_path))
-    problems = []
-    if not _writable(data):
-        problems.append(f"the folder for data sets, {data}, cannot be written: set DISCREET_CACHE to another one")
-    if not _writable(compiled):
-        problems.append(
-            f"compiled code cannot be kept in {compiled}, so every start compiles again: "
+    notes = []
+    try:
+        data: str | None = str(cache_folder())
+    except DataError as error:
+        data = None
+        notes.append(str(error))
+    compiled = solve_one.stats.cache_path  # None where there is no folder for it
+    if data is not None and not _writable(Path(data)):
+        notes.append(f"the folder for data sets, {data}, cannot be written: set DISCREET_CACHE to download any")
+    if compiled is None or not _writable(Path(compiled)):
+        notes.append(
+            "compiled code cannot be kept, so every start compiles again: "
             "set NUMBA_CACHE_DIR to a folder that can be written"
         )
-    return {"data": str(data), "compiled": str(compiled), "problems": problems}
+    return {"data": data, "compiled": compiled, "notes": notes}
 
 
 def _writable(folder: Path) -> bool:
@@ -146,7 +154,8 @@ def _kernels() -> dict[str, Any]:
     from discreet.kernels.psd import solve_psd_numpy
     from discreet.kernels.topk import top_k_numpy
 
-    checks, seconds = [], {}
+    checks = []
+    seconds = {}
     for dtype in ("float32", "float64"):
         rng = np.random.default_rng(0)
         counts = rng.integers(0, 60, 50)
@@ -160,7 +169,8 @@ def _kernels() -> dict[str, Any]:
         start = time.perf_counter()
         solve_rows(indptr, indices, values, Y, ridge)
         seconds[f"second call, {dtype}"] = time.perf_counter() - start
-        A, b = packed_grams(indptr, indices, np.ones_like(values), Y), sum_rows(indptr, indices, values, Y)
+        A = packed_grams(indptr, indices, np.ones_like(values), Y)
+        b = sum_rows(indptr, indices, values, Y)
         A_twin, b_twin = gram_rows_numpy(indptr, indices, values, Y)
         definite = A_twin + 2 * np.eye(13, dtype=dtype)
         noisy = A_twin - 3 * np.eye(13, dtype=dtype)
@@ -191,7 +201,7 @@ def _model() -> dict[str, Any]:
 
     from discreet.data.cinema import example_history, make_cinema
     from discreet.models.als import ALS
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
 
     model = ALS(8, iterations=3).fit(make_cinema(scale=0.01))
     with tempfile.TemporaryDirectory() as folder:
@@ -203,7 +213,7 @@ def _model() -> dict[str, Any]:
     return {"same_after_loading": same, "problems": problems}
 
 
-def _show(found: dict[str, Any], problems: list[str], out: Output) -> None:
+def _show(found: dict[str, Any], problems: list[str], notes: list[str], out: Output) -> None:
     if "versions" in found:
         versions = found["versions"]
         out.say(f"discreet {versions['discreet']}, Python {versions['python']}, {versions['platform']}", style="bold")
@@ -217,8 +227,8 @@ def _show(found: dict[str, Any], problems: list[str], out: Output) -> None:
         out.say(f"Processor:  {p['name']} ({p['machine']}; {', '.join(p['features']) or 'no vector extensions known'})")
         out.say(f"Kernels:  {p['kernels']};  threads: {p['threads']} of {p['cores']} cores")
     if "folders" in found:
-        out.say(f"Data sets in:  {found['folders']['data']}")
-        out.say(f"Compiled code in:  {found['folders']['compiled']}")
+        out.say(f"Data sets in:  {found['folders']['data'] or 'no folder'}")
+        out.say(f"Compiled code in:  {found['folders']['compiled'] or 'memory only'}")
     if "kernels" in found:
         rows = [
             [c["kernel"], c["dtype"], f"{c['error']:.1e}", "ok" if c["ok"] else "WRONG"]
@@ -231,6 +241,8 @@ def _show(found: dict[str, Any], problems: list[str], out: Output) -> None:
         out.say(f"Times:  {times}")
     if found.get("model", {}).get("same_after_loading"):
         out.say("A model was trained, saved and loaded, and recommends the same.")
+    for note in notes:
+        out.say(f"Note: {note}", style="bold")
     for problem in problems:
         out.say(f"PROBLEM: {problem}", style="bold red")
     if not problems:

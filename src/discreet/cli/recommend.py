@@ -30,17 +30,19 @@ def recommend(
     out: Output,
     history: Annotated[
         list[str] | None,
-        typer.Option("--history", help="Items (ids or titles), each with =RATING or without.", metavar="ITEMS"),
+        typer.Option("--history", help="Items by id or title, optionally with =RATING.", metavar="ITEMS"),
     ] = None,
     history_file: Annotated[
-        str | None, typer.Option(help="File with an item and perhaps a rating per line.", metavar="FILE")
+        str | None, typer.Option(help="File with one item, and optionally a rating, on each line.", metavar="FILE")
     ] = None,
     users: Annotated[str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")] = None,
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
     exclude: Annotated[
         list[str] | None, typer.Option(help="An item never to recommend; may be repeated.", metavar="ITEM")
     ] = None,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="Allow items of the history.")] = False,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Also recommend items that are in the history.")
+    ] = False,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="Ignore items that the model does not know.")
     ] = False,
@@ -53,7 +55,7 @@ def recommend(
     The history never leaves this machine and is not stored: a user's vector is computed from it when needed. An item
     without a rating counts as liked.
     """
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
 
     if to is not None:
         _check_file(to)
@@ -74,7 +76,7 @@ def recommend(
 
 
 def _history(model: Any, texts: list[str] | None, file: str | None, layout: Layout, skip: bool) -> dict[Any, float]:
-    from discreet.cli.items import parse_history, read_history, with_default
+    from discreet.cli.typed_history import parse_history, read_history, with_default
 
     if texts is None and file is None:
         raise ConfigError("say what the user liked: --history ITEMS, --history-file FILE or, for many, --users FILE")
@@ -113,13 +115,14 @@ def _one(
 def _many(
     model: Any, file: str, layout: Layout, n: int, include_seen: bool, skip: bool, to: str | None, out: Output
 ) -> None:
-    from discreet.cli.items import known_only
+    from discreet.cli.typed_history import known_only
 
     n = min(n, len(model.item_ids_))
     ratings, left_out = known_only(layout.read_file(file), model, file, skip)
     with out.progress("Recommending") as progress:
         places, scores = model.recommend_indices(ratings, n, exclude_seen=not include_seen, progress=progress)
-    items, rows = Items(model), []
+    items = Items(model)
+    rows = []
     for user, at, best in zip(ratings.user_ids.tolist(), places, scores, strict=True):
         found = at >= 0
         rows += [{"user_id": user, **row} for row in ranked(items, items.ids[at[found]], best[found])]

@@ -32,12 +32,12 @@ def report(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Ratings to measure on, which is a look at them: a file or the name of a data set.", metavar="DATA"
+            help="Ratings to measure on, a look at people's data: a file or the name of a data set.", metavar="DATA"
         ),
     ] = None,
     test: Annotated[
         str | None,
-        typer.Option(help="Ratings that the model has not seen, of users in --data, to ask it about.", metavar="FILE"),
+        typer.Option(help="Ratings by the users in --data that the model has not seen.", metavar="FILE"),
     ] = None,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="Leave out ratings of items that the model does not know.")
@@ -54,7 +54,7 @@ def report(
     model is beside baselines: a model with the same parameters is trained on four fifths of the ratings and asked about
     the rest, or the saved one is asked about --test. Such scores are a look at people's ratings, and the page says so.
     """
-    from discreet.models.store import load
+    from discreet.models.storage.model_folder import load
     from discreet.report import check_target, write_report
 
     file = check_target(to)
@@ -90,7 +90,7 @@ def report(
 
 
 def _history(text: str, model: Any, skip: bool) -> dict[Any, float]:
-    from discreet.cli.items import Items, parse_history, with_default
+    from discreet.cli.typed_history import Items, parse_history, with_default
 
     known = parse_history([text], Items(model), skip)
     if not known:
@@ -104,7 +104,7 @@ def _read(data: str, source: Source, model: Any, skip: bool, out: Output) -> tup
 
 
 def _known(ratings: Ratings, model: Any, where: str, skip: bool, out: Output) -> Ratings:
-    from discreet.cli.items import known_only
+    from discreet.cli.typed_history import known_only
 
     kept, left_out = known_only(ratings, model, where, skip)
     if left_out:

@@ -19,8 +19,8 @@ def similar(
     out: Output,
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
 ) -> None:
-    """Show the items most like one: those whose vectors point most nearly the same way."""
-    from discreet.models.store import load
+    """Show the items most similar to a given one, by the angle between their vectors."""
+    from discreet.models.storage.model_folder import load
 
     model = load(folder)
     items = Items(model)

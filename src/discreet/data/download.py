@@ -27,11 +27,17 @@ _BROKEN = (urllib.error.URLError, http.client.HTTPException, ConnectionError, Ti
 
 
 def cache_folder() -> Path:
-    """Where data sets are kept: ``DISCREET_CACHE``, else ``discreet`` in the user's cache folder (XDG)."""
-    if chosen := os.environ.get("DISCREET_CACHE"):
-        return Path(chosen).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "discreet"
+    """Where data sets are kept: ``DISCREET_CACHE``, else ``discreet`` in the user's cache folder (XDG).
+
+    Somebody without any home, as in some containers, has no such folder: `DataError`.
+    """
+    chosen, base = os.environ.get("DISCREET_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    try:
+        if chosen:
+            return Path(chosen).expanduser()
+        return (Path(base) if base else Path.home() / ".cache") / "discreet"
+    except RuntimeError:
+        raise DataError("there is no home folder to keep data sets in: set DISCREET_CACHE to a folder") from None
 
 
 @contextlib.contextmanager

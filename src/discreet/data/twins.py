@@ -22,9 +22,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.data.download import Progress, cache_folder, written_aside
 from discreet.data.race import draw_items
 from discreet.data.ratings import Ratings
@@ -237,7 +237,8 @@ def _make(profile: Profile, seed: int, progress: Progress | None) -> dict[str, N
     root = np.random.SeedSequence([5, profile.items, seed])
     rng = np.random.Generator(np.random.Philox(root))
     draw_seed = [int(word) for word in root.generate_state(16)]
-    counts, target = activity(profile, rng), popularity(profile)
+    counts = activity(profile, rng)
+    target = popularity(profile)
     users, items = taste(profile, rng)
     heaviness = np.log(counts / np.median(counts))
     tilt = np.clip(1 - profile.reach * heaviness, 0.3, 1.6)

@@ -18,9 +18,9 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import DTypeLike
 
+from discreet.compiling import njit
 from discreet.errors import ConfigError
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))

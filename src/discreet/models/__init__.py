@@ -1,9 +1,17 @@
-"""The recommenders, each in a file of its own that reads like its paper; see `MODELS` for where."""
+"""The recommenders. `MODELS` says which file has which.
+
+`base` is what every fitted model can do. Models without privacy (`als`, `irls`, `bias`, `popularity`) are one file
+each. Private ones (`dpmf`, `dpals`, `dplmc`, `huber`, `baselines`) are thin shells: parameters, their documentation
+and their defaults. Their `fit` is in `private`, written once, and what they compute is in `algorithms`. `storage`
+saves and loads.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
+
+__all__ = ["MODELS", "model_class"]
 
 MODELS = {
     "ALS": "discreet.models.als",

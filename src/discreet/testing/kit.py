@@ -16,11 +16,12 @@ import numpy as np
 
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError, PrivacyError
-from discreet.models import MODELS, algorithms, store
-from discreet.models.earlier import LEDGER
+from discreet.models import MODELS, algorithms
 from discreet.models.private import PrivateRecommender
+from discreet.models.storage import model_folder
+from discreet.models.storage.earlier_ledgers import LEDGER
 from discreet.privacy.door.unsafe import NoNoise
-from discreet.testing import door, people, promise
+from discreet.testing import door_rules, people, promise_rules
 from discreet.testing.report import Check, ConformanceError, Report
 from discreet.testing.rules import RULES, Broken, Rule, Skipped, names
 from discreet.testing.runs import Run, clone, fit
@@ -30,7 +31,7 @@ _CROWDS = (40, 160, 640, 2560, 10240, 40960)
 _SEED = 58_204_713  # found again if it is saved
 
 #: Importing them fills RULES.
-_FILES_OF_RULES = (door, promise)
+_FILES_OF_RULES = (door_rules, promise_rules)
 
 
 def check_private_model(
@@ -120,7 +121,8 @@ def _as_test(known: Rule) -> Callable[[PrivateModelConformance], None]:
             raise unittest.SkipTest(check.detail)
         assert check.passed, str(check)
 
-    test.__name__, test.__doc__ = f"test_{known.name.replace(' ', '_').replace('-', '_')}", known.text
+    test.__name__ = f"test_{known.name.replace(' ', '_').replace('-', '_')}"
+    test.__doc__ = known.text
     return test
 
 
@@ -144,7 +146,11 @@ class Kit:
     ):
         if not isinstance(model, PrivateRecommender):
             raise ConfigError(f"{type(model).__name__} is no PrivateRecommender, so there is no promise to check")
-        self.model, self.twin, self.people, self.draws, self.tolerance = model, twin, people, draws, tolerance
+        self.model = model
+        self.twin = twin
+        self.people = people
+        self.draws = draws
+        self.tolerance = tolerance
         self._given = ratings
 
     def check(self, known: Rule) -> Check:
@@ -322,7 +328,9 @@ class Kit:
         """The model as `discreet.load` brings it back, also if it is not one of discreet's own."""
         kind = type(run.model)
         algorithm = type(run.model.algorithm_)
-        find = functools.partial(lambda own, name: kind if name == kind.__name__ else own(name), store.model_class)
+        find = functools.partial(
+            lambda own, name: kind if name == kind.__name__ else own(name), model_folder.model_class
+        )
         find_algorithm = functools.partial(
             lambda own, name: algorithm if name == algorithm.name else own(name), algorithms.algorithm_class
         )
@@ -331,10 +339,10 @@ class Kit:
                 Path(folder, name).write_bytes(content)
             with (
                 patch.dict(MODELS, {kind.__name__: kind.__module__}),
-                patch.object(store, "model_class", find),
+                patch.object(model_folder, "model_class", find),
                 patch.object(algorithms, "algorithm_class", find_algorithm),
             ):
-                return store.load(folder)
+                return model_folder.load(folder)
 
 
 class FitFailed(Exception):

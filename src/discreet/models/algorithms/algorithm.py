@@ -96,6 +96,8 @@ class Algorithm(ABC):
     name: ClassVar[str]
     #: What it learns from; algorithms that can do both have a field of this name.
     feedback: ClassVar[str] = "explicit"
+    #: Fields that came after models had been saved, each with the value that stands for what was done before.
+    added_later: ClassVar[Mapping[str, Any]] = {}
 
     # ------------------------------------------------------------ pure: before any rating is read
 
@@ -158,12 +160,15 @@ class Algorithm(ABC):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """The algorithm that ``to_dict`` described. A field that is not there is an error, never a default."""
+        """The algorithm that ``to_dict`` described. A field that is not there never gets today's default."""
         names = field_names(cls)
-        given = {key: value for key, value in document.items() if key != "name"}
+        given = {**cls.added_later, **{key: value for key, value in document.items() if key != "name"}}
         if sorted(given) != sorted(names):
             odd = sorted(set(given) ^ set(names))
-            raise DataError(f"this is not the {cls.name} of this version of discreet: {', '.join(odd[:3])} differs")
+            raise DataError(
+                f"its algorithm ({cls.name}) has other parameters in this version of discreet, such as {odd[0]}: load "
+                "it with the version that saved it, or train it again"
+            )
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
 
     def __repr__(self) -> str:

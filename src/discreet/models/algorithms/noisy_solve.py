@@ -385,15 +385,17 @@ class NoisySolve(Algorithm):
         """Equation (2), block by block of items."""
         grams = users.item_grams(self.isometric)
         ridge = self._item_ridge(counts, lam, session.deviation(gram, grams))
+        shared = [("global", users.global_gram())] if self.lambda_0 > 0 else []
+        *everyone, summed, squares = session.prepare([*shared, (right, users.item_sums()), (gram, grams)])
         K = None
-        if self.lambda_0 > 0:
-            K = unpack(session.release("global", users.global_gram(), np.float32), self.rank)
+        if everyone:
+            K = unpack(everyone[0].whole(np.float32), self.rank)
             project_psd(K)
             K = self.lambda_0 * K[0]
-        g = session.release(right, users.item_sums(), np.float32)
+        g = summed.whole(np.float32)
         V = np.empty((users.n_items, self.rank), np.float32)
         room = None  # for the matrices of a block: new memory for each would cost more than filling it
-        for rows, G in session.release_blocks(gram, grams, dtype=np.float32):
+        for rows, G in squares.blocks(dtype=np.float32):
             room = np.empty((len(G), self.rank, self.rank), np.float32) if room is None else room
             V[rows] = solve_psd(unpack(G, self.rank, room, False), g[rows], ridge[rows], K, project=self.projection)
         if self.orthonormalize:
@@ -405,7 +407,8 @@ class NoisySolve(Algorithm):
         """λ c̃_j^μ / Z′, with Z′ such that an average rating has weight 1, and what the noise asks for."""
         c = np.maximum(counts, 1.0)
         weight = c**self.item_exponent * c.sum() / (c ** (1 + self.item_exponent)).sum()
-        return lam * weight + self.noise_ridge * math.sqrt(2 * self.rank) * deviation
+        ridge: NDArray[Any] = lam * weight + self.noise_ridge * math.sqrt(2 * self.rank) * deviation
+        return ridge
 
     def _lambda(self, signal: float) -> float:
         if isinstance(self.regularization, str):
@@ -454,8 +457,7 @@ class NoisySolve(Algorithm):
         counted = users.item_counts()
         last = self._steps_of("sum")[-1]
         replaced = session.plan.budget.neighbouring == "replace-one"  # moves a sum by √2 times more than a count
-        reach = counted.sensitivity(session.plan.budget.neighbouring, "l2") * (math.sqrt(2.0) if replaced else 1.0)
-        noise = session.plan.noise_multiplier(last) * reach * math.sqrt(self.rank)
+        noise = session.deviation(last, counted) * (math.sqrt(2.0) if replaced else 1.0) * math.sqrt(self.rank)
         counting = session.deviation("recounts" if self.recount else "counts", counted)
         remedy = "raise epsilon or lower factors, iterations or item_fraction"
         return check_signal(session, counts, counting, noise, remedy, "lower item_fraction")

@@ -48,7 +48,8 @@ def log_delta(epsilon: float, mu: float) -> float:
         return -math.inf
     if math.isinf(mu):
         return 0.0
-    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    a = epsilon / mu - mu / 2
+    b = epsilon / mu + mu / 2
     if mu <= 1.0:  # equation 4, free of cancellation; exact to rounding with 20 nodes on an interval this short
         x = (a + b) / 2 + mu / 2 * _NODES
         gap = mu / 2 * float(_WEIGHTS @ (1.0 - x * _mills(x)))
@@ -125,7 +126,8 @@ def _first_not_above(excess: Callable[[float], float], bad: float, good: float, 
 
 
 def _mills(x: np.ndarray | float) -> np.ndarray:
-    return _SQRT_HALF_PI * erfcx(np.asarray(x) / math.sqrt(2.0))
+    ratio: np.ndarray = _SQRT_HALF_PI * erfcx(np.asarray(x) / math.sqrt(2.0))
+    return ratio
 
 
 def _check(name: str, value: float) -> None:

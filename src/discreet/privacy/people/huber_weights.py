@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.kernels.threads import even_cuts, run
 from discreet.privacy.people.block import Block, OwnStep, Public
 from discreet.privacy.people.bounds import bound

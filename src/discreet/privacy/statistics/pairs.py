@@ -36,9 +36,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from discreet.compiling import njit
 from discreet.errors import ConfigError
 from discreet.kernels.threads import cost_cuts, run
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic

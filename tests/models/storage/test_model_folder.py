@@ -18,7 +18,7 @@ from scipy import sparse
 import discreet
 from discreet import ALS, Bias, Popularity, Ratings
 from discreet.errors import ConfigError, DataError
-from discreet.models import exchange, store
+from discreet.models.storage import exchange, model_folder
 
 FILES = {"factors.safetensors", "model.json", "README.md"}
 MODELS = {
@@ -218,7 +218,7 @@ KILLED = """if True:
     import os, shutil, signal, sys
     import discreet
     from discreet.errors import DataError
-    from discreet.models import exchange, store
+    from discreet.models.storage import exchange, model_folder
 
     work, half = sys.argv[1], sys.argv[2] == "half"
     if sys.argv[2] == "two renames":
@@ -242,7 +242,7 @@ KILLED = """if True:
             os.fsync = step
         else:
             sys.addaudithook(step)
-        store.save(new, os.path.join(place, "model"))
+        model_folder.save(new, os.path.join(place, "model"))
         os._exit(0)
 
     one, other = (os.path.join(work, name).encode() for name in ("old", "new"))
@@ -281,7 +281,7 @@ KILLED = """if True:
                 assert there or is_new
                 if name == "model":
                     found.append(is_new)
-            store.save(new, os.path.join(place, "model"))  # what was left is not in the way
+            model_folder.save(new, os.path.join(place, "model"))  # what was left is not in the way
         if status == 0:
             break
     assert status == 0 and found[-1]
@@ -364,7 +364,7 @@ def rewrite(folder, **changes):
     """Change model.json as somebody would who also puts the checksum right."""
     described = json.loads((folder / "model.json").read_bytes()) | changes
     described.pop("checksum")
-    described = {"checksum": store._checksum(described)} | described
+    described = {"checksum": model_folder._checksum(described)} | described
     (folder / "model.json").write_text(json.dumps(described))
 
 

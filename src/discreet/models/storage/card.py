@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from discreet.models.earlier import is_earlier
+from discreet.models.storage.earlier_ledgers import is_earlier
 
 if TYPE_CHECKING:
     from discreet.models.base import Recommender

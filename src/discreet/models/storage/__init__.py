@@ -1,0 +1,22 @@
+"""Models on disk: a folder of plain files, never a pickle.
+
+`model_folder` saves and loads, `card` writes the README of a saved model, `earlier_ledgers` keeps what was spent
+before, and `exchange` lets a new folder take the place of an old one in one step. `save` and `load` are public.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from discreet.models.storage.model_folder import load, save
+
+__all__ = ["load", "save"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported on first use, because models themselves know their folders."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module("discreet.models.storage.model_folder"), name)
