@@ -90,7 +90,7 @@ class CutSpectrum(PairRanking):
         values, vectors, edge = leading((G / t).astype(np.float32), min(self.factors, len(c) - 2), seed)
         kept = max(int((values > edge).sum()), 1)
         V = vectors[:, :kept] * np.sqrt(np.maximum(t * values[:kept], 1e-12)) / c[:, None]
-        return Fitted(V, V.mean(axis=0)[None], 0.0, kept - 1)
+        return Fitted(V, V.mean(axis=0)[None], 0.0, np.inf, kept - 1)
 
 
 def _model(settings: Settings, people: People, sources: Sources) -> Recommender:

@@ -32,8 +32,8 @@ class DPMF(PrivateRecommender):
     goal : {"ranking", "rating"}
         Rank items by how much a user will like them, from ratings or from plain choices; or predict ratings.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution. For ranking, the upper
-        quarter of it counts as liked (4 and 5 of 1 to 5), and everything where all ratings are the same.
+        Public range of the ratings. Inferred where not given, which is recorded as a caution. For ranking, an item is
+        liked by the place of its rating in this range, and everything alike where all ratings are the same.
     item_features : file, frame, mapping or array, optional
         Public features of the items, such as genres or years: a prior for their factors, at no privacy cost.
     iterations : int, optional

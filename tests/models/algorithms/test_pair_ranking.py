@@ -139,6 +139,16 @@ def test_where_pairs_do_not_pay_it_is_private_popularity_of_the_whole_budget(cap
     assert {entry.shape for entry in model.privacy_.ledger.entries} == {(N_ITEMS,), (1,)}
 
 
+def test_where_pairs_hold_nothing_but_noise_it_is_popularity_as_well():
+    """Everybody is alike, so that pairs are bought, and nothing is heard in them."""
+    model = discreet.DPMF(epsilon=5.0, noise="seeded", random_state=0).fit(people(3000, taste=0.0))
+    names = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
+    assert names["pairs or counts 1"] != (N_ITEMS,)
+    assert model.item_factors_.shape == (N_ITEMS, 0)
+    assert "nothing personal" in model.learnt_
+    assert "hold nothing but that" in model.learnt_
+
+
 def test_counts_are_averaged_by_their_noise():
     ratings = people(200, n_items=1200)
     exact = (dense(ratings) / np.sqrt(dense(ratings).sum(axis=1))[:, None]).sum(axis=0)
@@ -283,7 +293,9 @@ def test_what_cannot_be_done_is_said():
         (dict(iterations=3), "iterations is for goal='rating'"),
         (dict(goal="lists"), "goal is 'lists', but must be 'ranking' or 'rating'"),
         (dict(factors=0), "factors is 0"),
-        (dict(method=PairRanking(gate=0.0)), "gate is 0"),
+        (dict(method=PairRanking(gate=-1.0)), "gate is -1"),
+        (dict(method=PairRanking(largest_core=10_001)), "largest_core is 10001, but at most 10,000"),
+        (dict(method=PairRanking(graded="yes")), "graded is 'yes'"),
         (dict(method=PairRanking(liked_from="all")), "liked_from is 'all'"),
         (dict(method=PairRanking(counts_share=1.0)), "counts_share is 1.0"),
     ):

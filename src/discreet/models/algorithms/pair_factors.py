@@ -13,11 +13,16 @@ BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of ta
 
 
 class Fitted(NamedTuple):
-    """V (M, r) and W (K, r) of (4), the strength of the features, and how many dimensions stand out of the noise."""
+    """V (M, r) and W (K, r) of (4), the strength of the features, and what stands out of the noise.
+
+    `heard` is the largest eigenvalue beside popularity's, in units of the largest that noise alone has; `dimensions`
+    is how many are clearly beyond that.
+    """
 
     V: NDArray[np.float64]
     W: NDArray[np.float64]
     strength: float
+    heard: float
     dimensions: int
 
 
@@ -76,8 +81,8 @@ def factorise(
             w = W[1:] @ inverse.T
             found = w.size / max(float((w**2).sum() + rank * np.trace(S[1:, 1:])), 1e-12)
             strength[1:] = np.clip(found, 1e-2, 1e6)
-    beyond = int((length[1:] > BEYOND * edge).sum())  # the first is popularity
-    return Fitted(v, W, float(strength[-1]), beyond)
+    taste = length[1:] / edge  # the first is popularity
+    return Fitted(v, W, float(strength[-1]), float(taste.max(initial=0.0)), int((taste > BEYOND).sum()))
 
 
 def leading(G: NDArray[np.float32], rank: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], float]:

@@ -34,8 +34,9 @@ without a history gets u₀ e₁: what is popular. Items outside the core are sc
 The floor. Whether pairs are worth their price is decided from (1) and (2), before they are bought: the signal
 Σ_core c̃²/ñ, which is popularity's own eigenvalue of (3), over the edge t√M of the noise. Where it is below the gate,
 what is left of the budget buys the counts again: together, they are as exact as if (nearly) all had gone to them, and
-the model ranks by counts. On small catalogues a part of the rest is a line of its own, which buys counts again where
-twenty items have much of all choices, because then counts decide the list.
+the model ranks by counts; and so it does where the pairs that were bought hold nothing beyond their noise beside
+popularity. On small catalogues a part of the rest is a line of its own, which buys counts again where twenty items have
+much of all choices, because then counts decide the list.
 
 Privacy: the lines of the plan, their mechanism and their noise multipliers are fixed and public. *What* a line of the
 rest releases, pairs or counts and on which core, is decided by numbers that have been released before. Both have the
@@ -88,7 +89,6 @@ from discreet.privacy.statistics.pairs import (
     KeepLiked,
     LikeCounts,
     PairSums,
-    graded,
     unfold_triangle,
 )
 
@@ -98,6 +98,7 @@ SMALL_CATALOGUE = 1000  # up to here a part of the rest may buy counts again
 LARGEST_CORE = 10_000  # whose pairs are 50 million numbers
 FEW = 20  # items that may decide the lists
 MUCH = 0.15  # of all choices
+HINT = 1.05  # times what noise alone does: with less beside popularity, lists are popularity
 
 
 @dataclass(frozen=True)
@@ -223,33 +224,38 @@ class PairRanking(Algorithm):
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
     ) -> Learnt:
-        n = users.n_items
-        lines = self._rest(n)
+        lines = self._rest(users.n_items)
         steps = len(lines) + 3
         counting = self._counts(users)
         counts = Estimate.of(session, "counts", counting)
         size = max(float(session.release("size", users.add_up(ActiveUsers()))[0]), least_size(counts))
-        t = sum(session.deviation(line, counting) ** -2 for line in lines) ** -0.5 / math.sqrt(2.0)  # same sensitivity
         core = self._core(counts)
-        progress(2, steps, "counts")
         pairs = users.restrict(core).add_up(PairSums(self._levels))
-        found = Signal.of(counts, core, size, t, self.gate)
-        bought = lines if found.worth else []
-        if found.worth and found.top > MUCH and len(lines) > 1:  # counts decide much of the list
-            bought = lines[:1]
+        signal = Signal.of(counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate)
+        progress(2, steps, "counts")
+        bought = self._worth_buying(lines, signal)
         for line in lines:
             if line not in bought:
                 counts = counts.with_another(Estimate.of(session, line, counting))
         if not bought:
-            return self._popular(counts, found)
-        G, t = released_pairs(session, bought, pairs, len(core))
+            return self._popular(counts, signal, without_pairs(signal, self.gate))
+        G = released_pairs(session, bought, pairs, len(core))
         progress(steps - 1, steps, "pairs")
         c = np.maximum(counts.value[core], max(counts.deviation, 0.5))
         F = None if features is None else standardised(features)
         with blas_threads():
+            t = deviation_of_pairs(session, bought, pairs)
             fitted = self.estimate(G, t, c, size, seed, None if F is None else F[core])
         progress(steps, steps, "factors")
-        return self._personal(counts, core, c, size, fitted, F, found)
+        if fitted.heard < HINT and F is None:
+            return self._popular(counts, signal, without_taste(signal))
+        return self._personal(counts, core, c, size, fitted, F, signal)
+
+    def _worth_buying(self, lines: list[Line], signal: Signal) -> list[Line]:
+        """The lines that release pairs; the others count again."""
+        if not signal.worth:
+            return []
+        return lines[:1] if signal.top > MUCH else lines  # counts decide much of the list
 
     def estimate(
         self, G: NDArray[Any], t: float, c: NDArray[Any], size: float, seed: int, features: NDArray[Any] | None
@@ -264,15 +270,15 @@ class PairRanking(Algorithm):
         many = int(np.clip((counts.value >= least).sum(), FEW, self.largest_core))
         return most_frequent(counts.value, min(many, len(counts.value)))
 
-    def _popular(self, counts: Estimate, found: Signal) -> Learnt:
+    def _popular(self, counts: Estimate, signal: Signal, learnt: str) -> Learnt:
         """Nothing but what is liked how much."""
         details = {
             "core": [],
             "featured": False,
             "dimensions": 0,
-            "signal": found.signal,
-            "top": found.top,
-            "learnt": without_taste(found, self.gate),
+            "signal": signal.signal,
+            "top": signal.top,
+            "learnt": learnt,
         }
         none = np.zeros((len(counts.value), 0), np.float32)
         return Learnt(none, counts.value.astype(np.float32), counts.value, details)
@@ -285,7 +291,7 @@ class PairRanking(Algorithm):
         size: float,
         fitted: Fitted,
         F: NDArray[Any] | None,
-        found: Signal,
+        signal: Signal,
     ) -> Learnt:
         R, lean = read_out(fitted.V, c, size)
         n = len(counts.value)
@@ -300,11 +306,11 @@ class PairRanking(Algorithm):
             "lean": lean,
             "lean_precision": 1 / max(1 - lean**2, 0.02),
             "dimensions": fitted.dimensions,
-            "signal": found.signal,
-            "top": found.top,
+            "signal": signal.signal,
+            "top": signal.top,
             "featured": F is not None,
             "strength": fitted.strength,
-            "learnt": with_taste(fitted.dimensions, found),
+            "learnt": with_taste(fitted.dimensions, signal),
         }
         factors = (scale[:, None] * (V @ R) / math.sqrt(size)).astype(np.float32)
         return Learnt(factors, np.zeros(n, np.float32), counts.value, details)
@@ -338,8 +344,8 @@ class PairRanking(Algorithm):
         if self.liked_from == EVERYTHING:
             return np.ones(len(rows.indices))
         if self.graded:
-            assert self.rating_range is not None
-            return graded(rows.values, *self.rating_range) / LEVELS
+            low, high = self.rating_range  # type: ignore[misc]
+            return np.clip((rows.values.astype(np.float64) - low) / (high - low), 0.0, 1.0)
         return (rows.values >= self.liked_from).astype(np.float64)
 
     def comparable(self, learnt: Learnt) -> NDArray[Any]:
@@ -402,8 +408,13 @@ class Signal(NamedTuple):
         return cls(bool(worth), float(signal), top, faint)
 
 
-def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int) -> tuple[NDArray[np.float32], float]:
-    """G̃ (m, m) of (3), 0 on the diagonal, and t; several releases are averaged by their noise."""
+def deviation_of_pairs(session: Session, lines: list[Line], pairs: Statistic) -> float:
+    """t of (3) where these lines release pairs; they are packed with √2."""
+    return math.sqrt(0.5 / sum(session.deviation(line, pairs) ** -2 for line in lines))
+
+
+def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int) -> NDArray[np.float32]:
+    """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise."""
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
     for line, weight in zip(lines, precision, strict=True):
@@ -411,7 +422,7 @@ def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int
         for rows, noisy in session.release_blocks(line, pairs):
             unfold_triangle((noisy * (weight / sum(precision) / math.sqrt(2.0))).astype(np.float32), rows.start, part)
         G += part
-    return G, sum(precision) ** -0.5 / math.sqrt(2.0)
+    return G
 
 
 # ------------------------------------------------------------------ reading histories
@@ -470,17 +481,24 @@ def usual_threshold(rating_range: Range) -> float | Literal["everything"]:
     return EVERYTHING if low == high else low + 0.75 * (high - low)  # type: ignore[return-value]
 
 
-def without_taste(found: Signal, gate: float) -> str:
+def without_pairs(signal: Signal, gate: float) -> str:
     """What survived the noise where pairs were not bought."""
-    why = f"pairs of items have {_times(found.signal)} the noise, and {_times(gate * (1 + 1.5 * found.top))} is needed"
-    if found.faint:
+    needed = gate * (1 + 1.5 * signal.top)
+    why = f"pairs of items have {_times(signal.signal)} the noise, and {_times(needed)} is needed"
+    if signal.faint:
         return f"Nothing personal, and little of which items are liked: even popular items drown in the noise ({why})."
     return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
 
 
-def with_taste(dimensions: int, found: Signal) -> str:
-    """What survived the noise where they were."""
-    why = f"pairs of items have {_times(found.signal)} the noise"
+def without_taste(signal: Signal) -> str:
+    """What survived the noise where pairs were bought in vain."""
+    why = f"pairs of items have {_times(signal.signal)} the noise, and hold nothing but that"
+    return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
+
+
+def with_taste(dimensions: int, signal: Signal) -> str:
+    """What survived the noise where there is more."""
+    why = f"pairs of items have {_times(signal.signal)} the noise"
     if not dimensions:
         return f"Which items are liked, and only a hint of personal taste: no dimension of it stands out ({why})."
     return f"Personal taste in about {dimensions} dimension{'s' if dimensions > 1 else ''} ({why})."

@@ -216,7 +216,8 @@ def power_sums_numpy(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDA
     """Σ_j a_ij² and Σ_j a_ij⁴ of every user, (2, n): the specification of `power_sums`."""
     powers = np.stack([level.astype(np.int64) ** 2, level.astype(np.int64) ** 4])
     running = np.concatenate([np.zeros((2, 1), np.int64), np.cumsum(powers, axis=1)], axis=1)
-    return running[:, indptr[1:]] - running[:, indptr[:-1]]
+    sums: NDArray[np.int64] = running[:, indptr[1:]] - running[:, indptr[:-1]]
+    return sums
 
 
 @njit(nogil=True, cache=True)
