@@ -240,8 +240,8 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
 
 def _read(path: Path) -> Ledger:
     """The ledger in a file, or in the folder of a model, verified."""
+    from discreet.models.storage.contents import MODEL
     from discreet.models.storage.earlier_ledgers import LEDGER
-    from discreet.models.storage.model_folder import MODEL
     from discreet.privacy.door.ledger import Ledger
 
     file = path / LEDGER if path.is_dir() else path
@@ -257,7 +257,7 @@ def _read(path: Path) -> Ledger:
 
 
 def _check_sum(folder: Path, file: Path) -> None:
-    from discreet.models.storage.model_folder import MODEL
+    from discreet.models.storage.contents import MODEL
 
     try:
         known = json.loads((folder / MODEL).read_bytes())["sha256"][file.name]

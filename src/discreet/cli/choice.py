@@ -181,7 +181,7 @@ class Choice:
                 raise ConfigError(f"--set takes KEY=VALUE, such as --set regularization=25, and {setting!r} was given")
             if name in given:
                 raise ConfigError(f"the parameter {name!r} is given twice")
-            given[name] = _value(text.strip())
+            given[name] = parse_value(text.strip())
         return given
 
 
@@ -200,7 +200,7 @@ def is_private(model: Any) -> bool:
     return statement is not None and bool(statement.private)
 
 
-def _value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """A setting as a Python value: numbers, true, false and none are themselves, the rest is text."""
     words = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:

@@ -61,7 +61,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import sum_rows
 from discreet.kernels.threads import blas_threads
 from discreet.models.algorithms.algorithm import (
     EVERY_ITEM,
@@ -69,13 +68,12 @@ from discreet.models.algorithms.algorithm import (
     Learnt,
     Progress,
     Range,
-    Rows,
     most_frequent,
-    spread_out,
 )
 from discreet.models.algorithms.feature_prior import standardised
 from discreet.models.algorithms.pair_factors import Fitted, factorise
 from discreet.models.checks import require, require_number, require_positive, require_whole
+from discreet.models.read_outs import Likeness, PosteriorMean, ReadOut, Same
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
@@ -317,43 +315,22 @@ class PairRanking(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         """E[u | y] of (8)."""
-        nothing = np.zeros(rows.n, np.float32)
         if not learnt.factors.shape[1]:
-            return np.zeros((rows.n, 0), np.float32), nothing
-        gain, base, prior, inside = gain_of(learnt)
-        x = np.where(inside[rows.indices], self._likes(rows), 0.0)
-        length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
-        y = sum_rows(rows.indptr, rows.indices, x.astype(np.float32), gain)
-        y /= np.maximum(length, 1e-9)[:, None].astype(np.float32)
-        heard = self._conviction(rows, x)[:, None].astype(np.float32)
-        return prior + heard * (base + y - prior), nothing
-
-    def _conviction(self, rows: Rows, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """1 for whoever likes something, less where even the best rating is below that, and 0 for an empty history."""
-        best = np.zeros(rows.n)
-        np.maximum.at(best, rows.row, x)
+            return Same()
+        place, gain, base, prior = gain_of(learnt)
+        liked_from = None if isinstance(self.liked_from, str) else self.liked_from
         if self._levels == 1:
-            return best
+            return PosteriorMean(liked_from, place, gain, base, prior)
         low, high = self.rating_range  # type: ignore[misc]
-        return np.minimum(best * (high - low) / max(self.liked_from - low, 1e-9), 1.0)  # type: ignore[operator]
+        return PosteriorMean(liked_from, place, gain, base, prior, levels=self._levels, low=low, high=high)
 
-    def _likes(self, rows: Rows) -> NDArray[np.float64]:
-        """x of every entry of some histories."""
-        if self.liked_from == EVERYTHING:
-            return np.ones(len(rows.indices))
-        if self.graded:
-            low, high = self.rating_range  # type: ignore[misc]
-            return np.clip((rows.values.astype(np.float64) - low) / (high - low), 0.0, 1.0)
-        return (rows.values >= self.liked_from).astype(np.float64)
-
-    def comparable(self, learnt: Learnt) -> NDArray[Any]:
+    def likeness(self, learnt: Learnt) -> Likeness:
         """Without popularity, which all items share; and of the core alone, unless features say something of others."""
-        V = learnt.factors[:, 1:].copy()
-        if not learnt.details["featured"]:
-            V[~learnt.some("core")] = 0
-        return V
+        if not learnt.factors.shape[1]:
+            return Likeness()
+        return Likeness(1, None if learnt.details["featured"] else learnt.some("core"))
 
 
 # ------------------------------------------------------------------ what is released
@@ -438,12 +415,12 @@ def read_out(V: NDArray[Any], c: NDArray[Any], size: float) -> tuple[NDArray[Any
     return R, min(1 / (math.sqrt(size) * length), 1.0)
 
 
-_Gain = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]
+_Gain = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 _GAINS: dict[int, tuple[weakref.ref[Any], _Gain]] = {}
 
 
 def gain_of(learnt: Learnt) -> _Gain:
-    """What a history is multiplied by, (n_items, r); what is added to it; u of an empty one; a mask of the core.
+    """Which row of the gain is an item's; the gain, (core, r); what is added to it; u of an empty history.
 
     It follows from what is saved, so it is not saved itself; it is kept as long as the factors are.
     """
@@ -468,8 +445,9 @@ def _gain(learnt: Learnt) -> _Gain:
     prior = np.zeros(Y.shape[1])
     prior[0] = lean
     base = prior - prior @ (Y.T @ gain)
-    whole = spread_out(gain, core, len(learnt.factors))
-    return whole, base.astype(np.float32), prior.astype(np.float32), learnt.some("core")
+    place = np.full(len(learnt.factors), -1, np.int32)
+    place[core] = np.arange(len(core))
+    return place, gain.astype(np.float32), base.astype(np.float32), prior.astype(np.float32)
 
 
 # ------------------------------------------------------------------ in words
