@@ -211,7 +211,7 @@ def test_whoever_likes_nothing_is_taken_at_less_than_their_word():
 def test_without_grades_only_what_is_liked_counts():
     stars = people(3000, stars=True)
     given = dict(epsilon=5.0, noise="seeded", random_state=0)
-    by_stars = discreet.DPMF.configured(rating_range=(1, 5), graded=False, **given).fit(stars)
+    by_stars = discreet.DPMF.configured(rating_range=(1, 5), levels=1, **given).fit(stars)
     liked = discreet.DPMF.configured(liked_from="everything", **given).fit(stars.binarize(4.0))
     assert np.allclose(by_stars.counts_, liked.counts_, atol=1e-6)
     one, other = by_stars.recommend({0: 5, 2: 4, 3: 1})[1], liked.recommend([0, 2], exclude=[3])[1]
@@ -295,7 +295,7 @@ def test_what_cannot_be_done_is_said():
         (dict(factors=0), "factors is 0"),
         (dict(method=PairRanking(gate=-1.0)), "gate is -1"),
         (dict(method=PairRanking(largest_core=10_001)), "largest_core is 10001, but at most 10,000"),
-        (dict(method=PairRanking(graded="yes")), "graded is 'yes'"),
+        (dict(method=PairRanking(levels=21)), "levels is 21, but must be at most 20"),
         (dict(method=PairRanking(liked_from="all")), "liked_from is 'all'"),
         (dict(method=PairRanking(counts_share=1.0)), "counts_share is 1.0"),
     ):

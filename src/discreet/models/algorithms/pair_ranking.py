@@ -112,8 +112,9 @@ class PairRanking(Algorithm):
     liked_from : float or "everything", optional
         Ratings from here on are called liked; "everything" takes all that was chosen, whatever its rating. Public.
         Default: three quarters up the rating range (4 of 1 to 5), or everything where all ratings are the same.
-    graded : bool
-        Whether items count by the place of their rating in the range, or alike from `liked_from` on.
+    levels : int, optional
+        Items count by the place of their rating in the range, in so many steps; with 1, alike from `liked_from` on.
+        Default 20, or 1 where everything is liked.
     largest_core : int
         How many items have pairs at most.
     core_from : float, optional
@@ -132,7 +133,7 @@ class PairRanking(Algorithm):
     factors: int = 64
     rounds: int = 12
     liked_from: float | Literal["everything"] | None = None
-    graded: bool = True
+    levels: int | None = None
     rating_range: Range | None = None
     largest_core: int = 4000
     core_from: float | None = None
@@ -145,9 +146,12 @@ class PairRanking(Algorithm):
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         mu = gdp.mu(budget.epsilon, budget.delta) / (2**0.5 if budget.neighbouring == "replace-one" else 1.0)
         mu = max(mu, LEAST_MU)
+        liked_from = usual_threshold(rating_range) if self.liked_from is None else self.liked_from
+        usual_levels = 1 if liked_from == EVERYTHING else LEVELS
         found = replace(
             self,
-            liked_from=usual_threshold(rating_range) if self.liked_from is None else self.liked_from,
+            liked_from=liked_from,
+            levels=usual_levels if self.levels is None else self.levels,
             rating_range=rating_range,
             core_from=0.13 * mu**-0.5 if self.core_from is None else self.core_from,
             counts_share=float(np.clip(0.1 * mu**-0.5, 0.05, 0.3)) if self.counts_share is None else self.counts_share,
@@ -164,7 +168,9 @@ class PairRanking(Algorithm):
         assert self.counts_share is not None
         require_number("counts_share", self.counts_share, 1e-3)
         require(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
-        require(isinstance(self.graded, bool), f"graded is {self.graded!r}, but must be True or False")
+        require_whole("levels", self.levels)
+        most = 1 if self.liked_from == EVERYTHING else LEVELS
+        require(self._levels <= most, f"levels is {self.levels}, but must be at most {most} with this liked_from")
         if self.liked_from != EVERYTHING:
             require_number("liked_from", self.liked_from, -1e12)
 
@@ -177,7 +183,7 @@ class PairRanking(Algorithm):
     def assumptions(self) -> dict[str, str]:
         if self.liked_from == EVERYTHING:
             return {}
-        if self.graded:
+        if self._levels > 1:
             return {"liked": "that an item is liked by the place of its rating in their range"}
         return {"liked": f"that ratings of {self.liked_from:g} and above count as liked"}
 
@@ -204,14 +210,15 @@ class PairRanking(Algorithm):
 
     @property
     def _levels(self) -> int:
-        """Of liking: one where everything counts alike."""
-        return LEVELS if self.graded and self.liked_from != EVERYTHING else 1
+        """Of liking, once resolved."""
+        assert self.levels is not None
+        return self.levels
 
     def _counts(self, users: Users) -> Statistic:
         """(1), of users who keep only what they like, by how much."""
         if self._levels > 1:
             assert self.rating_range is not None
-            users.map(Graded(*self.rating_range))
+            users.map(Graded(*self.rating_range, self._levels))
         elif self.liked_from != EVERYTHING:
             assert self.liked_from is not None
             users.map(KeepLiked(float(self.liked_from)))

@@ -76,26 +76,28 @@ class KeepLiked(OwnStep):
 
 @dataclass(frozen=True)
 class Graded(OwnStep):
-    """Each item by how much it is liked: a level of 1 to `LEVELS` by its rating's place in the public range.
+    """Each item by how much it is liked: a level of 1 to `levels` by its rating's place in the public range.
 
     The lowest rating says no more than no rating: such entries are dropped.
     """
 
     low: float
     high: float
+    levels: int = LEVELS
 
     what = "how much the users like their items"
 
     def check(self, public: Public) -> Public:
         public_number("low", self.low)
         public_number("high", self.high)
+        check_levels(self.levels)
         if not self.low < self.high:
             raise ConfigError(f"a range of ratings from {self.low:g} to {self.high:g} has no grades")
         return Public(public.bounds, public.n_items)
 
     def run(self, block: Block, public: Public) -> Block:
         rating = block.values.astype(np.float64) + np.repeat(block.mean, block.counts)
-        level = graded(rating, self.low, self.high)
+        level = graded(rating, self.low, self.high, self.levels)
         keep = np.flatnonzero(level > 0)
         return replace(
             block,
@@ -107,10 +109,10 @@ class Graded(OwnStep):
         )
 
 
-def graded(rating: NDArray[Any], low: float, high: float) -> NDArray[np.int64]:
-    """Levels from 0 to `LEVELS` of ratings."""
+def graded(rating: NDArray[Any], low: float, high: float, levels: int = LEVELS) -> NDArray[np.int64]:
+    """Levels from 0 to `levels` of ratings."""
     place = np.clip((rating - low) / (high - low), 0.0, 1.0)
-    return np.rint(LEVELS * place).astype(np.int64)
+    return np.rint(levels * place).astype(np.int64)
 
 
 # ------------------------------------------------------------------ statistics
