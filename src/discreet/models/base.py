@@ -30,6 +30,7 @@ from discreet.models.checks import require, require_one_of, require_whole
 from discreet.models.history import as_pairs, as_rows, as_user_rows
 from discreet.models.keywords import named_by_class, no_parameter
 from discreet.models.read_outs import Likeness, ReadOut, Rows
+from discreet.models.recommendations import Recommendations
 from discreet.models.scorer import Scorer
 
 logger = logging.getLogger("discreet")
@@ -167,7 +168,7 @@ class Recommender(ABC):
         exclude: Sequence[Any] = (),
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    ) -> Recommendations:
         """The best items for one user.
 
         Parameters
@@ -184,8 +185,9 @@ class Recommender(ABC):
 
         Returns
         -------
-        item_ids, scores : best first; fewer than `n` where there are no more items. Predicted ratings stay within the
-        range of the ratings learnt from, so that several may be equal.
+        Recommendations
+            A table that unpacks to ``(item_ids, scores)``, best first; fewer than `n` where there are no more items.
+            Predicted ratings stay within the range of the ratings learnt from, so that several may be equal.
         """
         self._check_fitted()
         require_whole("n", n)
@@ -200,7 +202,7 @@ class Recommender(ABC):
             exclude=self._known(exclude, unknown) if len(exclude) else None,
             only=None if items is None else self._known(items, unknown),
         )
-        return self.item_ids_[best], scores
+        return self._listed(best, scores)
 
     def recommend_many(
         self,
@@ -237,14 +239,17 @@ class Recommender(ABC):
         rows = self._rows(as_user_rows(ratings, self.item_ids_), unknown)
         return self._top(rows, n, exclude_seen, items, unknown, progress)
 
-    def similar_items(self, item_id: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def similar_items(self, item_id: Any, n: int = 10) -> Recommendations:
         """The items whose factors point most nearly the same way (cosine), without the item itself."""
         self._check_fitted()
         require_whole("n", n)
         at = self._positions([item_id], "error")[0]
         self._check_comparable()
         items, scores = self.scorer().similar(int(at), n)
-        return self.item_ids_[items], scores
+        return self._listed(items, scores)
+
+    def _listed(self, at: NDArray[Any], scores: NDArray[np.float32]) -> Recommendations:
+        return Recommendations(self.item_ids_[at], scores, None if self.titles_ is None else self.titles_[at])
 
     def _check_comparable(self) -> None:
         """Raise a `ConfigError` where there is nothing to compare items by."""
