@@ -199,7 +199,7 @@ def test_ties_are_decided_by_lot(ratings, monkeypatch):
     monkeypatch.setattr(Tuning, "_setting", lambda self, trials: {"factors": next(order)})
     prepared = Tuning(model(), SPACE, runs=3)
     order = iter([2, 3] * 60)
-    monkeypatch.setattr(Tuning, "_check_price", lambda self, n: None)
+    monkeypatch.setattr(Tuning, "_check_price", lambda self, candidate, n: None)
     found = [prepared.run(ratings) for _ in range(50)]
     assert 5 < found.count(2) < 45  # at even odds, beyond has a probability below 1e-8
 
