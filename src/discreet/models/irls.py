@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from discreet.kernels import pair_products, solve_rows
 from discreet.models.als import ALS
 from discreet.models.base import require, require_number, require_whole
+from discreet.models.checks import MOST_SWEEPS
 
 
 class IRLS(ALS):
@@ -90,7 +91,7 @@ class IRLS(ALS):
 
     def _check(self) -> None:
         super()._check()
-        require_whole("inner_iterations", self.inner_iterations, 0)
+        require_whole("inner_iterations", self.inner_iterations, 0, MOST_SWEEPS)
         require_number("transition", self.transition)
         require(self.transition > 0, f"transition is {self.transition!r}, but must be above 0")
 

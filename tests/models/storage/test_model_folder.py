@@ -376,7 +376,7 @@ def rewrite(folder, **changes):
         ({"class": "DeepDream"}, "holds a 'DeepDream', which this version of discreet does not have"),
         ({"parameters": {"rank": 3}}, "is not a complete model"),
         ({"state": {}}, "is not a complete model"),
-        ({"item_ids": [1, 2]}, "item ids, factors and biases differ in number"),
+        ({"item_ids": [1, 2]}, "which does not fit the number of items"),
         ({"item_ids": [{"type": "code", "value": "1"}] * 12}, "is not a complete model"),
         ({"sha256": {}}, "is not a complete model"),
         ({"sha256": []}, "is not a complete model"),

@@ -8,8 +8,9 @@
 
 A folder is written under another name beside its place and changes places with an earlier one when complete: whoever
 loads finds the earlier model or the new one, also if saving is killed at any moment. What it leaves then is a hidden
-folder ``.name.….part``, which may be deleted (`exchange` says what happens where two folders cannot be swapped at
-once). `load` checks the checksums, so damage is noticed. There is no pickle: loading a model runs none of its contents.
+folder ``.name.….part``, which the next save removes (`aside`; `exchange` says what happens where two folders cannot be
+swapped at once). Folders are exchanged between strangers: `load` checks everything that it reads (`untrusted`), and the
+model as a whole, before anybody computes with it. There is no pickle: loading a model runs none of its contents.
 """
 
 from __future__ import annotations
@@ -17,21 +18,40 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
-import shutil
+import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from discreet.data.encode import as_ids, object_array
-from discreet.errors import ConfigError, DataError
+from discreet.data.encode import as_ids, first_repeated, object_array
+from discreet.data.untrusted import (
+    MOST_FACTORS,
+    MOST_HEADER,
+    MOST_JSON,
+    OpenFolder,
+    consistently,
+    parse_json,
+    read_arrays,
+)
+from discreet.errors import ConfigError, DataError, DiscreetError, PrivacyError
 from discreet.models import MODELS, model_class
 from discreet.models.base import Recommender
+from discreet.models.storage.aside import folder_beside, remove_left
 from discreet.models.storage.card import with_earlier
-from discreet.models.storage.earlier_ledgers import LEDGER, check_replaced, earlier_name, keep_beside, kept_ledgers
+from discreet.models.storage.earlier_ledgers import (
+    LEDGER,
+    check_replaced,
+    earlier_name,
+    is_earlier,
+    keep_beside,
+    kept_ledgers,
+)
 from discreet.models.storage.exchange import displaced, exchange
 from discreet.version import __version__
 
@@ -63,79 +83,146 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
     files |= {name: content for name, content in kept_ledgers(target).items() if name != own}
     files[CARD] = with_earlier(model.card(), files).encode()
     files[MODEL] = _as_json(_description(model, files))  # last, because a folder without it is no model
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    aside.mkdir(parents=True)
+    for name, content in files.items():
+        if name != FACTORS and len(content) > MOST_JSON:
+            raise ConfigError(f"{name} would have {len(content):,} bytes, more than a model's folder may have")
     try:
-        for name, content in files.items():
-            with open(aside / name, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        _sync_folder(aside)
-        if target.exists():
-            exchange(aside, target)  # what is aside from here on is the earlier model
-            keep_beside(target, aside, {own, *files})
-        else:
-            aside.rename(target)
-        _sync_folder(target.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        remove_left(target)
+        with folder_beside(target) as aside:
+            _put_in_place(files, aside, target, own)
+    except OSError as error:
+        raise _about(target, error) from error
+
+
+def _put_in_place(files: dict[str, bytes], aside: Path, target: Path, own: str) -> None:
+    """Write the files to one folder and let it change places with the other."""
+    for name, content in files.items():
+        with open(aside / name, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    _sync_folder(aside)
+    if target.exists():
+        exchange(aside, target)  # what is aside from here on is the earlier model
+        keep_beside(target, aside, {own, *files})
+    else:
+        aside.rename(target)
+    _sync_folder(target.parent)
+
+
+def _about(target: Path, error: OSError) -> OSError:
+    """The same error with the path that was asked for: a disk that is full, say, names none, or a hidden one."""
+    if error.errno is None:
+        return error
+    return OSError(error.errno, error.strerror, str(target))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The model saved in the folder `path`."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as from_bytes
+    """The model saved in the folder `path`.
 
+    Another process may save a model there at the same time: what is loaded is the one or the other.
+    """
     folder = Path(path)
-    if not (folder / MODEL).is_file():
+    _wait_for(folder)
+    if not (folder / MODEL).exists():
         if (left := displaced(folder)) is not None:
             raise DataError(f"{folder} does not exist, because a save was cut off: rename {left} to have it back")
-        what = "is not a folder" if folder.exists() and not folder.is_dir() else "holds no model.json"
+        what = "is not a folder" if folder.exists() and not folder.is_dir() else f"holds no {MODEL}"
         raise DataError(f"{folder} {what if folder.exists() else 'does not exist'}: give a folder that save() wrote")
     try:
-        described = json.loads((folder / MODEL).read_bytes())
-        version, name = described["format"], described["class"]
-        if version > FORMAT:
-            raise DataError(f"{folder} was written by a newer discreet (format {version}): upgrade to load it")
-        if version < 2 and LEDGER in described["sha256"]:
-            raise DataError(
-                f"{folder} is a private model in format 1, which did not hold every number that it predicts with: "
-                "train it again, or read it with the version of discreet that wrote it"
-            )
-        if name not in MODELS:
-            raise DataError(f"{folder} holds a {name!r}, which this version of discreet does not have")
-        if any(Path(file).name != file for file in described["sha256"]):
-            raise DataError(f"{folder / MODEL} lists files outside its folder")
-        files = {file: (folder / file).read_bytes() for file in described["sha256"]}
-        if described.pop("checksum") != _checksum(described):
-            raise DataError(f"{folder / MODEL} is damaged or was changed: its checksum is not the one saved")
-        for file, content in files.items():
-            if hashlib.sha256(content).hexdigest() != described["sha256"][file]:
-                raise DataError(f"{folder / file} is damaged or was changed: its checksum is not the one saved")
-        return _assemble(described, files, from_bytes(files[FACTORS]))
-    except DataError:
-        raise
-    except (OSError, LookupError, TypeError, ValueError, AttributeError, SafetensorError) as error:
+        return consistently(folder, lambda opened: _load(folder, opened))
+    except DiscreetError as error:
+        if isinstance(error, DataError | PrivacyError):
+            raise
+        raise DataError(f"{folder} cannot be used: {error}") from None
+    except MemoryError:
+        raise DataError(f"{folder} is too large for the memory of this machine") from None
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise DataError(f"{folder} is not a complete model ({type(error).__name__}: {error})") from None
 
 
-def _assemble(described: dict[str, Any], files: dict[str, bytes], arrays: dict[str, Any]) -> Recommender:
+def _wait_for(folder: Path) -> None:
+    """Where two folders cannot be swapped at once, there is a moment without any."""
+    for _ in range(20):
+        if displaced(folder) is None:
+            return
+        time.sleep(0.01)
+
+
+def _load(folder: Path, opened: OpenFolder) -> Recommender:
+    described = parse_json(opened.read(MODEL))
+    version, name, sums = described["format"], described["class"], described["sha256"]
+    if type(version) is not int or version < 1:
+        raise ValueError(f"the format {version!r} is none")
+    if version > FORMAT:
+        raise DataError(f"{folder} was written by a newer discreet (format {version}): upgrade to load it")
+    if version < 2 and LEDGER in sums:
+        raise DataError(
+            f"{folder} is a private model in format 1, which did not hold every number that it predicts with: "
+            "train it again, or read it with the version of discreet that wrote it"
+        )
+    if name not in MODELS:
+        raise DataError(f"{folder} holds a {name!r}, which this version of discreet does not have")
+    if any(Path(file).name != file for file in sums):
+        raise DataError(f"{folder / MODEL} lists files outside its folder")
+    if strange := [file for file in sums if file not in (FACTORS, CARD, LEDGER) and not is_earlier(file)]:
+        raise DataError(f"{folder / MODEL} lists {strange[0]!r}, which is no part of a model")
+    if described.pop("checksum") != _checksum(described):
+        raise DataError(f"{folder / MODEL} is damaged or was changed: its checksum is not the one saved")
+    most_numbers = 8 * len(described["item_ids"]) * (MOST_FACTORS + 1) + MOST_HEADER + 8
+    files: dict[str, bytes] = {}
+    for file, known in sums.items():
+        room = MOST_JSON - sum(len(content) for other, content in files.items() if other != FACTORS)
+        files[file] = opened.read(file, most_numbers if file == FACTORS else room)
+        if hashlib.sha256(files[file]).hexdigest() != known:
+            raise DataError(f"{folder / file} is damaged or was changed: its checksum is not the one saved")
+    return _assemble(described, files)
+
+
+def _assemble(described: dict[str, Any], files: dict[str, bytes]) -> Recommender:
+    """The model, with everything checked that a kernel or a reader will rely on."""
+    ids = _item_ids(described["item_ids"])
+    arrays = read_arrays(files[FACTORS], {"item_factors": (len(ids), None), "item_biases": (len(ids),)})
+    scale = _rating_range(described["rating_range"])
+    titles = _titles(described["titles"], len(ids))
+    for part in ("parameters", "state"):
+        if not isinstance(described[part], dict):
+            raise ValueError(f"{part} must be an object")
     model: Recommender = model_class(described["class"]).from_saved(described["parameters"])
-    ids = as_ids([_decode(i) for i in described["item_ids"]], "item id")
-    titles, scale = described["titles"], described["rating_range"]
-    if not len(ids) == len(arrays["item_factors"]) == len(arrays["item_biases"]):
-        raise ValueError("item ids, factors and biases differ in number")
-    model.restore_items(
-        ids,
-        arrays["item_factors"],
-        arrays["item_biases"],
-        None if titles is None else object_array(titles, len(titles)),
-        None if scale is None else (scale[0], scale[1]),
-    )
+    model.restore_items(ids, arrays["item_factors"], arrays["item_biases"], titles, scale)
     model.restore(described["state"])
     model.restore_files(files)
+    with np.errstate(all="ignore"):
+        model.check_restored()
     return model
+
+
+def _item_ids(given: Any) -> NDArray[Any]:
+    if not isinstance(given, list) or not given:
+        raise ValueError("item_ids must be a list of at least one id")
+    ids = as_ids([_decode(value) for value in given], "item id")
+    if (twice := first_repeated(ids)) is not None:
+        raise ValueError(f"the item {twice!r} is there twice")
+    return ids
+
+
+def _titles(given: Any, n: int) -> NDArray[Any] | None:
+    if given is None:
+        return None
+    if not isinstance(given, list) or len(given) != n or not all(isinstance(title, str) for title in given):
+        raise ValueError(f"titles must be a text for each of the {n:,} items")
+    return object_array(given, n)
+
+
+def _rating_range(given: Any) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    if not isinstance(given, list) or not all(type(end) in (int, float) and math.isfinite(end) for end in given):
+        raise ValueError("rating_range must be two finite numbers")
+    low, high = given
+    if low > high:
+        raise ValueError("rating_range must go from low to high")
+    return float(low), float(high)
 
 
 def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
@@ -167,16 +254,22 @@ def _checksum(described: dict[str, Any]) -> str:
 
 def check_target(target: Path) -> None:
     """Refuse to replace anything but a model: the folder may hold the files that its own model.json lists."""
-    if target.exists() and not target.is_dir():
+    if not target.exists():
+        return
+    if not target.is_dir():
         raise ConfigError(f"{target} is a file: a model is saved to a folder of its own")
-    try:
-        described = json.loads((target / MODEL).read_bytes())
-        own = {MODEL, *described["sha256"]} if "discreet" in described else set()
-    except (OSError, ValueError, LookupError, TypeError):
-        own = set()
-    strange = sorted({entry.name for entry in target.iterdir()} - own) if target.exists() else []
-    if strange:
-        raise ConfigError(f"{target} holds more than a saved model, such as {strange[0]!r}: choose a new folder")
+
+    def check(opened: OpenFolder) -> None:
+        try:
+            described = parse_json(opened.read(MODEL))
+            own = {MODEL, *described["sha256"]} if "discreet" in described else set()
+        except (OSError, ValueError, LookupError, TypeError):
+            own = set()
+        strange = sorted(set(opened.names()) - own)
+        if strange:
+            raise ConfigError(f"{target} holds more than a saved model, such as {strange[0]!r}: choose a new folder")
+
+    consistently(target, check)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -208,7 +301,7 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(value: Any) -> Any:
-    if not isinstance(value, dict):
+    if type(value) in (int, str):
         return value
     kind, inner = value["type"], value["value"]
     if kind == "tuple":

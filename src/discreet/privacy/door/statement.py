@@ -116,7 +116,16 @@ class PrivacyStatement:
             f"Whatever anyone but a user's own self can see of the result is nearly as likely "
             f"{_RELATION[self.neighbouring]}: no conclusion becomes more than {odds} as likely{failing}. "
             f"The price was computed by: {CONVERSIONS[self.accountant]}{together}."
+            + (
+                " It is the one that the ledger states, because what computes it is not installed here."
+                * self.as_stated
+            )
         )
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether ε is taken from the ledger's own statement, and was not computed again."""
+        return self.ledger.as_stated
 
     def _judged(self) -> str:
         """What the numbers are worth, where that is little."""
