@@ -33,7 +33,8 @@ Rows = list[str]
 
 def scores(splits: Iterable[Split], make: Maker, metrics: list[str], prepare: Callable = lambda r: r) -> dict:
     """Mean and standard deviation of each metric over the splits, and seconds of training."""
-    found, seconds = [], []
+    found = []
+    seconds = []
     for split in splits:
         start = time.perf_counter()
         model = make().fit(prepare(split.train))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from discreet.models.irls import IRLS
     from discreet.models.popularity import Popularity
     from discreet.models.storage.model_folder import load
+    from discreet.privacy.accounting.lifetime import BudgetStore
 
 __all__ = [
     "ALS",
@@ -38,6 +39,7 @@ __all__ = [
     "DPSVD",
     "IRLS",
     "Bias",
+    "BudgetStore",
     "DPFrankWolfe",
     "HuberALS",
     "Popularity",
@@ -53,6 +55,7 @@ __all__ = [
 ]
 
 _HOME = MODELS | {
+    "BudgetStore": "discreet.privacy.accounting.lifetime",
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
     "evaluate": "discreet.evaluation.protocols",

@@ -35,3 +35,7 @@ class BudgetExceeded(PrivacyError):
 
 class PlanMismatch(PrivacyError):
     """A release was not in the plan, came once too often, or had another shape."""
+
+
+class EngineError(DiscreetError):
+    """An engine lost what it needs: a block, a worker, or the agreement of its machines."""

@@ -316,8 +316,8 @@ CASES: list[Case] = [
     ),
     (
         "all the same, privately",
-        lambda t, s: ["train", made("same.csv", SAME)(t, s), "--epsilon", 1, "--out", t / "m"],
-        "use --model dpals --feedback implicit",
+        lambda t, s: ["train", made("same.csv", SAME)(t, s), "--epsilon", 1, "--goal", "rating", "--out", t / "m"],
+        "use --goal ranking",
     ),
     ("pipe", a_pipe, "is a pipe"),
     # --- the others

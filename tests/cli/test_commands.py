@@ -294,7 +294,7 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
     assert result.code == 0, result.err
     assert result.err == ""
     for expected in (
-        "DPALS, private, ε = 4",
+        "DPMF, private, ε = 4",
         "ALS, not",
         "Bias",
         "Popularity",
@@ -310,7 +310,7 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
     again = json.loads(run("demo", "--quick", "--out", "my demo", "--json").out)
     scores = {m["name"]: m["scores"] for m in again["quality"]["models"]}
     recall = {name: found["recall@20"]["mean"] for name, found in scores.items()}
-    assert recall["DPALS, private, ε = 4"] > 1.3 * recall["Popularity, not private"]
+    assert recall["DPMF, private, ε = 4"] > 1.3 * recall["Popularity, not private"]
     assert again["model"]["private"] is True
     assert list(again["curve"]) == ["0.5", "1.0", "2.0", "4.0", "8.0"]
     assert len(again["recommendations"]) == 10
@@ -328,8 +328,8 @@ def test_help_tells_the_defaults_of_als_and_films_that_exist(run):
     told = " ".join(run("train", "--help").out.replace("│", " ").split())
     defaults = discreet.ALS().get_params()
     assert f"by default {defaults['factors']} for als" in told
-    steps = discreet.DPMF(epsilon=1.0).resolved(9).iterations
-    assert f"by default {defaults['iterations']} for als and {steps} for dpmf" in told
+    steps = discreet.DPMF(epsilon=1.0, goal="rating").resolved(9).iterations
+    assert f"by default {defaults['iterations']} for als, and {steps} for dpmf with --goal rating" in told
     titles = {film.title for film in films()}
     for name, film in (("recommend", "Signal from Quillon"), ("similar", "The Binary Colony")):
         assert film in titles

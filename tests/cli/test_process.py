@@ -201,7 +201,7 @@ main(sys.argv[2:])
 def test_an_interrupted_private_training_leaves_its_ledger(private, tmp_path, number, code):
     """What was released is said, and listed in a ledger beside the place of the model, which is not there."""
     args = ["train", private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5"]
-    args += ["--epsilon", 50, "--factors", 2, "--out", tmp_path / "m"]
+    args += ["--epsilon", 50, "--goal", "rating", "--factors", 2, "--out", tmp_path / "m"]
     done = subprocess.run(
         [sys.executable, "-c", SIGNALLED, str(int(number)), *map(str, args)],
         capture_output=True,

@@ -30,9 +30,10 @@ MODELS = {
     "Bias": discreet.Bias,
     "Popularity": discreet.Popularity,
     "DPMF": partial(discreet.DPMF, **PRIVATE),
-    "DPMF, no factors": partial(discreet.DPMF, 0, **PRIVATE),
-    "DPMF, range from data": partial(discreet.DPMF, 2, **(PRIVATE | {"rating_range": None})),
-    "DPMF, constant": partial(discreet.DPMF.configured, centring=3.0, intercept=0.0, **PRIVATE),
+    "DPMF, ratings": partial(discreet.DPMF, goal="rating", **PRIVATE),
+    "DPMF, no factors": partial(discreet.DPMF, 0, goal="rating", **PRIVATE),
+    "DPMF, range from data": partial(discreet.DPMF, 2, goal="rating", **(PRIVATE | {"rating_range": None})),
+    "DPMF, constant": partial(discreet.DPMF.configured, goal="rating", centring=3.0, intercept=0.0, **PRIVATE),
     "DPALS": partial(discreet.DPALS, **PRIVATE),
     "DPALS, global mean": partial(discreet.DPALS.configured, centring="global", **PRIVATE),
     "DPALS, implicit": partial(discreet.DPALS, feedback="implicit", **PRIVATE),
@@ -53,6 +54,8 @@ MODELS = {
 }
 #: What a read-out may do with numbers that are written in its code: count, halve, double, and keep from dividing by 0.
 HARMLESS = {0, 1, -1, 2, 0.5}
+#: Says which numbers are refused: another version may refuse a folder in a sentence, but not read it otherwise.
+REFUSED = {"SMALLEST_DELTA", "LEAST_RATE"}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +112,7 @@ def another(value):
 
 def is_constant(name, value):
     numbers = isinstance(value, tuple) and len(value) > 0 and all(map(is_number, value))
-    return name.lstrip("_").isupper() and (is_number(value) or numbers)
+    return name.lstrip("_").isupper() and name not in REFUSED and (is_number(value) or numbers)
 
 
 def functions_of(module):
@@ -118,9 +121,9 @@ def functions_of(module):
         if getattr(thing, "__module__", None) != module.__name__:
             continue
         if inspect.isfunction(thing):
-            yield thing
+            yield inspect.unwrap(thing)
         elif inspect.isclass(thing):
-            yield from (method for method in vars(thing).values() if inspect.isfunction(method))
+            yield from (inspect.unwrap(method) for method in vars(thing).values() if inspect.isfunction(method))
 
 
 def other_default(function, value):
@@ -163,7 +166,7 @@ def test_every_kind_of_model_and_algorithm_is_here():
 
 def test_another_version_is_another_version(monkeypatch):
     """Defaults and constants are found and changed, so that the next test can fail."""
-    before = discreet.DPMF(epsilon=1.0).resolved(9)
+    before = discreet.DPMF(epsilon=1.0, goal="rating").resolved(9)
     constants, defaults = change_everything(monkeypatch)
     assert constants > 40
     assert defaults > 300

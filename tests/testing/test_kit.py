@@ -39,11 +39,18 @@ QUICK = [name for name in rule_names() if name != "re-priced"]
 
 HOUSE = {
     "usual": {},
-    "no factors": {"factors": 0},
-    "short norm": {"user_norm": 0.3, "growth": 1.0},
-    "replace-one": {"neighbouring": "replace-one"},
-    "intercept, constant": {"intercept": 0.3, "centring": 3.0, "popularity": False, "growth": 1.0},
-    "papers' conversion, range from data": {"accountant": "rdp", "delta": 1e-5, "rating_range": None},
+    "ranking, replace-one": {"neighbouring": "replace-one"},
+    "ratings": {"goal": "rating"},
+    "no factors": {"goal": "rating", "factors": 0},
+    "short norm": {"goal": "rating", "user_norm": 0.3, "growth": 1.0},
+    "replace-one": {"goal": "rating", "neighbouring": "replace-one"},
+    "intercept, constant": {"goal": "rating", "intercept": 0.3, "centring": 3.0, "popularity": False, "growth": 1.0},
+    "papers' conversion, range from data": {
+        "goal": "rating",
+        "accountant": "rdp",
+        "delta": 1e-5,
+        "rating_range": None,
+    },
 }
 SOLVING = {
     "usual": {"max_items": 6},
@@ -273,9 +280,10 @@ def test_seeded_noise_that_is_called_secure_is_found(monkeypatch):
 
 def test_vectors_that_are_not_cut_are_found(monkeypatch):
     cut = sealed.clip_rows
-    for module, kind in ((sealed, DPALS), (descent, DPMF)):
+    given = SMALL | {"regularization": 0.01}
+    for module, model in ((sealed, DPALS(3, **given)), (descent, DPMF(3, goal="rating", **given))):
         monkeypatch.setattr(module, "clip_rows", lambda U, bounds, *rest: 9 * cut(U, replace(bounds, norm=1e6), *rest))
-        assert "neighbours" in broken_rules(kind(3, **(SMALL | {"regularization": 0.01})))
+        assert "neighbours" in broken_rules(model)
 
 
 def test_a_session_that_releases_without_end_is_found(monkeypatch):

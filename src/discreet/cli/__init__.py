@@ -17,7 +17,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 DEBUG = "DISCREET_DEBUG"
-OK, FAILED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+OK = 0
+FAILED = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
 ENDINGS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 

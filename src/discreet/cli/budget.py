@@ -1,4 +1,7 @@
-"""``discreet budget``: what a private model will cost, before any data, and what one has cost, from its ledger."""
+"""``discreet budget``: what a private model will cost, before any data, and what one has cost, from its ledger.
+
+The verbs about accounts, which last longer than one training, are in `discreet.cli.accounts`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from discreet.cli import accounts
 from discreet.cli.app import command
 from discreet.cli.choice import PRIVATE, Choice
 from discreet.cli.output import Output
@@ -53,16 +57,34 @@ class Bill:
     "discreet budget --model dpals --epsilon 1 --items 20000 --set item_fraction=0.2 --plot budget.png",
     "discreet budget model/",
     "discreet budget model/ledger.json --accountant rdp",
+    "discreet budget open people.sqlite:customers --epsilon 4 --delta 1e-6",
+    "discreet budget show people.sqlite",
+    "discreet budget log people.sqlite:customers",
+    "discreet budget verify people.sqlite",
 )
 def budget(
     choice: Choice,
     out: Output,
     what: Annotated[
-        str | None, typer.Argument(help="Folder of a private model, or its ledger.json.", metavar="LEDGER")
+        str | None,
+        typer.Argument(
+            help="Folder of a private model, or its ledger.json; or open, show, log, verify for a STORE.",
+            metavar="LEDGER",
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Argument(help="A file of accounts, and one of them: people.sqlite:customers.", metavar="STORE"),
     ] = None,
     items: Annotated[int | None, typer.Option(help="How many items the catalogue has.", min=1, metavar="N")] = None,
     plot: Annotated[
         str | None, typer.Option(help="Draw ε over δ, the noise over ε, and the shares.", metavar="FILE.png")
+    ] = None,
+    note: Annotated[
+        str | None, typer.Option(help="With open: who these people are and who decided, for the log.", metavar="TEXT")
+    ] = None,
+    head: Annotated[
+        str | None, typer.Option(help="With verify: a hash from earlier, which must still be there.", metavar="HASH")
     ] = None,
 ) -> None:
     """Price a private model before it sees any data, or price the ledger of one again.
@@ -70,7 +92,16 @@ def budget(
     Without LEDGER: what the model with these options will release, how often, how far one user can move it, how much
     noise hides that, and what half the ε would do. With LEDGER: checks that nobody changed the file, and prices what it
     lists, also by an independent accountant.
+
+    With STORE: one budget for all trainings on the same people. open makes an account with its total --epsilon and
+    --delta, which cannot be changed; show prints what is left; log every training; verify checks the whole file.
+    discreet train --account takes from it.
     """
+    if what in accounts.VERBS:
+        accounts.run(what, store, choice, {"--items": items, "--plot": plot}, note, head, out)
+        return
+    if store is not None or note is not None or head is not None:
+        raise ConfigError(f"a store goes with one of {', '.join(accounts.VERBS)}, such as budget show people.sqlite")
     _check_plot(plot)
     bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)
     with out.progress("Pricing"):
@@ -120,7 +151,8 @@ def _of_plan(choice: Choice, items: int | None) -> Bill:
         raise ConfigError(f"{type(model).__name__} is not private, so it has no budget: use --model {PRIVATE}")
     plan = model.plan(items)
     rows = model.price_list(items)
-    of, priced = f"{model!r} on {items:,} items", [_row(r["name"], r["count"], r) for r in rows]
+    of = f"{model!r} on {items:,} items"
+    priced = [_row(r["name"], r["count"], r) for r in rows]
     bill = Bill(
         of, plan.epsilon(), plan.budget.delta, plan.budget.neighbouring, plan.accountant, plan.events, priced, RESERVE
     )
@@ -172,7 +204,8 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
         unsafe = sorted({entry.name for entry in ledger.entries if entry.unsafe})
         why = f"{', '.join(unsafe)} left without noise" if unsafe else "no noise was added"
         raise PrivacyError(f"{what} is the ledger of a model that is NOT PRIVATE: {why}, so its ε is infinite")
-    price, total = ledger.price(), sum(entry.event.share_mu**2 for entry in ledger.entries)
+    price = ledger.price()
+    total = sum(entry.event.share_mu**2 for entry in ledger.entries)
     groups: dict[Any, list[Any]] = {}
     for entry in ledger.entries:
         groups.setdefault((entry.name, entry.sensitivity, entry.event, entry.shape), []).append(entry)

@@ -115,7 +115,8 @@ def _shares(axis: Any, bill: Bill) -> None:
     names = [f"{row['name']} × {row['count']}" if row["count"] > 1 else row["name"] for row in rows]
     axis.barh(range(len(rows)), [row["share"] for row in rows], 0.62, color=COLOURS[0], zorder=2)
     for at, row in enumerate(rows):
-        spent, noise = f"{row['share']:.1%}", f"noise {row['deviation']:.3g}"
+        spent = f"{row['share']:.1%}"
+        noise = f"noise {row['deviation']:.3g}"
         axis.annotate(
             f"{spent}   {noise}",
             (row["share"], at),

@@ -15,7 +15,8 @@ import typer
 from discreet.errors import ConfigError
 from discreet.models import MODELS, model_class
 
-_PANEL, _PRIVACY = "Model", "Privacy"
+_PANEL = "Model"
+_PRIVACY = "Privacy"
 _SPELLINGS = {name.lower(): name for name in MODELS}
 _PROMISE = ("epsilon", "delta", "allow_large_delta", "neighbouring", "noise", "accountant", "rating_range")
 PRIVATE = "dpmf"

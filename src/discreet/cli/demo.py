@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 METRICS = ("recall@20", "ndcg@20")
 RELEVANT = 4.0  # stars
 STARS = (0.5, 5.0)
-EPSILON, QUICK_EPSILON, DELTA = 1.0, 4.0, 1e-6
+EPSILON = 1.0
+QUICK_EPSILON = 4.0
+DELTA = 1e-6
 QUICK = 0.2  # share of the people
 CURVE = (0.5, 1.0, 2.0, 4.0, 8.0)  # budgets for the plot
 WIDTH = 110
@@ -213,7 +215,8 @@ def _next(model: Path, films: Any) -> list[str]:
 
     titles = {film.id: film.title for film in films}
     liked = [titles[item] for item in list(example_history("Romance", "Musical"))[:3]]
-    call, where = program(), shlex.quote(str(model))
+    call = program()
+    where = shlex.quote(str(model))
     return [
         f"{call} recommend {where} --history {shlex.quote(','.join(liked))}",
         f"{call} similar {where} {shlex.quote(liked[0])} -n 5",

@@ -154,7 +154,8 @@ def _kernels() -> dict[str, Any]:
     from discreet.kernels.psd import solve_psd_numpy
     from discreet.kernels.topk import top_k_numpy
 
-    checks, seconds = [], {}
+    checks = []
+    seconds = {}
     for dtype in ("float32", "float64"):
         rng = np.random.default_rng(0)
         counts = rng.integers(0, 60, 50)
@@ -168,7 +169,8 @@ def _kernels() -> dict[str, Any]:
         start = time.perf_counter()
         solve_rows(indptr, indices, values, Y, ridge)
         seconds[f"second call, {dtype}"] = time.perf_counter() - start
-        A, b = packed_grams(indptr, indices, np.ones_like(values), Y), sum_rows(indptr, indices, values, Y)
+        A = packed_grams(indptr, indices, np.ones_like(values), Y)
+        b = sum_rows(indptr, indices, values, Y)
         A_twin, b_twin = gram_rows_numpy(indptr, indices, values, Y)
         definite = A_twin + 2 * np.eye(13, dtype=dtype)
         noisy = A_twin - 3 * np.eye(13, dtype=dtype)

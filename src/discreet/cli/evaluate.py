@@ -88,7 +88,9 @@ def evaluate(
         feedback = model.feedback
         relevant = getattr(model, "liked_from_", None) if relevant is None else relevant
         relevant = _relevant(relevant, model.rating_range_, split.test.target)
-        models, splits, n = {type(model).__name__: lambda seed: _Saved(model)}, iter([split]), 1
+        models = {type(model).__name__: lambda seed: _Saved(model)}
+        splits = iter([split])
+        n = 1
     else:
         if skip_unknown:
             raise ConfigError("--skip-unknown is for a saved model: what is trained here knows all items")
@@ -103,7 +105,8 @@ def evaluate(
         by_stars = feedback == "explicit" or (getattr(blank, "goal", "") == "ranking" and scale[0] < scale[1])
         relevant = _relevant(relevant, scale if by_stars else None, ratings)
         models = _makers(choice, baselines, ratings)
-        splits, n = protocol.splits(ratings), protocol.runs
+        splits = protocol.splits(ratings)
+        n = protocol.runs
     wanted = wanted or _metrics(DEFAULT_METRICS[feedback])
     _check_metrics(wanted, feedback)
     from discreet.experiments.compare import compare

@@ -134,7 +134,8 @@ def _set_up_logging(verbose: bool) -> None:
     handler = _Stderr()
     handler.setFormatter(_Formatter("discreet: %(levelname)s: %(message)s"))
     logger = logging.getLogger("discreet")
-    logger.handlers, logger.propagate = [handler], False
+    logger.handlers = [handler]
+    logger.propagate = False
     logger.setLevel(logging.DEBUG if verbose else logging.WARNING)
     logging.getLogger("matplotlib").setLevel(logging.DEBUG if verbose else logging.ERROR)  # its font cache is no news
 

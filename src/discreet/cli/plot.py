@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.experiments.compare import Comparison, Row
 
-INK, FAINT, PAPER = "#22303c", "#d9dee3", "#ffffff"
+INK = "#22303c"
+FAINT = "#d9dee3"
+PAPER = "#ffffff"
 COLOURS = ("#00798c", "#d1495b", "#edae49", "#9aa5b1")  # the model, then what it is compared with
 
 

@@ -119,7 +119,8 @@ def _many(
     ratings, left_out = known_only(layout.read_file(file), model, file, skip)
     with out.progress("Recommending") as progress:
         places, scores = model.recommend_indices(ratings, n, exclude_seen=not include_seen, progress=progress)
-    items, rows = Items(model), []
+    items = Items(model)
+    rows = []
     for user, at, best in zip(ratings.user_ids.tolist(), places, scores, strict=True):
         found = at >= 0
         rows += [{"user_id": user, **row} for row in ranked(items, items.ids[at[found]], best[found])]

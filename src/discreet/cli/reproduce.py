@@ -78,7 +78,8 @@ def _run(
     """One entry after the other; of several, what cannot be run is told, and the others are run all the same."""
     from discreet.experiments import reproduce as runs
 
-    results, failed = [], []
+    results = []
+    failed = []
     for one in chosen:
         if not fresh and (words := _other_code(*runs.others(one, folder, quick=quick, sources=sources))):
             out.note(f"{one.name}: {words}")
@@ -138,8 +139,11 @@ def _about(out: Output, one: Entry, folder: Path, sources: Sources) -> dict[str,
     from discreet.experiments import entry as entries
     from discreet.experiments import reproduce as runs
 
-    cells, small = one.settings(sources), one.settings(sources, quick=True)
-    seeds, minutes, used = one.seeds(sources), entries.minutes(one.name), one.sets(sources)
+    cells = one.settings(sources)
+    small = one.settings(sources, quick=True)
+    seeds = one.seeds(sources)
+    minutes = entries.minutes(one.name)
+    used = one.sets(sources)
     there = sum((runs.place(folder, one.name, False) / "cells" / f"{entries.key(s)}.json").is_file() for s in cells)
     stands = {name: instead for name, instead in one.data.items() if instead in used}
     facts = [

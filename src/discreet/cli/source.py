@@ -26,7 +26,9 @@ from discreet.errors import ConfigError, DataError, DiscreetError
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
 
-_READING, _DATA_SET, _CHOOSING = "Reading a file", "Reading a data set", "Choosing ratings"
+_READING = "Reading a file"
+_DATA_SET = "Reading a data set"
+_CHOOSING = "Choosing ratings"
 
 _FILE_ONLY = ("user", "item", "rating", "timestamp", "separator", "header", "duplicates", "items", "unknown_items")
 _SET_ONLY = ("path", "catalogue", "scale")

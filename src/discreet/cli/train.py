@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from discreet.cli import ENDINGS
+from discreet.cli.accounts import account_at, room
 from discreet.cli.app import command, program
 from discreet.cli.choice import Choice, is_private
 from discreet.cli.output import Output
@@ -41,6 +42,7 @@ REMEDIES = {
     "discreet train ratings.parquet --out model/",
     "discreet train ratings.csv --items films.csv --out model/ --factors 64",
     "discreet train cinema --out model/ --feedback implicit --binarize 4",
+    "discreet train ratings.csv --out model/ --epsilon 1 --account people.sqlite:customers",
 )
 def train(
     data: Annotated[str, typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA")],
@@ -51,6 +53,13 @@ def train(
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a private model that is there; its ledger is kept.")
     ] = False,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            help="Take the price from an account (see discreet budget open): people.sqlite:customers.",
+            metavar="STORE:NAME",
+        ),
+    ] = None,
 ) -> None:
     """Learn from ratings and save the model.
 
@@ -62,14 +71,16 @@ def train(
     """
     model = choice.ready()
     check_out(to, replace)
+    budget = None if account is None else _account(account, model)
     choice.use_threads()
     ratings, facts = source.read(data, out)
     if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":  # it is read from the data then
-        low, high = float(ratings.values.min()), float(ratings.values.max())
+        low = float(ratings.values.min())
+        high = float(ratings.values.max())
         if low == high:
             raise nothing_to_predict(data, low, model)
     with ledger_kept(model, to, out):
-        seconds = fit(model, ratings, out)
+        seconds = fit(model, ratings, out, budget)
         model.save(to, replace=replace)
     out.say(f"Saved to {to}")
     if learnt := getattr(model, "learnt_", ""):
@@ -79,19 +90,32 @@ def train(
         out.say(str(statement), style="bold green" if statement.private else "bold yellow")
         out.say("The numbers of users and ratings above are exact: no ε pays for them, so do not publish them.")
         remedies = [REMEDIES[a.name] for a in model.privacy_.assumptions if a.inferred and a.name in REMEDIES]
+        if budget is not None:
+            left = budget.balance
+            out.say(f"Account {account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}")
         if remedies:
             out.say(f"To have no such caution, give {' and '.join(remedies)}.", style="bold yellow")
     else:
         out.say(NOT_PRIVATE, style="bold yellow")
     out.next_steps(examples(to, model))
-    out.result({"command": "train", **facts, "model": described(model), "out": to, "seconds": round(seconds, 3)})
+    charged = {} if budget is None else {"account": budget.balance.to_dict()}
+    result = {"command": "train", **facts, "model": described(model), "out": to, "seconds": round(seconds, 3)}
+    out.result(result | charged)
 
 
-def fit(model: Any, ratings: Any, out: Output) -> float:
+def _account(where: str, model: Any) -> Any:
+    """The account to charge, where there is something to charge it for."""
+    if not hasattr(model, "plan"):
+        raise ConfigError(f"--account is for private models, and {type(model).__name__} is not: give --epsilon")
+    return account_at(where)
+
+
+def fit(model: Any, ratings: Any, out: Output, budget: Any = None) -> float:
     """Train with a progress bar; returns the seconds that it took."""
     start = time.perf_counter()
+    charged = {} if budget is None else {"budget": budget}
     with out.progress(f"Training {type(model).__name__}") as progress:
-        model.fit(ratings, progress=progress)
+        model.fit(ratings, progress=progress, **charged)
     seconds = time.perf_counter() - start
     out.say(f"Trained {model} in {seconds:.1f} s")
     return seconds
@@ -114,7 +138,8 @@ def _unfinished(statement: Any, folder: Path) -> str:
     """Write the ledger of a training that was cut short; returns a sentence about it."""
     from discreet.data.download import written_aside
 
-    made, planned = len(statement.ledger.entries), sum(r.count for r in statement.ledger.plan.releases)
+    made = len(statement.ledger.entries)
+    planned = sum(r.count for r in statement.ledger.plan.releases)
     spent = f"ε = {statement.epsilon:.4g} at δ = {statement.delta:.3g}"
     text = f"the training had made {made} of {planned} releases, which cost {spent} and count like any other"
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
@@ -146,7 +171,9 @@ def _undisturbed() -> Iterator[None]:
 def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
     """The error for ratings that are all the same, where ratings are to be predicted."""
     ways = {"goal": "--goal ranking", "feedback": "--feedback implicit"}  # private models stay private
-    how = next((way for name, way in ways.items() if name in model.parameter_names()), "another model")
+    how = next(
+        (way for name, way in ways.items() if name in model.parameter_names()), "--model als --feedback implicit"
+    )
     return DataError(f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}")
 
 

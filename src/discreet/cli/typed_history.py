@@ -117,7 +117,8 @@ def _rows(path: str, items: Items, layout: Layout) -> list[tuple[int, tuple[str,
     at_item = _named(layout.item, head, (*ID_NAMES, *TITLE_NAMES), path)
     at_rating = _named(layout.rating, head, CONVENTIONS["rating"], path)
     if layout.item is None and (at_item is None or items.knows(table[0][1][0])):
-        at_item, at_rating = 0, 1
+        at_item = 0
+        at_rating = 1
     else:
         table = table[1:]
     return [(line, (_cell(row, at_item) or "", _cell(row, at_rating))) for line, row in table]

@@ -124,7 +124,8 @@ def _from_text(file: Path) -> Catalogue:
         raise DataError(f"{file} is empty: a catalogue has one line per item, with its id and title")
     separator = guess_separator(lines) or guess_separator(lines[:1])
     rows = split(lines, separator) if separator else [(line,) for line in lines]
-    at_id, at_title = 0, 1 if len(rows[0]) > 1 else None
+    at_id = 0
+    at_title = 1 if len(rows[0]) > 1 else None
     fields = min(map(len, rows))
     if any(normalise(name) in ID_NAMES for name in rows[0]):
         fields = len(rows[0])

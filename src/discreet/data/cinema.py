@@ -30,8 +30,10 @@ N_USERS = 20_000
 GENRES = tuple(words.GENRES)
 YEARS = (1934, 2020)
 _STYLES = 6
-_FIRST_DAY, _LAST_DAY = 18_628, 20_088  # ratings are from 2021 to 2024, in days since 1970
-_FINE, _COARSE = 4096, 128  # grids of scores and of factors, per unit
+_FIRST_DAY = 18_628  # ratings are from 2021 to 2024, in days since 1970
+_LAST_DAY = 20_088
+_FINE = 4096  # grid of scores, per unit
+_COARSE = 128  # grid of factors, per unit
 
 # Kinds of film-goers: how much they prefer each genre over the average.
 _KINDS: tuple[dict[str, float], ...] = (
@@ -213,7 +215,8 @@ def _stars(
 
 def _timestamps(indptr: NDArray[np.int64], bits: _Bits) -> NDArray[np.int64]:
     """Seconds since 1970: everybody joins some day and rates for up to a year."""
-    n, counts = len(indptr) - 1, np.diff(indptr)
+    n = len(indptr) - 1
+    counts = np.diff(indptr)
     joined = _FIRST_DAY + bits.integers(n, _LAST_DAY - _FIRST_DAY - 30)
     stays = 1 + bits.integers(n, 365)
     day = np.repeat(joined, counts) + bits.integers(int(indptr[-1]), 1 << 16) * np.repeat(stays, counts) // (1 << 16)
@@ -281,7 +284,9 @@ class _Deck:
     """Words drawn one after another in random order, and shuffled again when all have been used."""
 
     def __init__(self, cards: tuple[str, ...], bits: _Bits) -> None:
-        self._cards, self._bits, self._order = cards, bits, list[int]()
+        self._cards = cards
+        self._bits = bits
+        self._order = list[int]()
 
     def draw(self) -> str:
         if not self._order:

@@ -82,7 +82,8 @@ def check_duplicates_rule(duplicates: str) -> None:
 def strictly_ordered(users: NDArray[Any], items: NDArray[Any]) -> bool:
     """Whether rows come ordered by (user, item) without repetition."""
     for begin in range(0, len(users) - 1, _BLOCK):  # in blocks, because most data are found unordered in the first
-        here, after = slice(begin, min(begin + _BLOCK, len(users) - 1)), slice(begin + 1, begin + _BLOCK + 1)
+        here = slice(begin, min(begin + _BLOCK, len(users) - 1))
+        after = slice(begin + 1, begin + _BLOCK + 1)
         ordered = users[after] > users[here]
         ordered |= (users[after] == users[here]) & (items[after] > items[here])
         if not ordered.all():
@@ -209,4 +210,5 @@ def core(
         enough_items = items & (np.bincount(columns[entries], minlength=len(items)) >= min_item)
         if np.array_equal(enough_users, users) and np.array_equal(enough_items, items):
             return entries, users, items
-        users, items = enough_users, enough_items
+        users = enough_users
+        items = enough_items

@@ -330,7 +330,8 @@ def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
     if not chunks:
         return np.empty(0, np.int64), np.empty(0, np.int32)
     n = sum(map(len, chunks))
-    low, high = min(int(chunk.min()) for chunk in chunks), max(int(chunk.max()) for chunk in chunks)
+    low = min(int(chunk.min()) for chunk in chunks)
+    high = max(int(chunk.max()) for chunk in chunks)
     if high - low >= max(1 << 16, 4 * n):
         return _encode_sparse(pa.chunked_array([_as_arrow(chunk.astype(np.int64, copy=False)) for chunk in chunks]))
     present = np.zeros(high - low + 1, dtype=bool)

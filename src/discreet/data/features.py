@@ -66,7 +66,8 @@ def item_features(source: Any, item_ids: NDArray[Any]) -> NDArray[np.float64]:
             f"{given.ids.tolist()[0]!r}, and the ratings such as {item_ids.tolist()[0]!r}"
         )
     X = np.where(at[:, None] >= 0, given.X[at], np.nan)
-    known, names = int(np.isfinite(X).any(axis=1).sum()), ", ".join(given.names[:8])
+    known = int(np.isfinite(X).any(axis=1).sum())
+    names = ", ".join(given.names[:8])
     more = f" and {len(given.names) - 8:,} more" if len(given.names) > 8 else ""
     say = logger.warning if 2 * known < len(X) else logger.info
     say("item_features: %s%s, for %s of %s items", names, more, f"{known:,}", f"{len(X):,}")
@@ -86,7 +87,8 @@ def read_features(source: Any) -> Features:
         try:
             frame: Any = nw.from_native(source)
             frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
-            names, where = list(frame.columns), "item_features"
+            names = list(frame.columns)
+            where = "item_features"
         except nw.exceptions.DuplicateError:
             raise DataError("item_features has several columns of the same name: rename them") from None
         columns = [frame[name].to_list() for name in names]

@@ -171,7 +171,9 @@ def _horizon(values, least, most, guess):  # type: ignore[no-untyped-def]
     """A limit with ``least`` to ``most`` values below it (more, if equal values leave no choice), by bisection."""
     if least >= len(values):
         return np.inf
-    low, high, limit = 0.0, np.inf, guess
+    low = 0.0
+    high = np.inf
+    limit = guess
     for _ in range(120):
         count = _count_below(values, limit)
         if least <= count <= most:
@@ -190,7 +192,8 @@ def _race_block(scores, keys, indptr, indices):  # type: ignore[no-untyped-def]
     """Fill ``indices[indptr[u]:indptr[u + 1]]`` with the first arrivals of every user of the block."""
     n_users, n_items = scores.shape
     bounds = np.empty(n_items, np.float32)
-    candidate, arrival = np.empty(n_items, np.int32), np.empty(n_items, np.float64)
+    candidate = np.empty(n_items, np.int32)
+    arrival = np.empty(n_items, np.float64)
     guess = 1.0
     for u in range(n_users):
         k = indptr[u + 1] - indptr[u]

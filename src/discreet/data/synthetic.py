@@ -70,7 +70,8 @@ class LowRankTask:
 
     def truth_at(self, pairs: Ratings) -> NDArray[np.float32]:
         """X* at the entries of ``pairs``, aligned with its ``values``; users and items are looked up by id."""
-        user, item = self.ratings.user_index(pairs.user_ids), self.ratings.item_index(pairs.item_ids)
+        user = self.ratings.user_index(pairs.user_ids)
+        item = self.ratings.item_index(pairs.item_ids)
         if (user < 0).any() or (item < 0).any():
             raise ConfigError("the pairs have users or items that this task does not have")
         out = np.empty(pairs.n_ratings, np.float32)
@@ -122,7 +123,9 @@ def dpals_task(
         raise ConfigError(f"density must be above 0, and {density:g} was given")
     users = np.linalg.qr(rng.standard_normal((n_users, rank)))[0] * math.sqrt(n_users)
     items = np.linalg.qr(rng.standard_normal((n_items, rank)))[0] * math.sqrt(n_items)
-    counts, columns, values = [], [], []
+    counts = []
+    columns = []
+    values = []
     for start in range(0, n_users, 2048):
         block = users[start : start + 2048] @ items.T
         seen = rng.random(block.shape, dtype=np.float32) < probability
@@ -199,7 +202,8 @@ def dplmc_task(
     users *= min(1.0, largest_row / largest[0])
     items *= min(1.0, largest_row / largest[1])
     part = np.full(total, 2, np.uint8)  # 0 train, 1 valid, 2 test
-    part[:n_train], part[n_train : n_train + n_valid] = 0, 1
+    part[:n_train] = 0
+    part[n_train : n_train + n_valid] = 1
     rng.shuffle(part)
     exact = (users @ items.T).ravel()
     noisy = exact + noise * rng.standard_normal(total) if noise else exact

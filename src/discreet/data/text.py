@@ -94,11 +94,13 @@ def split(lines: Sequence[str], separator: str) -> list[tuple[str, ...]]:
 
 def guess_separator(lines: Sequence[str]) -> str | None:
     """The separator that cuts all lines into equally many fields, and into most; None where none does."""
-    best, most = None, 1
+    best = None
+    most = 1
     for separator in SEPARATORS:
         counts = {len(fields) for fields in split(lines[:50], separator)}
         if len(counts) == 1 and (n := counts.pop()) > most and not (separator == " " and best):
-            best, most = separator, n
+            best = separator
+            most = n
     return best
 
 
@@ -189,10 +191,12 @@ def read_text(stream: Any, layout: Layout, as_text: Collection[str] = ()) -> Col
     delimiter = layout.separator
     if len(delimiter.encode()) > 1:
         # in arrow's own memory: a Python stream may outlive the interpreter in one of arrow's threads, which aborts
-        replaced, sink = Replaced(stream, delimiter.encode(), b"\x1f"), pa.BufferOutputStream()
+        replaced = Replaced(stream, delimiter.encode(), b"\x1f")
+        sink = pa.BufferOutputStream()
         while block := replaced.read(_BLOCK):
             sink.write(block)
-        delimiter, stream = "\x1f", pa.BufferReader(sink.getvalue())
+        delimiter = "\x1f"
+        stream = pa.BufferReader(sink.getvalue())
     table = arrow_csv.read_csv(
         stream,
         read_options=arrow_csv.ReadOptions(
@@ -262,7 +266,9 @@ class Replaced(io.RawIOBase):
 
     def __init__(self, stream: Any, old: bytes, new: bytes) -> None:
         super().__init__()
-        self._stream, self._old, self._new = stream, old, new
+        self._stream = stream
+        self._old = old
+        self._new = new
         self._held = b""
 
     def readable(self) -> bool:

@@ -237,7 +237,8 @@ def _make(profile: Profile, seed: int, progress: Progress | None) -> dict[str, N
     root = np.random.SeedSequence([5, profile.items, seed])
     rng = np.random.Generator(np.random.Philox(root))
     draw_seed = [int(word) for word in root.generate_state(16)]
-    counts, target = activity(profile, rng), popularity(profile)
+    counts = activity(profile, rng)
+    target = popularity(profile)
     users, items = taste(profile, rng)
     heaviness = np.log(counts / np.median(counts))
     tilt = np.clip(1 - profile.reach * heaviness, 0.3, 1.6)

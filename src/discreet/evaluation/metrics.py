@@ -186,7 +186,8 @@ def mean_over_rows(sums: Array, counts: Array) -> tuple[float, float]:
     """
     present = counts > 0
     s, c = np.asarray(sums[present], np.float64), np.asarray(counts[present], np.float64)
-    n, total = len(s), c.sum()
+    n = len(s)
+    total = c.sum()
     if n == 0:
         return float("nan"), float("nan")
     mean = float(s.sum() / total)

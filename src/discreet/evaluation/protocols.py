@@ -330,7 +330,8 @@ def _row_users(ratings: Ratings) -> Array:
 
 def _users_by_group(target: Ratings, groups: _Groups) -> list[int]:
     """Users with a held-out rating: of any item, then of an item of each group."""
-    user, group = _row_users(target), groups.of_item[target.indices]
+    user = _row_users(target)
+    group = groups.of_item[target.indices]
     chosen = [user if g < 0 else user[group == g] for g in range(-1, groups.n)]
     return [int(np.count_nonzero(np.bincount(u, minlength=1))) for u in chosen]
 

@@ -31,7 +31,8 @@ def movielens(settings: Settings, sources: Sources) -> Record:
     "user mean"; ``parameters`` are its own or its algorithm's. The replica is that of a twin, and the number of the
     split; the seed is that of noise and start, on the same split for all.
     """
-    data, replica = settings["data"], settings.get("replica", 0)
+    data = settings["data"]
+    replica = settings.get("replica", 0)
     options = {"scale": settings["scale"]} if settings["scale"] != 1 else {}
     split = sources.random(data, tuple(settings["fractions"]), replica, settings.get("top"), replica, **options)
     return _score(_model(settings, STARS.get(data, HALVES)), split)

@@ -159,11 +159,13 @@ def _show_als(result: dict[str, Any]) -> list[str]:
 
 
 def _topk(quick: bool) -> dict[str, Any]:
-    ratings, r = _shape(quick), 64
+    ratings = _shape(quick)
+    r = 64
     rng = np.random.default_rng(0)
     U = rng.standard_normal((ratings.n_users, r), dtype=np.float32)
     V = rng.standard_normal((ratings.n_items, r), dtype=np.float32)
-    bias, seen = np.zeros(len(V), np.float32), (ratings.indptr, ratings.indices)
+    bias = np.zeros(len(V), np.float32)
+    seen = (ratings.indptr, ratings.indices)
     ours, product = np.inf, np.inf
     for _ in range(3):
         start = time.perf_counter()

@@ -29,8 +29,10 @@ from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import Users, seal
 from discreet.privacy.statistics.sums import Sum, packed_size, unpack
 
-RATIO, GIGABYTES = 2.0, 3.0
-ITEMS, MAX_ITEMS = 20_000, 50
+RATIO = 2.0
+GIGABYTES = 3.0
+ITEMS = 20_000
+MAX_ITEMS = 50
 
 
 def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
@@ -108,7 +110,8 @@ def item_step(users: Users, grade: str) -> np.ndarray:
     plan = Plan.calibrated([Release("sum", shape=(n, r)), Release("gram", shape=(n, packed_size(r)))], Budget(10.0))
     session = Session(plan, grade, random_state=0 if grade == "seeded" else None)  # type: ignore[arg-type]
     g = session.release("sum", users.item_sums(), np.float32)
-    V, ridge = np.empty((n, r), np.float32), np.full(n, 30.0)
+    V = np.empty((n, r), np.float32)
+    ridge = np.full(n, 30.0)
     for rows, G in session.release_blocks("gram", users.item_grams(), dtype=np.float32):
         V[rows] = solve_psd(unpack(G, r), g[rows], ridge[rows])
     session.finish()

@@ -23,7 +23,8 @@ from discreet.models.dpals import DPALS
 
 GOALS = {"seeded": 1.5, "secure": 2.5}
 GIGABYTES = 6.0
-STEPS, EPSILON = 3, 20.0
+STEPS = 3
+EPSILON = 20.0
 
 
 def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
@@ -89,7 +90,8 @@ def _sweeps(ratings: Ratings, rank: int) -> float:
 
 def _private(ratings: Ratings, rank: int, share: float, grade: str) -> float:
     logger = logging.getLogger("discreet")
-    before, start = logger.level, _now()
+    before = logger.level
+    start = _now()
     logger.setLevel(logging.ERROR)  # that most items of a twin hold little signal is known here
     try:
         DPALS(

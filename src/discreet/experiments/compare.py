@@ -124,7 +124,8 @@ def compare(
     if not wanted:
         raise ConfigError(f"none of the metrics {', '.join(metrics)} can be measured with these models")
     found: dict[str, list[tuple[Evaluation, float]]] = {name: [] for name in wanted}
-    names, seeds = [], []
+    names = []
+    seeds = []
     total = n_splits * len(wanted)
     for run, split in enumerate(splits):
         names.append(split.name)

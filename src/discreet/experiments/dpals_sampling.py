@@ -35,8 +35,10 @@ def users_and_items(settings: Settings, sources: Sources) -> list[Record]:
     """
     ratings = sources.ratings(settings["data"], scale=settings["scale"])
     chosen = _sample(ratings, settings)
-    per_user, per_item = np.diff(ratings.indptr), np.bincount(ratings.indices, minlength=ratings.n_items)
-    user, item = per_user[_rows(ratings)], per_item[ratings.indices]
+    per_user = np.diff(ratings.indptr)
+    per_item = np.bincount(ratings.indices, minlength=ratings.n_items)
+    user = per_user[_rows(ratings)]
+    item = per_item[ratings.indices]
     correlation = np.corrcoef(user[chosen], item[chosen])[0, 1]
     logs = np.corrcoef(np.log(user[chosen]), np.log(item[chosen]))[0, 1]
     order = np.argsort(-per_item, kind="stable")

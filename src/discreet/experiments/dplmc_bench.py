@@ -28,7 +28,8 @@ from discreet.privacy.people.descent import Descent
 from discreet.privacy.people.users import seal
 from discreet.privacy.statistics.sums import packed_size, unpack
 
-RATIO, RANK = 1.0, 64
+RATIO = 1.0
+RANK = 64
 _ROWS = 1 << 16  # entries whose factors are gathered at a time, so that they stay in the cache
 
 
@@ -98,7 +99,8 @@ def residual_gradient(Y: Any, U: NDArray[Any], V: NDArray[Any], threads: int = 2
 
     def part(start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
         rows, own = Y[start:stop], U[start:stop]
-        who, e = np.repeat(np.arange(stop - start), np.diff(rows.indptr)), np.empty(rows.nnz, np.float32)
+        who = np.repeat(np.arange(stop - start), np.diff(rows.indptr))
+        e = np.empty(rows.nnz, np.float32)
         for at in range(0, rows.nnz, _ROWS):
             some = slice(at, at + _ROWS)
             e[some] = np.einsum("ij,ij->i", own[who[some]], V[rows.indices[some]]) - rows.data[some]

@@ -25,7 +25,9 @@ from discreet.models.dplmc import DPLMC
 from discreet.models.dpmf import DPMF
 from discreet.privacy.accounting import gdp
 
-N_ITEMS, DELTA, RANGE = 100, 1e-5, (-20.0, 20.0)
+N_ITEMS = 100
+DELTA = 1e-5
+RANGE = (-20.0, 20.0)
 _VALIDATION = 90_210  # a seed that no trial has
 _PRICED_BY_SIGMAS = 1e4  # a budget that says nothing: the ε is what the noise costs
 RESIDUAL = "residual gradient, no biases"
@@ -159,12 +161,14 @@ def _tuned(
         except BudgetExceeded:
             return math.inf
 
-    best, grid = dict(_GRIDS[model][0]), _GRIDS[model][1]
+    best = dict(_GRIDS[model][0])
+    grid = _GRIDS[model][1]
     least = score(best)
     for parameter, values in grid.items():
         for trial in _others(best, parameter, values):
             if (found := score(trial)) < least:
-                best, least = trial, found
+                best = trial
+                least = found
     return best
 
 

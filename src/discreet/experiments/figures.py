@@ -23,10 +23,12 @@ from discreet.data.download import written_aside
 from discreet.experiments.entry import Entry, Record
 from discreet.experiments.layout import Group, group, reference
 
-INK, FAINT = "#22303c", "#d9dee3"
+INK = "#22303c"
+FAINT = "#d9dee3"
 MANY = 8  # more lines have their names beside the plot, and the second eight another mark
 COLOURS = ("#00798c", "#c8553d", "#edae49", "#5b5f97", "#7fb069", "#9aa5b1", "#b0578d", "#3d3d3d")
-WIDTH, HEIGHT = 5.6, 4.6
+WIDTH = 5.6
+HEIGHT = 4.6
 
 
 def draw(entry: Entry, records: list[Record], file: Path) -> None:
@@ -52,7 +54,9 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
 
 
 def _panel(axis: Any, entry: Entry, records: list[Record], panel: Mapping[str, Any]) -> None:
-    x, y, by = panel["x"], panel["y"], panel.get("line", [])
+    x = panel["x"]
+    y = panel["y"]
+    by = panel.get("line", [])
     marked = False
     for at, line in enumerate(group(records, by, panel.get("where"))):
         colour = COLOURS[at % len(COLOURS)]

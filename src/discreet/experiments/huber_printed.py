@@ -38,7 +38,8 @@ Floats = NDArray[np.float64]
 
 def table_1(settings: Settings, sources: Sources) -> Record:
     """One cell of Table 1: the ε at which noise of that variance hides a sensitivity of 5, as printed and right."""
-    variance, kind = float(settings["variance"]), settings["mechanism"]
+    variance = float(settings["variance"])
+    kind = settings["mechanism"]
     right = papers.huber_table_1(variance)[kind]
     printed = papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) if kind == "gaussian" else right
     exact = of_variance(kind, variance).epsilon(5.0, 1e-5)
@@ -61,7 +62,8 @@ def synthetic(settings: Settings, sources: Sources) -> Record:
     """RMSE over all entries of one trial."""
     rank, n, m, seed = settings["rank"], settings["users"], settings["items"], settings["seed"]
     task = huber_task(n, m, rank, observed=settings["observed"], seed=seed)
-    kind, variance = settings["mechanism"], float(settings["variance"])
+    kind = settings["mechanism"]
+    variance = float(settings["variance"])
     noise = None if kind == "vanilla" else of_variance(kind, variance)
     inner = settings["inner"] if settings["solver"] == "irls" else 0
     rng = np.random.default_rng([seed, 71])
@@ -96,13 +98,20 @@ def printed(
         Where to start.
     """
     turned = ratings.to_csr().T.tocsr()
-    m, n, root = ratings.n_items, ratings.n_users, math.sqrt(ridge)
+    m = ratings.n_items
+    n = ratings.n_users
+    root = math.sqrt(ridge)
     indptr = turned.indptr + rank * np.arange(m + 1, dtype=np.int64)
     extra = (indptr[1:, None] - rank + np.arange(rank)).ravel()
     real = np.setdiff1d(np.arange(indptr[-1]), extra)
-    indices, values, weights = np.empty(indptr[-1], np.int32), np.zeros(indptr[-1]), np.ones(indptr[-1])
-    indices[real], values[real], indices[extra] = turned.indices, turned.data, np.tile(n + np.arange(rank), m)
-    item, nothing = np.repeat(np.arange(m), np.diff(turned.indptr)), np.zeros(m)
+    indices = np.empty(indptr[-1], np.int32)
+    values = np.zeros(indptr[-1])
+    weights = np.ones(indptr[-1])
+    indices[real] = turned.indices
+    values[real] = turned.data
+    indices[extra] = np.tile(n + np.arange(rank), m)
+    item = np.repeat(np.arange(m), np.diff(turned.indptr))
+    nothing = np.zeros(m)
     V = rng.standard_normal((m, rank)) if V is None else V
     for _ in range(steps):
         U = solve_rows(ratings.indptr, ratings.indices, ratings.values.astype(float), V, np.full(n, ridge))
@@ -129,7 +138,8 @@ def real(settings: Settings, sources: Sources) -> Record:
         data = load_dataset("sweetrs", path=folder, drop_zeros=False, download=False)
     part = settings["visible"] * data.n_users * data.n_items / data.n_ratings
     split = random_ratings(data, (part, 1 - part), seed=settings["seed"])
-    low, high = float(data.values.min()), float(data.values.max())
+    low = float(data.values.min())
+    high = float(data.values.max())
     printed = HuberAsPrinted(
         factors=settings["rank"],
         mechanism=settings["mechanism"],

@@ -86,7 +86,9 @@ def table(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> list[
     """Head and lines, as text."""
     if "columns" in form:
         return _crossed(entry, records, form)
-    digits, values, rows = form.get("digits", 4), form["values"], form["rows"]
+    digits = form.get("digits", 4)
+    values = form["values"]
+    rows = form["rows"]
     groups = group(records, rows, form.get("where"))
     wanted = form.get("references", entry.references)
     names = [name for name in wanted if any(reference(entry, g, name) is not None for g in groups)]
@@ -105,7 +107,9 @@ def table(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> list[
 
 def _crossed(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> list[list[str]]:
     """One column for each value of a setting; what was published gets lines of its own."""
-    column, value, digits = form["columns"], form["values"][0], form.get("digits", 4)
+    column = form["columns"]
+    value = form["values"][0]
+    digits = form.get("digits", 4)
     groups = group(records, [*form["rows"], column], form.get("where"))
     columns = list(dict.fromkeys(g.keys[column] for g in groups if column in g.keys))
     if all(isinstance(c, (int, float)) for c in columns):

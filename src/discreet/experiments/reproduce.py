@@ -102,7 +102,8 @@ def run(
     there = {name: _computed_by(folder, name) for name in wanted}
     missing = {name: wanted[name] for name, old in there.items() if old is None or (fresh and old != by)}
     sources.check(str(settings["data"]) for settings in missing.values() if "data" in settings)
-    done, start = len(wanted) - len(missing), time.monotonic()
+    done = len(wanted) - len(missing)
+    start = time.monotonic()
     if progress:
         progress(done, len(wanted), f"{entry.name}, {done} of {len(wanted)} cells there")
     for count, name in enumerate(_finish(entry.name, folder, missing, jobs, sources, by), 1):
@@ -117,7 +118,8 @@ def run(
 def collect(entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None, ran: int = 0) -> Finished:
     """Read the cells that are there, and write everything that is made from them."""
     folder = place(out, entry.name, quick)
-    cells, wanted = [], entry.settings(sources or Sources(), quick=quick)
+    cells = []
+    wanted = entry.settings(sources or Sources(), quick=quick)
     for settings in wanted:
         with contextlib.suppress(FileNotFoundError):
             cells.append(json.loads(_cell(folder, key(settings)).read_text(encoding="utf-8")))
@@ -182,7 +184,8 @@ def _files_below(folder: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def others(entry: Entry, out: Path, *, quick: bool = False, sources: Sources | None = None) -> tuple[int, int]:
     """How many finished cells were computed by other code than this, and by nobody knows which."""
-    folder, by = place(out, entry.name, quick), code(entry)
+    folder = place(out, entry.name, quick)
+    by = code(entry)
     keys = {key(settings) for settings in entry.settings(sources or Sources(), quick=quick)}
     found = [_computed_by(folder, name) for name in keys]
     return sum(one not in (None, UNKNOWN, by) for one in found), found.count(UNKNOWN)

@@ -46,13 +46,15 @@ def solve_spd(
     n, r = b.shape
     assert A.shape == (n, r, r)
     assert A.dtype == b.dtype
-    x, definite = np.empty_like(b), np.empty(n, bool)
+    x = np.empty_like(b)
+    definite = np.empty(n, bool)
     c = np.zeros(n, A.dtype) if ridge is None else np.ascontiguousarray(ridge, A.dtype)
     S = np.zeros((r, r), A.dtype) if shared is None else np.ascontiguousarray(shared, A.dtype)
     assert c.shape == (n,)
     assert S.shape == (r, r)
     if simd.enabled():
-        W, R = simd.VECTOR_BYTES // A.itemsize, padded(r, A.itemsize)
+        W = simd.VECTOR_BYTES // A.itemsize
+        R = padded(r, A.itemsize)
         run(lambda start, stop: _solve_many(A, b, c, S, x, definite, R, start, stop), even_cuts(n, W))
     else:
         run(lambda start, stop: _solve_many_plain(A, b, c, S, x, definite, start, stop), even_cuts(n))
@@ -106,8 +108,10 @@ def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
     T holds panels of four columns, [R / 4][R][4][W]: a panel of the factor is contiguous and fits the
     first-level cache.
     """
-    W, s = lanes(like), like.itemsize
-    E, matrix = W * s, matrix_gap(like, R) * s
+    W = lanes(like)
+    s = like.itemsize
+    E = W * s
+    matrix = matrix_gap(like, R) * s
     panel = R * 4 * E + PANEL_GAP
     for i in range(R):
         for j in range(i // W * W, R, W):
@@ -122,7 +126,8 @@ def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
 @njit(nogil=True, cache=True)
 def substitute(like: np.ndarray, b: int, T: int, B: int, R: int) -> None:
     """Overwrite the right-hand sides at b ([W][R]) with the solutions, by the factors in T."""
-    W, s = lanes(like), like.itemsize
+    W = lanes(like)
+    s = like.itemsize
     E, line = W * s, R * s
     panel = R * 4 * E + PANEL_GAP
     for j in range(0, R, W):
@@ -147,10 +152,15 @@ def _solve_many(
     start: int,
     stop: int,
 ) -> None:
-    like, r, W, gap = b, b.shape[1], lanes(b), matrix_gap(b, R)
-    Ap, Tp = aligned(like, W * gap), aligned(like, panels_size(like, R))
+    like = b
+    r = b.shape[1]
+    W = lanes(b)
+    gap = matrix_gap(b, R)
+    Ap = aligned(like, W * gap)
+    Tp = aligned(like, panels_size(like, R))
     bp, Bp = aligned(like, W * R), aligned(like, R * W)
-    panel, b_ = R * 4 * W + PANEL_GAP // like.itemsize, bp.reshape((W, R))
+    panel = R * 4 * W + PANEL_GAP // like.itemsize
+    b_ = bp.reshape((W, R))
     Ap[:] = 0
     b_[:] = 0
     for lane in range(W):

@@ -61,14 +61,18 @@ def solve_dual(
     A `constant` coordinate of every y adds constant² / ridge · √w √wᵀ to Z Zᵀ.
     """
     indptr, indices = entries.indptr, entries.indices
-    R, W, s = Y.shape[1], lanes(Y), Y.itemsize
+    R = Y.shape[1]
+    W = lanes(Y)
+    s = Y.itemsize
     step = max(4, W)
     longest = indptr[rows[stop - 1] + 1] - indptr[rows[stop - 1]]
     most = max(1, -(-longest // step)) * step
     gap = matrix_gap(Y, most)
-    Z, Zt = aligned(Y, W * most * R), aligned(Y, R * most)
+    Z = aligned(Y, W * most * R)
+    Zt = aligned(Y, R * most)
     Ap, bp = aligned(Y, W * gap), aligned(Y, W * most)
-    Tp, Bp = aligned(Y, panels_size(Y, most)), aligned(Y, W * most)
+    Tp = aligned(Y, panels_size(Y, most))
+    Bp = aligned(Y, W * most)
     d, x = aligned(Y, R), aligned(Y, R)
     roots = np.ones((W, most), Y.dtype)
     eye = np.zeros(most * most, Y.dtype)
@@ -96,7 +100,8 @@ def solve_dual(
             Z[z + count * R : z + K * R] = 0
             for k in range(0, K, W):
                 for c in range(0, R, W):
-                    source, target = Z.ctypes.data + (z + k * R + c) * s, Zt.ctypes.data + (c * K + k) * s
+                    source = Z.ctypes.data + (z + k * R + c) * s
+                    target = Zt.ctypes.data + (c * K + k) * s
                     transpose(Y, source, R * s, 4 * R * s, target, K * s, 4 * K * s)
             add_gram(Y, Zt.ctypes.data, R, eye.ctypes.data, Ap.ctypes.data + lane * gap * s, K)
             if constant:

@@ -43,7 +43,8 @@ def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
     A : (n, r, r) float32 or float64, symmetric, r ≥ 3
     which : (k,) int
     """
-    r, W = A.shape[1], simd.VECTOR_BYTES // A.itemsize
+    r = A.shape[1]
+    W = simd.VECTOR_BYTES // A.itemsize
     failed = np.zeros(len(which), bool)
     R = padded(r, A.itemsize)
     run(lambda start, stop: _project(A, which, failed, R, start, stop), even_cuts(len(which), W))
@@ -52,18 +53,32 @@ def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start: int, stop: int) -> None:
-    r, W, s = A.shape[1], lanes(A), A.itemsize
-    T, d, e, beta = aligned(A, r * r * W + W * W), np.zeros((r, W)), np.zeros((r, W)), aligned(A, r * W)
-    work, rows, H = aligned(A, (3 * r + 8) * W), aligned(A, W * R), aligned(A, W * r * R)
-    Z, P, N, zero = aligned(A, r * R), aligned(A, R * R), aligned(A, R * R), np.zeros(R * R, A.dtype)
-    z, scale, room, size = np.empty(r * (r // 2 + 16)), np.empty(r // 2 + 16), aligned(d, 64 * (r + 2)), np.empty(W)
+    r = A.shape[1]
+    W = lanes(A)
+    s = A.itemsize
+    T = aligned(A, r * r * W + W * W)
+    d = np.zeros((r, W))
+    e = np.zeros((r, W))
+    beta = aligned(A, r * W)
+    work = aligned(A, (3 * r + 8) * W)
+    rows = aligned(A, W * R)
+    H = aligned(A, W * r * R)
+    Z = aligned(A, r * R)
+    P = aligned(A, R * R)
+    N = aligned(A, R * R)
+    zero = np.zeros(R * R, A.dtype)
+    z = np.empty(r * (r // 2 + 16))
+    scale = np.empty(r // 2 + 16)
+    room = aligned(d, 64 * (r + 2))
+    size = np.empty(W)
     rows[:] = 0
     for first in range(start, stop, W):
         for lane in range(W):
             size[lane] = _size(A[which[min(first + lane, stop - 1)]])  # empty lanes repeat the last matrix
         for i in range(r):
             for lane in range(W):
-                M, f = A[which[min(first + lane, stop - 1)]], 1 / size[lane]
+                M = A[which[min(first + lane, stop - 1)]]
+                f = 1 / size[lane]
                 for j in range(i, r):
                     rows[lane * R + j] = M[i, j] * f
             for j in range(i // W * W, r, W):  # columns beyond r are overwritten by the next row
@@ -100,7 +115,8 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
 def _size(M: np.ndarray) -> float:
     """A power of two near the entries, so that squares neither overflow nor vanish; infinite where M is not finite."""
-    total, r = M[0, 0] * 0, len(M)
+    total = M[0, 0] * 0
+    r = len(M)
     for i in range(r):
         for j in range(i, r):
             total += abs(M[i, j])
@@ -129,7 +145,8 @@ def mirror_some(A: np.ndarray, which: np.ndarray, start: int, stop: int) -> None
 @njit(nogil=True, cache=True, error_model="numpy")
 def _tridiagonalize(T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarray, work: np.ndarray, r: int) -> None:
     """Step 1. T is [r][r][W], upper; afterwards row k holds the reflection H_k = I − β_k v vᵀ from column k + 1 on."""
-    W, E = lanes(T), lanes(T) * T.itemsize
+    W = lanes(T)
+    E = lanes(T) * T.itemsize
     p, q, none, own = work[: r * W], work[r * W : 2 * r * W], work[2 * r * W : 3 * r * W], work[3 * r * W :]
     q[:] = 0
     none[:] = 0
@@ -137,7 +154,9 @@ def _tridiagonalize(T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarra
     v = none  # what the last step left to take out is v qᵀ + q vᵀ
     for k in range(r - 1):
         row = T[k * r * W : (k + 1) * r * W]
-        at_v, at_n, next_ = v.ctypes.data, row.ctypes.data, (k + 1) * E
+        at_v = v.ctypes.data
+        at_n = row.ctypes.data
+        next_ = (k + 1) * E
         for l in range(W):
             own[l], own[W + l] = v[k * W + l], q[k * W + l]
             row[k * W + l] -= 2 * own[l] * own[W + l]
@@ -160,7 +179,9 @@ def _tridiagonalize(T: np.ndarray, d: np.ndarray, e: np.ndarray, beta: np.ndarra
             e[k, l] = alpha
         p[(k + 1) * W :] = 0
         for i in range(k + 1, r - 1, 2):
-            a, b, j = (i * r + i) * E, ((i + 1) * r + i + 1) * E, i * E
+            a = (i * r + i) * E
+            b = ((i + 1) * r + i + 1) * E
+            j = i * E
             reflect_rows(T, base + a, base + b, at_v + j, at_q + j, at_n + j, at_p + j, r - i - 2)
         if (r - k - 1) % 2:
             i = r - 1
@@ -194,22 +215,27 @@ def _back(
     K: int,
 ) -> None:
     """Step 4: the vectors of T become those of A, one per row of P, [K][R]. H holds the reflections, [r][R]."""
-    r, W, s = len(z), lanes(H), H.itemsize
+    r = len(z)
+    W = lanes(H)
+    s = H.itemsize
     wide = -(-K // W) * W
-    x, t = Z[: r * wide].reshape((r, wide)), aligned(H, 2 * wide)
+    x = Z[: r * wide].reshape((r, wide))
+    t = aligned(H, 2 * wide)
     t[:] = 0
     for i in range(r):
         for k in range(K):
             x[i, k] = z[i, k] * scale[k]
         x[i, K:] = 0
     for step in range(r - 2, -1, -1):  # one pass takes out reflection `step` (none at first) and looks for the next
-        old, new = step % 2 * wide, (1 - step % 2) * wide
+        old = step % 2 * wide
+        new = (1 - step % 2) * wide
         this, other = t.ctypes.data + old * s, t.ctypes.data + new * s
         t[new : new + wide] = 0
         f = beta[step * W + lane] if step < r - 2 else 0 * beta[0]
         for k in range(wide):
             t[old + k] *= f
-        n, source = r - step - 1, Z.ctypes.data + (step + 1) * wide * s
+        n = r - step - 1
+        source = Z.ctypes.data + (step + 1) * wide * s
         c = H.ctypes.data + (step * R + step + 1) * s
         c2 = H.ctypes.data + (max(step - 1, 0) * R + step + 1) * s
         k = 0

@@ -68,7 +68,8 @@ def packed_grams(
     assert c.dtype == Y.dtype
     indptr, indices = sparse_rows(indptr, indices, None, len(Y))
     same_length("c and indices", len(c), len(indices))
-    n, r = len(indptr) - 1, Y.shape[1]
+    n = len(indptr) - 1
+    r = Y.shape[1]
     G = np.empty((n, r * (r + 1) // 2), Y.dtype)
     cost = np.diff(indptr).astype(np.float64) * r + 8.0 * r
     if not simd.enabled():
@@ -98,7 +99,9 @@ def _grams(
     stop: int,
 ) -> None:
     R, s = Y.shape[1], Y.itemsize
-    P, A, zero = aligned(Y, PACK * R), aligned(Y, R * R), np.zeros(R * R, Y.dtype)
+    P = aligned(Y, PACK * R)
+    A = aligned(Y, R * R)
+    zero = np.zeros(R * R, Y.dtype)
     for i in range(start, stop):
         source = zero.ctypes.data
         if indptr[i] == indptr[i + 1]:

@@ -82,7 +82,8 @@ def residual_rows(
     same_length("weights and indices", len(indices) if weights is None else len(w), len(indices))
     same_length("biases and columns", len(bias), len(V))
     same_length("offsets and rows", len(offset), len(U))
-    x, g = np.empty(len(indices), kind), np.zeros((len(U) if own else 0, U.shape[1]), kind)
+    x = np.empty(len(indices), kind)
+    g = np.zeros((len(U) if own else 0, U.shape[1]), kind)
     cuts = cost_cuts(np.diff(indptr) + 1.0)
     run(lambda a, b: _residuals(indptr, indices, y, w, bias, offset, U, V, float(largest), x, g, a, b), cuts)
     return x, g
@@ -154,10 +155,14 @@ def _residuals(
     stop: int,
 ) -> None:
     r = U.shape[1]
-    own, weighted, mine = len(g) > 0, len(w) > 0, np.zeros(U.shape[1], U.dtype)
-    line, end = r * V.itemsize, indptr[stop]
+    own = len(g) > 0
+    weighted = len(w) > 0
+    mine = np.zeros(U.shape[1], U.dtype)
+    line = r * V.itemsize
+    end = indptr[stop]
     for i in range(start, stop):
-        u, square = U[i], 0.0
+        u = U[i]
+        square = 0.0
         mine[:] = 0
         for at in range(indptr[i], indptr[i + 1]):
             ahead = V.ctypes.data + np.int64(indices[min(at + _AHEAD, end - 1)]) * line
@@ -197,7 +202,10 @@ def _scatter(
     start: int,
     stop: int,
 ) -> None:
-    r, line, own, end = U.shape[1], U.shape[1] * sums.itemsize, np.empty(U.shape[1], sums.dtype), indptr[stop]
+    r = U.shape[1]
+    line = U.shape[1] * sums.itemsize
+    own = np.empty(U.shape[1], sums.dtype)
+    end = indptr[stop]
     for i in range(start, stop):
         for k in range(r):
             own[k] = U[i, k]
@@ -205,7 +213,8 @@ def _scatter(
             ahead = sums.ctypes.data + np.int64(indices[min(e + _AHEAD, end - 1)]) * line
             for at in range(0, line, 64):
                 prefetch(ahead + at)
-            f, into = c[e] * factor, sums[indices[e]]
+            f = c[e] * factor
+            into = sums[indices[e]]
             if whole:
                 for k in range(r):
                     into[k] += np.trunc(f * own[k])
@@ -218,20 +227,25 @@ def _scatter(
 def _turn(
     U: np.ndarray, g: np.ndarray, R: np.ndarray, a: float, b: float, turned: np.ndarray, start: int, stop: int
 ) -> None:
-    r, new = U.shape[1], np.empty(U.shape[1], U.dtype)
+    r = U.shape[1]
+    new = np.empty(U.shape[1], U.dtype)
     for i in range(start, stop):
         u, own = U[i], g[i]
         for k in range(r):
             new[k] = u[k] - a * own[k]
         h = 0
         while h + 4 <= r:  # four rows of R at a time, so that the sum is written a quarter as often
-            f0, f1, f2, f3 = b * u[h], b * u[h + 1], b * u[h + 2], b * u[h + 3]
+            f0 = b * u[h]
+            f1 = b * u[h + 1]
+            f2 = b * u[h + 2]
+            f3 = b * u[h + 3]
             R0, R1, R2, R3 = R[h], R[h + 1], R[h + 2], R[h + 3]
             for k in range(r):
                 new[k] -= f0 * R0[k] + f1 * R1[k] + f2 * R2[k] + f3 * R3[k]
             h += 4
         while h < r:
-            f0, R0 = b * u[h], R[h]
+            f0 = b * u[h]
+            R0 = R[h]
             for k in range(r):
                 new[k] -= f0 * R0[k]
             h += 1

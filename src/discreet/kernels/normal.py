@@ -138,7 +138,8 @@ def _solve_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     Y = floats("Y", Y, 2)
     indptr, indices = sparse_rows(indptr, indices, None, len(Y))
-    n, r = len(indptr) - 1, Y.shape[1]
+    n = len(indptr) - 1
+    r = Y.shape[1]
     for what, x, length in (
         ("values and indices", values, len(indices)),
         ("weights and indices", weights, len(indices)),
@@ -157,10 +158,12 @@ def _solve_rows(
     if not simd.enabled():
         if c:
             Y, S = np.column_stack([Y, np.full(len(Y), c)]), np.pad(S, (0, 1))
-        X, P = np.empty((n, Y.shape[1]), Y.dtype), frozen(np.ascontiguousarray(Y))
+        X = np.empty((n, Y.shape[1]), Y.dtype)
+        P = frozen(np.ascontiguousarray(Y))
         run(lambda a, b: _solve_plain(entries, P, ridge, S, X, a, b), cost_cuts(cost))
         return (np.ascontiguousarray(X[:, :r]), X[:, r].copy()) if c else (X, x0)
-    W, R = simd.VECTOR_BYTES // Y.itemsize, padded(r, Y.itemsize)
+    W = simd.VECTOR_BYTES // Y.itemsize
+    R = padded(r, Y.itemsize)
     X = aligned_empty((n, R), Y.dtype)
     few = _solve_few(entries, Y, ridge, S, c, X, x0) if r >= DUAL_RANK else np.zeros(n, bool)
     rows = np.flatnonzero(~few)
@@ -176,7 +179,9 @@ def _solve_few(
     """Solve the rows with few entries in the dual (see there), and say which they were."""
     from discreet.kernels.dual import prefers_dual, solve_dual
 
-    (r, R), W, counts = (Y.shape[1], X.shape[1]), simd.VECTOR_BYTES // Y.itemsize, np.diff(entries.indptr)
+    (r, R) = (Y.shape[1], X.shape[1])
+    W = simd.VECTOR_BYTES // Y.itemsize
+    counts = np.diff(entries.indptr)
     few = prefers_dual(counts, r, W)
     if not few.any():
         return few
@@ -228,8 +233,14 @@ def _add_row(
 ) -> tuple[float, float]:
     """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w y``, Σ w, Σ w value."""
     indptr, indices, _, weights, _ = entries
-    R, base, packed, targets, roots = Y.shape[1], Y.ctypes.data, P.ctypes.data, v.ctypes.data, root.ctypes.data
-    source, weight, value = S, 0.0, 0.0
+    R = Y.shape[1]
+    base = Y.ctypes.data
+    packed = P.ctypes.data
+    targets = v.ctypes.data
+    roots = root.ctypes.data
+    source = S
+    weight = 0.0
+    value = 0.0
     if indptr[i] == indptr[i + 1]:
         add_gram(P, packed, 0, S, A, R)
     for first in range(indptr[i], indptr[i + 1], PACK):
@@ -266,12 +277,23 @@ def _solve(
     start: int,
     stop: int,
 ) -> None:
-    R, W, s = Y.shape[1], lanes(Y), Y.itemsize
+    R = Y.shape[1]
+    W = lanes(Y)
+    s = Y.itemsize
     gap = matrix_gap(Y, R)
-    Ap, Tp, bp, Bp = aligned(Y, W * gap), aligned(Y, panels_size(Y, R)), aligned(Y, W * R), aligned(Y, R * W)
-    P, v, root = aligned(Y, PACK * R).reshape((PACK, R)), aligned(Y, PACK), np.ones(PACK, Y.dtype)
-    b, hp, sums = bp.reshape((W, R)), aligned(Y, W * R), aligned(Y, W * R).reshape((W, R))
-    h, weight, value = hp.reshape((W, R)), np.zeros(W), np.zeros(W)
+    Ap = aligned(Y, W * gap)
+    Tp = aligned(Y, panels_size(Y, R))
+    bp = aligned(Y, W * R)
+    Bp = aligned(Y, R * W)
+    P = aligned(Y, PACK * R).reshape((PACK, R))
+    v = aligned(Y, PACK)
+    root = np.ones(PACK, Y.dtype)
+    b = bp.reshape((W, R))
+    hp = aligned(Y, W * R)
+    sums = aligned(Y, W * R).reshape((W, R))
+    h = hp.reshape((W, R))
+    weight = np.zeros(W)
+    value = np.zeros(W)
     for first in range(start, stop, W):
         last = min(first + W, stop)
         b[:] = 0
@@ -299,9 +321,11 @@ def _solve(
             sums[:] = h
             substitute(Y, hp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         for lane in range(last - first):
-            i, z = rows[first + lane], Y.dtype.type(0)
+            i = rows[first + lane]
+            z = Y.dtype.type(0)
             if constant:
-                pivot, left = weight[lane] + ridge[i] / constant**2, value[lane]
+                pivot = weight[lane] + ridge[i] / constant**2
+                left = value[lane]
                 for k in range(r):
                     pivot -= sums[lane, k] * h[lane, k]
                     left -= sums[lane, k] * b[lane, k]
@@ -313,7 +337,8 @@ def _solve(
 
 @njit(nogil=True, cache=True, fastmath=True)
 def _add_row_plain(entries: Entries, Y: np.ndarray, start: int, stop: int, A: np.ndarray, b: np.ndarray) -> None:
-    r, one = Y.shape[1], Y.dtype.type(1)
+    r = Y.shape[1]
+    one = Y.dtype.type(1)
     _, indices, values, weights, offset = entries
     for e in range(start, stop):
         y = Y[indices[e]]

@@ -84,14 +84,18 @@ def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> N
 @njit(nogil=True, cache=True)
 def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
     """``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
-    W, s = lanes(like), like.itemsize
+    W = lanes(like)
+    s = like.itemsize
     line = R * s
     for i in range(0, R, W):
-        j, left = i, (R - i) // W
+        j = i
+        left = (R - i) // W
         while left > 0:
             step = 3 if left >= 3 and left != 4 else min(left, 2)  # 4 = 2 + 2 beats 3 + 1
             for h in range(i, i + W, TILE_ROWS if step > 1 else W):
-                p, q, at = P + h * s, P + j * s, (h * R + j) * s
+                p = P + h * s
+                q = P + j * s
+                at = (h * R + j) * s
                 if step == 3:
                     tile_3(like, p, line, q, line, K, S + at, A + at, line)
                 elif step == 2:
@@ -105,8 +109,10 @@ def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
 @njit(nogil=True, cache=True)
 def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
     """``b += vᵀP``; v is [K] and b is [R]."""
-    W, s = lanes(like), like.itemsize
-    line, j = R * s, 0
+    W = lanes(like)
+    s = like.itemsize
+    line = R * s
+    j = 0
     while j < R:
         left = (R - j) // W
         at = j * s
@@ -138,7 +144,9 @@ def sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, 
     assert c.dtype == Y.dtype
     indptr, indices = sparse_rows(indptr, indices, None, len(Y))
     same_length("c and indices", len(c), len(indices))
-    n, r, cuts = len(indptr) - 1, Y.shape[1], cost_cuts(np.diff(indptr) + 1.0)
+    n = len(indptr) - 1
+    r = Y.shape[1]
+    cuts = cost_cuts(np.diff(indptr) + 1.0)
     if not simd.enabled():
         b = np.zeros((n, r), Y.dtype)
         run(lambda start, stop: _sums_plain(indptr, indices, c, Y, b, whole, start, stop), cuts)
@@ -161,7 +169,8 @@ def _sums(
     stop: int,
 ) -> None:
     R, s = Y.shape[1], Y.itemsize
-    P, one = aligned(Y, PACK * R), np.ones(PACK, Y.dtype)
+    P = aligned(Y, PACK * R)
+    one = np.ones(PACK, Y.dtype)
     for i in range(start, stop):
         for first in range(indptr[i], indptr[i + 1], PACK):
             K = min(PACK, indptr[i + 1] - first)

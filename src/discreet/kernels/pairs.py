@@ -41,7 +41,9 @@ def _products(
     U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray, products: np.ndarray, start: int, stop: int
 ) -> None:
     for at in range(start, stop):
-        u, v, total = U[i[at]], V[j[at]], U.dtype.type(0)
+        u = U[i[at]]
+        v = V[j[at]]
+        total = U.dtype.type(0)
         for k in range(U.shape[1]):  # in the order that vector registers like, which the length alone decides
             total += u[k] * v[k]
         products[at] = total

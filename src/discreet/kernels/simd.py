@@ -189,7 +189,8 @@ def _emit_tile(
 
     S has the stride of C where it is given none of its own.
     """
-    row, old = [C], [S]
+    row = [C]
+    old = [S]
     for _ in range(rows - 1):
         row.append(e.b.add(row[-1], ldc))
         old.append(e.b.add(old[-1], ldc if lds is None else lds))
@@ -238,7 +239,8 @@ def _emit_gather(
 ) -> None:
     """``P[k] = scale[k] · Y[index[k]]`` for K rows of R elements, R a multiple of W; `index` is int32."""
     line = e.b.mul(R, I64(e.size))
-    fours, ones = e.b.sdiv(line, I64(4 * e.width)), e.b.sdiv(e.b.srem(line, I64(4 * e.width)), I64(e.width))
+    fours = e.b.sdiv(line, I64(4 * e.width))
+    ones = e.b.sdiv(e.b.srem(line, I64(4 * e.width)), I64(e.width))
 
     def row(carried: list[Any]) -> list[Any]:
         index, p, *rest = carried

@@ -25,7 +25,8 @@ def _emit_cholesky(e: Emit, first: int, columns: int, diagonal: bool, Ti: Any, T
     A panel holds four columns as [row][4][lane], so the loop over rows walks straight through memory. Where a pivot is
     not positive its reciprocal becomes 0: that coordinate drops out of the solution, and the caller can see the zero.
     """
-    E, row = e.width, 4 * e.width
+    E = e.width
+    row = 4 * e.width
     here, corner = (e.b.add(T, e.b.mul(i, I64(row))) for T in (Tj, Ti))
     cells = [(a, c) for a in range(4) for c in range(first, first + columns) if not diagonal or c >= a]
     start = [e.load(here, row * a + E * c) for a, c in cells]
@@ -98,7 +99,8 @@ def backward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
 
     def emit(e: Emit, T: Any, B: Any, i: Any) -> None:
         E = e.width
-        here, corner = e.b.add(B, e.b.mul(i, I64(E))), e.b.add(T, e.b.mul(i, I64(4 * E)))
+        here = e.b.add(B, e.b.mul(i, I64(E)))
+        corner = e.b.add(T, e.b.mul(i, I64(4 * E)))
         x = [e.load(here, E * c) for c in range(4)]
         for k in (3, 2, 1, 0):
             for c in range(k + 1, 4):
@@ -161,7 +163,8 @@ def reflect_first(typingctx: Any, like: Any, row: Any, v: Any, q: Any, own: Any,
     """``row_j -= v_k q_j + q_k v_j``, and the sum of the squares; v_k, q_k and then the sum lie at `own`."""
 
     def emit(e: Emit, row: Any, v: Any, q: Any, own: Any, n: Any) -> None:
-        vk, qk = e.b.fneg(e.load(own)), e.b.fneg(e.load(own, e.width))
+        vk = e.b.fneg(e.load(own))
+        qk = e.b.fneg(e.load(own, e.width))
 
         def body(carried: list[Any]) -> list[Any]:
             row, v, q, total = carried
@@ -193,7 +196,8 @@ def mix(typingctx: Any, like: Any, x: Any, y: Any, own: Any, z: Any, n: Any) -> 
     """``z_j = a x_j − b y_j``, with a and b at `own`."""
 
     def emit(e: Emit, x: Any, y: Any, own: Any, z: Any, n: Any) -> None:
-        a, b = e.load(own), e.b.fneg(e.load(own, e.width))
+        a = e.load(own)
+        b = e.b.fneg(e.load(own, e.width))
 
         def body(carried: list[Any]) -> list[Any]:
             x, y, z = carried

@@ -15,7 +15,8 @@ from typing import Any
 
 from discreet.kernels.simd import I64, Emit, intrinsic, void
 
-STURM_VECTORS, SHIFT_VECTORS = 4, 2  # enough that divisions do not wait for each other
+STURM_VECTORS = 4  # enough that divisions do not wait for each other
+SHIFT_VECTORS = 2
 
 
 def _away_from_zero(e: Emit, y: Any) -> Any:
@@ -53,7 +54,9 @@ def pivots(typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, top: An
     """Inverse pivots of T − λ from the top (row i in row i + 1 of `top`) and, at the same time, from the bottom."""
 
     def emit(e: Emit, d: Any, squares: Any, shifts: Any, top: Any, bottom: Any, r: Any) -> None:
-        some, line, size = range(SHIFT_VECTORS), SHIFT_VECTORS * e.width, e.size
+        some = range(SHIFT_VECTORS)
+        line = SHIFT_VECTORS * e.width
+        size = e.size
         x = [e.load(shifts, e.width * v) for v in some]
         elements, lines = e.b.mul(r, I64(size)), e.b.mul(r, I64(line))
 
@@ -89,13 +92,16 @@ def joins(
     """Where the pivots from both sides nearly cancel: the smallest γ in size, and its row (as a floating number)."""
 
     def emit(e: Emit, d: Any, squares: Any, shifts: Any, top: Any, bottom: Any, gamma: Any, join: Any, r: Any) -> None:
-        some, line = range(SHIFT_VECTORS), SHIFT_VECTORS * e.width
+        some = range(SHIFT_VECTORS)
+        line = SHIFT_VECTORS * e.width
         x = [e.load(shifts, e.width * v) for v in some]
 
         def body(carried: list[Any]) -> list[Any]:
             d, squares, t, u, i, *rest = carried
             best, where = rest[:SHIFT_VECTORS], rest[SHIFT_VECTORS:]
-            a, above, below = e.splat(d), e.b.fneg(e.splat(squares)), e.b.fneg(e.splat(squares, e.size))
+            a = e.splat(d)
+            above = e.b.fneg(e.splat(squares))
+            below = e.b.fneg(e.splat(squares, e.size))
             for v in some:
                 y = e.fma(above, e.load(t, e.width * v), e.b.fsub(a, x[v]))
                 y = e.fma(below, e.load(u, e.width * v), y)
@@ -125,7 +131,9 @@ def chains(typingctx: Any, like: Any, beside: Any, join: Any, top: Any, bottom: 
     """1 where they join, from there upwards in `top` and downwards in `bottom`, in place of the pivots; else 0."""
 
     def emit(e: Emit, beside: Any, join: Any, top: Any, bottom: Any, r: Any) -> None:
-        some, line, size = range(SHIFT_VECTORS), SHIFT_VECTORS * e.width, e.size
+        some = range(SHIFT_VECTORS)
+        line = SHIFT_VECTORS * e.width
+        size = e.size
         where = [e.load(join, e.width * v) for v in some]
         elements, lines = e.b.mul(r, I64(size)), e.b.mul(r, I64(line))
         last = e.b.fsub(e.number(r), e.constant(1.0))
@@ -152,7 +160,8 @@ def combine(typingctx: Any, like: Any, join: Any, top: Any, bottom: Any, z: Any,
     """Both chains as one vector per shift, in columns of z whose rows are `ldz` bytes apart, and its squared length."""
 
     def emit(e: Emit, join: Any, top: Any, bottom: Any, z: Any, ldz: Any, lengths: Any, r: Any) -> None:
-        some, line = range(SHIFT_VECTORS), SHIFT_VECTORS * e.width
+        some = range(SHIFT_VECTORS)
+        line = SHIFT_VECTORS * e.width
         where = [e.load(join, e.width * v) for v in some]
 
         def body(carried: list[Any]) -> list[Any]:

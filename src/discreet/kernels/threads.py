@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import lru_cache
 from itertools import pairwise
 from threading import Lock, Thread
@@ -27,7 +27,9 @@ from discreet.errors import ConfigError
 PATIENCE = 10.0  # seconds that an interrupt waits for what has begun: it writes to arrays that are the caller's
 
 _limit: int | None = None
-_lock, _callers = Lock(), 0
+_alone: ContextVar[bool] = ContextVar("alone", default=False)  # whether this thread is one of several that share cores
+_lock = Lock()
+_callers = 0
 _limiter: Any = None  # what sets BLAS free
 
 
@@ -40,6 +42,8 @@ def available_cores() -> int:
 
 def thread_count() -> int:
     """Threads that kernels use: `set_threads`, else ``DISCREET_THREADS``, else every core available."""
+    if _alone.get():
+        return 1
     if _limit is not None:
         return _limit
     setting = os.environ.get("DISCREET_THREADS", "").strip()
@@ -56,6 +60,16 @@ def set_threads(n: int | None) -> None:
     if n is not None and n < 1:
         raise ConfigError(f"threads is {n}, but must be at least 1")
     _limit = n
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """In this thread, kernels use no others: for engines that give every core work of its own."""
+    before = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(before)
 
 
 @lru_cache(maxsize=1)
@@ -130,7 +144,8 @@ def _one_blas_thread() -> Iterator[None]:
 def _after_fork() -> None:
     """A child has none of its parent's threads, and a lock that one of them held would stay shut."""
     global _lock, _callers
-    _lock, _callers = Lock(), 0
+    _lock = Lock()
+    _callers = 0
 
 
 if hasattr(os, "register_at_fork"):

@@ -67,7 +67,8 @@ def top_k(
     n, m = len(U), len(V)
     indptr, indices = seen if seen else (np.zeros(n + 1, np.int64), np.empty(0, np.int32))
     indptr, indices = sparse_rows(indptr, indices, n, m)
-    items, scores = np.full((n, k), -1, np.int32), np.full((n, k), -np.inf, np.float32)
+    items = np.full((n, k), -1, np.int32)
+    scores = np.full((n, k), -np.inf, np.float32)
     width, scored = (TILE, _score) if simd.enabled() else (PLAIN, _score_plain)
     panels, starts = _panels(V, bias, width)
     step = ITEMS // width
@@ -99,8 +100,10 @@ def top_k(
 
 def _panels(V: np.ndarray, bias: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Items side by side as tiles want them, [panel][r][width], and their biases; the last panel is filled with 0."""
-    (m, r), n = V.shape, -(-len(V) // width)
-    panels, starts = aligned_empty((n, r, width), V.dtype), np.zeros((n, width), V.dtype)
+    (m, r) = V.shape
+    n = -(-len(V) // width)
+    panels = aligned_empty((n, r, width), V.dtype)
+    starts = np.zeros((n, width), V.dtype)
     starts.ravel()[:m] = bias
     panels[m // width :] = 0
     for at in range(n):
@@ -123,10 +126,14 @@ def _pack(U: np.ndarray, P: np.ndarray) -> None:
 @njit(nogil=True, cache=True)
 def _score(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.ndarray, n: int) -> None:
     """Scores of n users for the items of some panels: every row by the same instructions, also in the last tile."""
-    r, rows, width, s = P.shape[1], P.shape[2], panels.shape[2], S.itemsize
+    r = P.shape[1]
+    rows = P.shape[2]
+    width = panels.shape[2]
+    s = S.itemsize
     line = S.shape[1] * s
     for p in range(len(panels)):
-        Q, start = panels.ctypes.data + p * r * width * s, starts.ctypes.data + p * width * s
+        Q = panels.ctypes.data + p * r * width * s
+        start = starts.ctypes.data + p * width * s
         for t in range(-(-n // rows)):
             C = S.ctypes.data + t * rows * line + p * width * s
             score_tile(S, P.ctypes.data + t * r * rows * s, rows * s, Q, width * s, r, start, C, line)
@@ -139,7 +146,8 @@ def _score_plain(P: np.ndarray, panels: np.ndarray, starts: np.ndarray, S: np.nd
     for p in range(len(panels)):
         Q = panels[p]
         for i in range(n):
-            u, row = P[i // rows, :, i % rows], S[i, p * width : (p + 1) * width]
+            u = P[i // rows, :, i % rows]
+            row = S[i, p * width : (p + 1) * width]
             for j in range(width):
                 row[j] = starts[p, j]
             k = 0
@@ -164,7 +172,8 @@ def _before(score: float, item: int, other_score: float, other_item: int) -> boo
 @njit(nogil=True, cache=True)
 def _sift(items: np.ndarray, scores: np.ndarray, item: int, score: float) -> None:
     """Put (item, score) in place of the root, the worst kept, and restore the heap."""
-    k, at = len(items), 0
+    k = len(items)
+    at = 0
     while True:
         child = 2 * at + 1
         if child >= k:
@@ -176,7 +185,8 @@ def _sift(items: np.ndarray, scores: np.ndarray, item: int, score: float) -> Non
             break
         items[at], scores[at] = items[child], scores[child]
         at = child
-    items[at], scores[at] = item, score
+    items[at] = item
+    scores[at] = score
 
 
 @njit(nogil=True, cache=True)
@@ -193,7 +203,8 @@ def _scan(
     width = S.shape[1]
     for i in range(S.shape[0]):
         row = S[i]
-        at, end = cursor[i], indptr[i + 1]
+        at = cursor[i]
+        end = indptr[i + 1]
         while at < end and indices[at] < first + width:
             row[indices[at] - first] = -np.inf
             at += 1

@@ -39,7 +39,8 @@ def vectors(
     z, scale, work : float64, with room for r · (r/2 + 16), r/2 + 16 and 64 r elements; work starts on a cache line
     like : of the precision that eigenvalues are first looked for in
     """
-    r, size = len(d), 0.0
+    r = len(d)
+    size = 0.0
     for i in range(r):
         size = max(size, abs(d[i]) + abs(e[i]) + (abs(e[i - 1]) if i else 0.0))
     if not size > 0:
@@ -50,7 +51,8 @@ def vectors(
         beside[i] = e[i - 1] / size
         squares[i] = beside[i] * beside[i]
     threshold = -32 * np.finfo(like.dtype).eps  # rounding alone makes eigenvalues negative by as much
-    below, t = 0, 1.0
+    below = 0
+    t = 1.0
     for i in range(r):
         t = d[i] - threshold - squares[i] / t
         t = -TINY if abs(t) < TINY else t
@@ -62,7 +64,8 @@ def vectors(
     low, high = (-1.01, 0.0) if sign < 0 else (threshold, 1.01)
     B = SHIFT_VECTORS * lanes(z)
     wide = -(-K // B) * B
-    values, found = np.empty(wide), z[: r * wide].reshape((r, wide))
+    values = np.empty(wide)
+    found = z[: r * wide].reshape((r, wide))
     _bisect(d.astype(like.dtype), squares.astype(like.dtype), low, high, first, values[:K])
     values[K:] = values[K - 1]
     good = False
@@ -82,7 +85,9 @@ def vectors(
 @njit(nogil=True, cache=True, error_model="numpy")
 def _bisect(d: np.ndarray, squares: np.ndarray, low: float, high: float, first: int, found: np.ndarray) -> None:
     """Step 2: the eigenvalues number first, first + 1, … of the scaled T, which lie between `low` and `high`."""
-    K, r, B = len(found), len(d), STURM_VECTORS * lanes(d)
+    K = len(found)
+    r = len(d)
+    B = STURM_VECTORS * lanes(d)
     wide = -(-K // B) * B
     rows = np.empty((4, wide), d.dtype)
     x, n, lows, highs = rows[0], rows[1], rows[2], rows[3]

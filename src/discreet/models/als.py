@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant
-from discreet.models.base import Progress, Recommender
+from discreet.models.base import Progress, Recommender, to_learn_from
 from discreet.models.checks import require, require_number, require_one_of, require_whole
 
 logger = logging.getLogger("discreet")
@@ -99,7 +99,8 @@ class ALS(Recommender):
         self.dtype = dtype
         self.random_state = random_state
 
-    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+        ratings = to_learn_from(ratings)
         self.check()
         self._begin(ratings)
         users = ratings.indptr, ratings.indices, ratings.values

@@ -38,11 +38,23 @@ Unknown = Literal["error", "skip"]
 BLOCK = 1 << 16  # users folded in at a time
 
 
-def not_ratings(given: object) -> DataError:
-    """The error for something that no model can learn from."""
-    return DataError(
-        f"fit needs Ratings, and a {type(given).__name__} was given: make them with Ratings.from_frame, "
-        "Ratings.from_csr or Ratings.read"
+def to_learn_from(given: Any) -> Ratings:
+    """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy sparse matrix.
+
+    Columns of a frame are found by convention, and its items are those that were rated, so that a private model's
+    statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a public catalogue as well.
+    """
+    if isinstance(given, Ratings):
+        return given
+    from scipy import sparse
+
+    if sparse.issparse(given):
+        return Ratings.from_csr(given)
+    if hasattr(given, "__dataframe__") or hasattr(given, "__arrow_c_stream__") or hasattr(given, "collect_schema"):
+        return Ratings.from_frame(given)
+    raise DataError(
+        f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given: read a file with "
+        "Ratings.read, or make ratings with Ratings.from_arrays"
     )
 
 
@@ -69,8 +81,15 @@ class Recommender(ABC):
         self._check()
 
     @abstractmethod
-    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
-        """Learn from scratch and return self; `progress` is called as ``progress(done, total, text)``."""
+    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+        """Learn from scratch and return self.
+
+        Parameters
+        ----------
+        ratings : Ratings, a frame of pandas, polars or pyarrow, or a scipy sparse matrix
+        progress : function, optional
+            Called as ``progress(done, total, text)``.
+        """
 
     @abstractmethod
     def fold(
@@ -301,8 +320,6 @@ class Recommender(ABC):
 
     def _begin(self, ratings: Ratings) -> None:
         """Check what `fit` was given, and forget what was learnt before: an interrupted fit leaves nothing half new."""
-        if not isinstance(ratings, Ratings):
-            raise not_ratings(ratings)
         if ratings.n_ratings == 0:
             raise DataError("there are no ratings to learn from")
         vars(self).pop("item_ids_", None)
@@ -325,8 +342,11 @@ class Recommender(ABC):
     ) -> None:
         """Take over what is known of the items, from `fit` or from a file."""
         assert len(item_ids) == len(factors) == len(biases)
-        self.item_ids_, self.item_factors_, self.item_biases_ = item_ids, factors, biases
-        self.titles_, self.rating_range_ = titles, rating_range
+        self.item_ids_ = item_ids
+        self.item_factors_ = factors
+        self.item_biases_ = biases
+        self.titles_ = titles
+        self.rating_range_ = rating_range
         self._index = IdIndex(item_ids)
 
     def _check_fitted(self) -> None:
@@ -387,7 +407,8 @@ class Recommender(ABC):
         bias[at[at >= 0]] = -np.inf
         users = len(indptr) - 1
         require_whole("n", n)
-        best, scores = np.empty((users, n), np.int32), np.empty((users, n), np.float32)
+        best = np.empty((users, n), np.int32)
+        scores = np.empty((users, n), np.float32)
         for start in range(0, users, BLOCK):
             stop = min(start + BLOCK, users)
             part = indptr[start : stop + 1]

@@ -12,8 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.ratings import Ratings
-from discreet.models.base import Progress, Recommender
+from discreet.models.base import Progress, Recommender, to_learn_from
 from discreet.models.checks import require, require_number, require_whole
 
 
@@ -46,7 +45,8 @@ class Bias(Recommender):
             value = getattr(self, name)
             require(isinstance(value, bool), f"{name} is {value!r}, but must be True or False")
 
-    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+        ratings = to_learn_from(ratings)
         self.check()
         self._begin(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64))

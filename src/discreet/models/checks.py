@@ -10,7 +10,8 @@ from typing import Any
 from discreet.errors import ConfigError
 
 #: Every iteration of a private model is released and charged, so more would be nothing but noise.
-MOST_SWEEPS, MOST_STEPS = 1_000, 10_000
+MOST_SWEEPS = 1_000
+MOST_STEPS = 10_000
 
 
 def require(condition: bool, message: str) -> None:

@@ -40,7 +40,8 @@ def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
     values: Any = None
     times: Any = None
     if isinstance(history, Mapping):
-        ids, values = list(history.keys()), list(history.values())
+        ids = list(history.keys())
+        values = list(history.values())
         wrong = [v for v in values if not isinstance(v, Real) or not math.isfinite(v)]
         if wrong:
             raise DataError(f"a history maps item ids to finite ratings, and {wrong[0]!r} is not one")

@@ -139,6 +139,8 @@ def huber_regression(
     A, y = np.asarray(A, np.float64), np.asarray(y, np.float64)
     require(A.ndim == 2 and y.shape == A.shape[:1], f"y has shape {y.shape} and A {A.shape}: they need (n,) and (n, p)")
     n = len(y)
-    indptr, indices, penalty = np.array([0, n]), np.arange(n, dtype=np.int32), np.array([ridge])
+    indptr = np.array([0, n])
+    indices = np.arange(n, dtype=np.int32)
+    penalty = np.array([ridge])
     start = solve_rows(indptr, indices, y, A, penalty)
     return irls_rows(indptr, indices, y, A, penalty, alpha, iterations, start)[0]

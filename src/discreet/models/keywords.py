@@ -29,7 +29,8 @@ def named_by_class(init: Callable[..., None]) -> Callable[..., None]:
         try:
             signature.bind(self, *args, **given)
         except TypeError as problem:
-            model, unknown = type(self).__name__, [name for name in given if name not in known]
+            model = type(self).__name__
+            unknown = [name for name in given if name not in known]
             if unknown:
                 raise TypeError(no_parameter(model, unknown[0], known)) from None
             raise TypeError(f"{model}({', '.join(known)}): {problem}; give parameters by name") from None

@@ -23,10 +23,11 @@ from discreet.data.ratings import Ratings
 from discreet.data.untrusted import parse_json
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
-from discreet.models.base import Progress, Recommender, logger, not_ratings
+from discreet.models.base import Progress, Recommender, logger, to_learn_from
 from discreet.models.checks import require, require_range, require_whole
 from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.lifetime import Account, charged
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Plan
 from discreet.privacy.door.session import Session
@@ -175,7 +176,8 @@ class PrivateRecommender(Recommender):
         found = algorithm.statistics(seal(nobody, algorithm.bounds()))
         rows = []
         for row, event in zip(plan.rows(), plan.events, strict=True):
-            statistic, norm = found[row["name"]], event.noise.norm
+            statistic = found[row["name"]]
+            norm = event.noise.norm
             sensitivity = statistic.sensitivity(plan.budget.neighbouring, norm)
             rows.append(
                 row
@@ -202,18 +204,22 @@ class PrivateRecommender(Recommender):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, ratings: Ratings | People, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, budget: Account | None = None, progress: Progress | None = None) -> Self:
         """Learn from scratch and return self.
 
         Parameters
         ----------
-        ratings : Ratings, or people of another engine (`discreet.engines`)
+        ratings : Ratings, a frame of pandas, polars or pyarrow, a scipy sparse matrix, or people of another engine
+            (`discreet.engines`)
+        budget : Account, optional
+            The account of these people in a `discreet.BudgetStore`, from which the price is taken before anything is
+            sealed.
         progress : function, optional
             Called as ``progress(done, total, text)``.
         """
-        if not isinstance(ratings, (Ratings, People)):
-            raise not_ratings(ratings)
         self.check()
+        if not isinstance(ratings, People):
+            ratings = to_learn_from(ratings)
         seen = self._seen_range(ratings)
         rating_range = self.rating_range or seen or COMMON_RANGE
         if self.feedback == "explicit":
@@ -223,18 +229,19 @@ class PrivateRecommender(Recommender):
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
         plan = algorithm.plan(ratings.n_items, self.budget, self.accountant)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
-        self._begin(ratings)  # a fit that is refused before there is a session leaves the last one as it is
-        self._assume(session, ratings, algorithm, seen, features)
-        try:
-            users = seal(ratings, algorithm.bounds(), seed=seed)
-            learnt = self._learn(algorithm, users, session, features, seed, progress)
-            session.finish()
-            self._keep(algorithm, learnt, session.ledger)
-            scale = rating_range if algorithm.feedback == "explicit" else None
-            self.restore_items(ratings.item_ids, learnt.factors, learnt.biases, ratings.titles, scale)
-        except BaseException:  # Ctrl-C as well: what was released stays released
-            self._abandon(algorithm, session.ledger)
-            raise
+        with charged(budget, session, type(self).__name__):
+            self._begin(ratings)  # a fit that is refused before there is a session leaves the last one as it is
+            self._assume(session, ratings, algorithm, seen, features)
+            try:
+                users = seal(ratings, algorithm.bounds(), seed=seed)
+                learnt = self._learn(algorithm, users, session, features, seed, progress)
+                session.finish()
+                self._keep(algorithm, learnt, session.ledger)
+                scale = rating_range if algorithm.feedback == "explicit" else None
+                self.restore_items(ratings.item_ids, learnt.factors, learnt.biases, ratings.titles, scale)
+            except BaseException:  # Ctrl-C as well: what was released stays released
+                self._abandon(algorithm, session.ledger)
+                raise
         return self
 
     def _abandon(self, algorithm: Algorithm, ledger: Ledger) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.privacy.accounting.budget import Budget
+    from discreet.privacy.accounting.lifetime import Account, BudgetStore
     from discreet.privacy.door.ledger import Ledger
     from discreet.privacy.door.plan import Line, Plan, Release
     from discreet.privacy.door.session import Session
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from discreet.privacy.people.users import Users, seal
 
 __all__ = [
+    "Account",
     "Bounds",
     "Budget",
+    "BudgetStore",
     "Ledger",
     "Line",
     "Plan",
@@ -34,8 +37,10 @@ __all__ = [
 ]
 
 _HOME = {
+    "Account": "accounting.lifetime",
     "Bounds": "people.bounds",
     "Budget": "accounting.budget",
+    "BudgetStore": "accounting.lifetime",
     "Ledger": "door.ledger",
     "Line": "door.plan",
     "Plan": "door.plan",

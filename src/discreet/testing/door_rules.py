@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from discreet.testing.kit import Kit
 
 #: Rounding of floating-point sums in research mode, and of exact ones, as a share of the sensitivity.
-FLOAT_SLACK, EXACT_SLACK = 1e-3, 1e-12
+FLOAT_SLACK = 1e-3
+EXACT_SLACK = 1e-12
 
 
 @rule("fit", "the model learns from small data with either grade of noise")
@@ -29,13 +30,15 @@ def _fit(kit: Kit) -> str:
 @rule("plan", "the ledger is the plan: what was planned was released, as often, with that noise, and nothing else")
 def _plan(kit: Kit) -> str:
     for run in (kit.base, kit.seeded):
-        plan, ledger = run.model.plan(kit.ratings.n_items), run.model.privacy_.ledger
+        plan = run.model.plan(kit.ratings.n_items)
+        ledger = run.model.privacy_.ledger
         must(plan == ledger.plan, "the ledger was kept for another plan than plan(n_items) gives")
         planned = {line.name: line.count for line in plan.releases}
         made = dict(Counter(entry.name for entry in ledger.entries))
         must(made == planned, f"planned were {planned}, and the ledger has {made}")
         for entry in ledger.entries:
-            wanted, used = plan.noise_multiplier(entry.name), entry.noise_multiplier
+            wanted = plan.noise_multiplier(entry.name)
+            used = entry.noise_multiplier
             must(used == wanted, f"{entry.name!r} has the noise multiplier {used}, and {wanted} was planned")
     return f"{sum(planned.values())} releases of {len(planned)} kinds"
 
@@ -46,7 +49,8 @@ def _before_data(kit: Kit) -> str:
     for entry in kit.base.model.privacy_.ledger.entries:
         row = known.get(entry.name, {"shape": (), "sensitivity": None})
         shape = entry.shape if row["shape"] is None else row["shape"]  # left open: released numbers decide
-        said, done = (shape, row["sensitivity"]), (entry.shape, entry.sensitivity)
+        said = (shape, row["sensitivity"])
+        done = (entry.shape, entry.sensitivity)
         must(said == done, f"{entry.name!r}: price_list says (shape, sensitivity) {said}, and the ledger {done}")
     return f"{len(known)} kinds of releases"
 
@@ -86,16 +90,26 @@ def _extra(kit: Kit) -> str:
 
 @rule("shapes", "what is released, in which shape and how often does not depend on the ratings")
 def _shapes(kit: Kit) -> str:
+    """What the plan leaves open may follow from released numbers, which neighbours see as well."""
     others = [*kit.neighbours, ("with other people altogether", kit.other_people)]
     for label, run in others:
         if not isinstance(run, Run):
             must(False, f"{label}: {run}")
             continue
-        ours, theirs = (
-            [(record.name, tuple(record.statistic.shape)) for record in each.watch.releases] for each in (kit.base, run)
-        )
+        same_values = run is not kit.other_people
+        ours = _shapes_of(kit.base, same_values)
+        theirs = _shapes_of(run, same_values)
         must(ours == theirs, f"{label}: {listed([str(t) for t in theirs if t not in ours] or ['fewer releases'])}")
     return f"{len(others)} other data sets"
+
+
+def _shapes_of(run: Run, all_of_them: bool) -> list[tuple[str, tuple[int, ...] | None]]:
+    """Names and shapes in the order of the releases; or, without what the plan leaves open, in that of the names."""
+    found = [(record.name, tuple(record.statistic.shape)) for record in run.watch.releases]
+    if all_of_them:
+        return list(found)
+    left_open = {line.name for line in run.model.privacy_.ledger.plan.releases if line.shape is None}
+    return sorted((name, None if name in left_open else shape) for name, shape in found)
 
 
 @rule("neighbours", "no statistic moves further than its sensitivity when one person is left out or replaced")

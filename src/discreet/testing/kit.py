@@ -121,7 +121,8 @@ def _as_test(known: Rule) -> Callable[[PrivateModelConformance], None]:
             raise unittest.SkipTest(check.detail)
         assert check.passed, str(check)
 
-    test.__name__, test.__doc__ = f"test_{known.name.replace(' ', '_').replace('-', '_')}", known.text
+    test.__name__ = f"test_{known.name.replace(' ', '_').replace('-', '_')}"
+    test.__doc__ = known.text
     return test
 
 
@@ -145,7 +146,11 @@ class Kit:
     ):
         if not isinstance(model, PrivateRecommender):
             raise ConfigError(f"{type(model).__name__} is no PrivateRecommender, so there is no promise to check")
-        self.model, self.twin, self.people, self.draws, self.tolerance = model, twin, people, draws, tolerance
+        self.model = model
+        self.twin = twin
+        self.people = people
+        self.draws = draws
+        self.tolerance = tolerance
         self._given = ratings
 
     def check(self, known: Rule) -> Check:

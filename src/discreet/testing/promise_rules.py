@@ -94,9 +94,11 @@ def _repriced(kit: Kit) -> str:
     stated = kit.base.model.privacy_.epsilon
     delta = max(0.0, ledger.plan.budget.delta - ledger.noise_delta)
     if stated <= PLD_UP_TO:
-        found, by = accounting.independent_epsilon(ledger.events(), delta), "dp-accounting"
+        found = accounting.independent_epsilon(ledger.events(), delta)
+        by = "dp-accounting"
     else:
-        found, by = ledger.price().epsilon, "the ledger's own accountant, for dp-accounting takes minutes at this ε"
+        found = ledger.price().epsilon
+        by = "the ledger's own accountant, for dp-accounting takes minutes at this ε"
     must(found <= stated + 1e-6, f"{by} finds ε = {found:.8g}, and {stated:.8g} is stated")
     return f"{found:.6g} by {by}, {stated:.6g} stated"
 
@@ -104,8 +106,10 @@ def _repriced(kit: Kit) -> str:
 @rule("statement", "the statement follows from plan and ledger, and keeps the budget")
 def _statement(kit: Kit) -> str:
     for run in (kit.base, kit.seeded):
-        plan, statement = run.model.plan(kit.ratings.n_items), run.model.privacy_
-        price, budget = statement.ledger.price(), plan.budget
+        plan = run.model.plan(kit.ratings.n_items)
+        statement = run.model.privacy_
+        price = statement.ledger.price()
+        budget = plan.budget
         must(statement.finite, "the statement says NOT PRIVATE")
         must(statement.epsilon == price.epsilon, "the statement's ε is not what the ledger costs")
         must(statement.epsilon <= budget.epsilon * (1 + 1e-9), "the statement's ε is above the budget")
@@ -151,7 +155,8 @@ def _found(hidden: dict[str, str], content: bytes) -> list[str]:
 def _round_trip(kit: Kit) -> str:
     for run in (kit.base, kit.seeded):
         again = kit.loaded(run)
-        one, other = run.model.privacy_, again.privacy_
+        one = run.model.privacy_
+        other = again.privacy_
         must(one == other and str(one) == str(other), "the statement changed by saving and loading")
         must(one.ledger.to_dict() == other.ledger.to_dict(), "the ledger changed by saving and loading")
         same = np.array_equal(run.model.item_factors_, again.item_factors_)
@@ -168,7 +173,8 @@ def _zero_noise(kit: Kit) -> str:
     must("NOT PRIVATE" in model.card(), "the card of a fit without noise does not say NOT PRIVATE")
     if kit.twin is None:
         raise Skipped("no twin was given: pass twin=function(model, ratings) -> item factors")
-    expected, found = np.asarray(kit.twin(model, kit.ratings)), model.item_factors_
+    expected = np.asarray(kit.twin(model, kit.ratings))
+    found = model.item_factors_
     must(expected.shape == found.shape, f"the twin has shape {expected.shape}, the model {found.shape}")
     off = float(np.abs(expected - found).max() / max(float(np.abs(expected).max()), 1e-30))
     must(off <= kit.tolerance, f"item factors are off by {off:.2e} of the largest, and {kit.tolerance:g} is allowed")

@@ -140,10 +140,12 @@ def _listening(said: list[str]) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             said.append(f"log: {record.getMessage()}")
 
-    handler, ours = Collect(), logging.getLogger("discreet")
+    handler = Collect()
+    ours = logging.getLogger("discreet")
     loggers = [ours] if ours.propagate is False else []
     loggers.append(logging.getLogger())
-    level, printed = ours.level, io.StringIO()
+    level = ours.level
+    printed = io.StringIO()
     ours.setLevel(logging.DEBUG)
     for logger in loggers:
         logger.addHandler(handler)

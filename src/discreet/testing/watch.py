@@ -64,7 +64,9 @@ class Watched:
     """A statistic that tells when it is looked at."""
 
     def __init__(self, inner: Any, record: Released, watch: Watch):
-        self._inner, self._record, self._watch = inner, record, watch
+        self._inner = inner
+        self._record = record
+        self._watch = watch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -88,10 +90,13 @@ class Watch:
     """
 
     def __init__(self, replay: Watch | None = None, draws: int = 0):
-        self.replay, self.draws = replay, draws
+        self.replay = replay
+        self.draws = draws
         self.releases: list[Released] = []
         self.current: Released | None = None
-        self.looks, self.through_the_door, self.stray = 0, 0, 0
+        self.looks = 0
+        self.through_the_door = 0
+        self.stray = 0
         self.batches: list[dict[int, bool]] = []  # who was in them, for a replay has the same people in its own
 
     def __enter__(self) -> Self:
@@ -136,7 +141,8 @@ class Watch:
             if record is None:
                 self.stray += 1
                 return original(source, values, mechanism, weights, grid)
-            exact, nothing = np.asarray(values, np.float64) * (grid or 1.0), np.zeros_like(values)
+            exact = np.asarray(values, np.float64) * (grid or 1.0)
+            nothing = np.zeros_like(values)
             if self.replay is not None:
                 original(source, nothing, mechanism, weights, grid)  # so that its draws are counted as ever
                 released = self._earlier(record, exact.shape)
@@ -164,7 +170,8 @@ class Watch:
         """Coins belong to rows; people who are in both data sets get those that they had, wherever their row is."""
 
         def who_is_in(rows: Any, rate: float, seed: tuple[int, int] | None) -> NDArray[np.bool_]:
-            batches, at = [] if self.replay is None else self.replay.batches, len(self.batches)
+            batches = [] if self.replay is None else self.replay.batches
+            at = len(self.batches)
             known = batches[at] if at < len(batches) else {}
             thrown = zip(rows.key.tolist(), original(rows, rate, seed).tolist(), strict=True)
             self.batches.append({person: known.get(person, there) for person, there in thrown})
@@ -174,7 +181,8 @@ class Watch:
 
     def _earlier(self, record: Released, shape: tuple[int, ...]) -> NDArray[Any]:
         assert self.replay is not None
-        at, place = len(record.parts), next(i for i, other in enumerate(self.releases) if other is record)
+        at = len(record.parts)
+        place = next(i for i, other in enumerate(self.releases) if other is record)
         known = self.replay.releases[place] if place < len(self.replay.releases) else None
         if known is None or known.name != record.name:
             there = "nothing more" if known is None else repr(known.name)

@@ -113,8 +113,8 @@ def test_items_that_nobody_rated_are_predicted_by_their_features(cinema):
     )
     others = cinema.train.filter(items=ids[400:])
     enough = SAME | dict(epsilon=50.0)  # for features to be found to explain something
-    plain = discreet.DPMF(**enough, goal="rating").fit(ratings)
-    ours = discreet.DPMF(item_features=GENRES, **enough, goal="rating").fit(ratings)
+    plain = discreet.DPMF(**enough).fit(ratings)
+    ours = discreet.DPMF(item_features=GENRES, **enough).fit(ratings)
     off = [np.sqrt(np.mean((model.predict(ratings, others) - others.values) ** 2)) for model in (ours, plain)]
     assert off[0] < off[1] - 0.01
     size = [np.linalg.norm(model.item_factors_[400:], axis=1) for model in (ours, plain)]

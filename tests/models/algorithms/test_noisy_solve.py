@@ -132,9 +132,13 @@ def test_items_without_factors_are_predicted_by_the_users_own_mean(ratings):
 
 
 def test_a_budget_that_cannot_support_the_request_is_refused_in_a_sentence(ratings):
-    for kind, advice in ((discreet.DPMF, r"raise epsilon \(the"), (discreet.DPALS, "raise epsilon or lower factors")):
+    same = dict(epsilon=0.001, rating_range=(1, 5), noise="seeded", random_state=0)
+    for model, advice in (
+        (discreet.DPMF(8, goal="rating", **same), r"raise epsilon \(the"),
+        (discreet.DPALS(8, **same), "raise epsilon or lower factors"),
+    ):
         with pytest.raises(BudgetExceeded, match=rf"ε = 0.001 is too little for so few people: .* {advice}"):
-            kind(8, epsilon=0.001, rating_range=(1, 5), noise="seeded", random_state=0).fit(ratings)
+            model.fit(ratings)
 
 
 def test_little_signal_is_warned_about(ratings, caplog):
@@ -180,7 +184,8 @@ def test_seeds(ratings):
     assert not np.array_equal(fit(noise="seeded", random_state=0), fit(noise="seeded", random_state=1))
     assert not np.array_equal(fit(), fit()), "secure noise never repeats"
     assert not np.array_equal(fit(random_state=0), fit(random_state=0)), "nor with a seed, which is of the start"
-    assert not np.array_equal(fit(noise="seeded"), fit(noise="seeded")), "without a seed there is another in every fit"
+    with pytest.raises(ConfigError, match="noise='seeded' needs a seed"):
+        fit(noise="seeded")
 
 
 def test_released_counts_are_kept_and_about_what_was_counted(ratings, tmp_path):

@@ -385,15 +385,17 @@ class NoisySolve(Algorithm):
         """Equation (2), block by block of items."""
         grams = users.item_grams(self.isometric)
         ridge = self._item_ridge(counts, lam, session.deviation(gram, grams))
+        shared = [("global", users.global_gram())] if self.lambda_0 > 0 else []
+        *everyone, summed, squares = session.prepare([*shared, (right, users.item_sums()), (gram, grams)])
         K = None
-        if self.lambda_0 > 0:
-            K = unpack(session.release("global", users.global_gram(), np.float32), self.rank)
+        if everyone:
+            K = unpack(everyone[0].whole(np.float32), self.rank)
             project_psd(K)
             K = self.lambda_0 * K[0]
-        g = session.release(right, users.item_sums(), np.float32)
+        g = summed.whole(np.float32)
         V = np.empty((users.n_items, self.rank), np.float32)
         room = None  # for the matrices of a block: new memory for each would cost more than filling it
-        for rows, G in session.release_blocks(gram, grams, dtype=np.float32):
+        for rows, G in squares.blocks(dtype=np.float32):
             room = np.empty((len(G), self.rank, self.rank), np.float32) if room is None else room
             V[rows] = solve_psd(unpack(G, self.rank, room, False), g[rows], ridge[rows], K, project=self.projection)
         if self.orthonormalize:

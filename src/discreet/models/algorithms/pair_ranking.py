@@ -81,6 +81,7 @@ from discreet.privacy.people.users import Users
 from discreet.privacy.statistics.pairs import ActiveUsers, KeepLiked, PairSums, unfold_triangle
 
 EVERYTHING = "everything"
+LEAST_MU = 1e-6  # below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
 SMALL_CATALOGUE = 1000  # up to here a part of the rest may buy counts again
 FEW = 20  # items that may decide the lists
 MUCH = 0.15  # of all choices
@@ -130,6 +131,7 @@ class PairRanking(Algorithm):
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         mu = gdp.mu(budget.epsilon, budget.delta) / (2**0.5 if budget.neighbouring == "replace-one" else 1.0)
+        mu = max(mu, LEAST_MU)
         found = replace(
             self,
             liked_from=usual_threshold(rating_range) if self.liked_from is None else self.liked_from,
@@ -264,6 +266,7 @@ class PairRanking(Algorithm):
             "core": core.tolist(),
             "least_count": max(counts.deviation, 0.5),
             "lean": lean,
+            "lean_precision": 1 / max(1 - lean**2, 0.02),
             "dimensions": fitted.dimensions,
             "signal": found.signal,
             "featured": F is not None,
@@ -490,7 +493,7 @@ def _gain(learnt: Learnt) -> _Gain:
     c = np.maximum(learnt.counts[core], learnt.details["least_count"])
     lean = learnt.details["lean"]
     precision = np.ones(Y.shape[1])
-    precision[0] = 1 / max(1 - lean**2, 0.02)
+    precision[0] = learnt.details["lean_precision"]
     YD = Y / (c / c.sum())[:, None]
     gain = YD @ np.linalg.inv(np.diag(precision) + Y.T @ YD)
     prior = np.zeros(Y.shape[1])

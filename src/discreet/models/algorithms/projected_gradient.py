@@ -311,8 +311,8 @@ class ProjectedGradient(Algorithm):
         moves = []
         for step in range(self.iterations):
             walk.look(V, self.largest)
-            K = unpack(session.release("balance", walk.gram()), self.factors)[0]
-            g = session.release("gradient", walk.gradient())
+            K, g = session.release_together([("balance", walk.gram()), ("gradient", walk.gradient())])
+            K = unpack(K, self.factors)[0]
             R = K / m - second_moment(V) / n
             before = V
             V = project(V - eta / per_item * g + eta / 2 * tall_product(V, R), self.item_norm)

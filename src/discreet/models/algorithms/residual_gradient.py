@@ -302,9 +302,9 @@ class ResidualGradient(Algorithm):
             x = np.hstack([biases.now[:, None] / (iota * self.user_norm), V / rho]) if iota else V
             walk.look(x, G, bias=None if iota else biases.now, own=False)
             gram = walk.gram()
-            K = unpack(session.release("balance", gram), x.shape[1])[0]
             gradient = walk.gradient()
-            g = session.release(line, gradient)
+            K, g = session.release_together([("balance", gram), (line, gradient)])
+            K = unpack(K, x.shape[1])[0]
             deviation = session.deviation(line, gradient)
             K = K / self._users(K, m)
             if iota:

@@ -307,8 +307,8 @@ class RobustSolve(Algorithm):
         """Equation (4)."""
         sums = users.item_sums()
         grams = users.item_grams()
-        g = session.release("sum", sums)
-        G = unpack(session.release("gram", grams), self.rank)
+        g, G = session.release_together([("sum", sums), ("gram", grams)])
+        G = unpack(G, self.rank)
         seen = np.trace(G, axis1=1, axis2=2) / self.rank
         bend = curvature(seen, session.deviation("gram", grams), self.rank)
         ridge = self.item_regularization + session.deviation("sum", sums) ** 2 / (self.prior_variance * bend)

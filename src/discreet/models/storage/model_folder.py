@@ -56,7 +56,9 @@ from discreet.models.storage.exchange import displaced, exchange
 from discreet.version import __version__
 
 FORMAT = 2
-FACTORS, MODEL, CARD = "factors.safetensors", "model.json", "README.md"
+FACTORS = "factors.safetensors"
+MODEL = "model.json"
+CARD = "README.md"
 
 
 def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = False) -> None:

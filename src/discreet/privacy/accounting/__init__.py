@@ -1,3 +1,6 @@
-"""What releases cost: a budget, events and their prices, the closed form for Gaussian noise, loss distributions."""
+"""What releases cost: a budget, events and their prices, the closed form for Gaussian noise, loss distributions.
 
-__all__ = ["budget", "events", "gdp", "pld"]
+`lifetime` keeps one budget for all trainings on the same people, in a file (`store_log`).
+"""
+
+__all__ = ["budget", "events", "gdp", "lifetime", "pld", "store_log"]

@@ -14,7 +14,8 @@ Norm = Literal["l1", "l2", "inf"]
 RELATIONS: tuple[str, ...] = get_args(Neighbouring)
 
 #: Above the first, δ has to be allowed in words; below the second, but for 0, no price is computed.
-LARGE_DELTA, SMALLEST_DELTA = 1e-3, 1e-15
+LARGE_DELTA = 1e-3
+SMALLEST_DELTA = 1e-15
 #: Above this ε, a promise is called weak wherever it is shown.
 WEAK_EPSILON = 20.0
 

@@ -282,7 +282,8 @@ def _cost(events: Sequence[Event], factor: float, delta: float, accountant: str)
 
 def _search(excess: Callable[[float], float], start: float) -> float:
     """The root of a falling function near ``start``, from above to seven digits; the caller makes sure."""
-    low, high = start, start
+    low = start
+    high = start
     while excess(high) > 0:
         low, high = high, 2 * high
     while low == high or excess(low) <= 0:
@@ -328,7 +329,9 @@ def _batch_factor(events: tuple[Event, ...], epsilon: float, delta: float) -> fl
     target = gdp.mu(epsilon, delta)
     start = _search(lambda c: share_mu([event.scaled(c) for event in events]) - target, 1.0)
     excess = lambda c: _cost(events, c, delta, "pld") - epsilon  # noqa: E731
-    step, low, high = 1.05, start, start
+    step = 1.05
+    low = start
+    high = start
     while excess(high) > 0:
         low, high, step = high, high * step, step**2
     while low == high or excess(low) <= 0:

@@ -48,7 +48,8 @@ def log_delta(epsilon: float, mu: float) -> float:
         return -math.inf
     if math.isinf(mu):
         return 0.0
-    a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
+    a = epsilon / mu - mu / 2
+    b = epsilon / mu + mu / 2
     if mu <= 1.0:  # equation 4, free of cancellation; exact to rounding with 20 nodes on an interval this short
         x = (a + b) / 2 + mu / 2 * _NODES
         gap = mu / 2 * float(_WEIGHTS @ (1.0 - x * _mills(x)))

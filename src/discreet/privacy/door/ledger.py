@@ -78,7 +78,8 @@ class Ledger:
     """
 
     def __init__(self, plan: Plan, noise: str):
-        self.plan, self.noise = plan, noise
+        self.plan = plan
+        self.noise = noise
         self.library = {"name": "discreet", "version": library_version()}
         #: Tells two trainings apart whose records are the same; drawn at random, and no part of the chain.
         self.id = secrets.token_hex(8)

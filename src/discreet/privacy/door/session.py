@@ -12,7 +12,7 @@ import math
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol
 
@@ -111,6 +111,26 @@ class Session:
         entry = self._charge(name, statistic)
         return self._noisy(entry, statistic, None).astype(dtype, copy=False)
 
+    def release_together(
+        self, wanted: Sequence[tuple[str | Line, Statistic]], dtype: DTypeLike = np.float64
+    ) -> list[NDArray[Any]]:
+        """Several statistics, each with its own noise: as by `release` one after the other, but looked at together.
+
+        All are charged before any is computed. People who are not in memory are then read once for all of them.
+        """
+        return [noisy.whole(dtype) for noisy in self.prepare(wanted)]
+
+    def prepare(self, wanted: Sequence[tuple[str | Line, Statistic]]) -> list[Prepared]:
+        """The same in two parts: everything is charged and looked at now, and noise is added when it is taken."""
+        entries = [self._charge(name, statistic) for name, statistic in wanted]
+        statistics = [statistic for _, statistic in wanted]
+        if self.ledger.noise == "secure" and len(entries) > 1:
+            from discreet.privacy.statistics.sums import look_together  # its kernels are slow to import
+
+            grids = [self._grid(one, _noise_of(entry)) for one, entry in zip(statistics, entries, strict=True)]
+            look_together(KEY, list(zip(statistics, grids, strict=True)))
+        return [Prepared(self, entry, one) for entry, one in zip(entries, statistics, strict=True)]
+
     def release_blocks(
         self, name: str | Line, statistic: Statistic, rows: int | None = None, dtype: DTypeLike = np.float64
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
@@ -118,16 +138,8 @@ class Session:
 
         It is charged as a whole, now, whether or not all blocks are taken.
         """
-        entry = self._charge(name, statistic)
-        length = entry.shape[0] if entry.shape else 0
-        step = rows or max(1, BLOCK_ENTRIES // max(1, math.prod(entry.shape[1:])))
-
-        def blocks() -> Iterator[tuple[slice, NDArray[Any]]]:
-            for begin in range(0, length, step):
-                part = slice(begin, min(begin + step, length))
-                yield part, self._noisy(entry, statistic, part).astype(dtype, copy=False)
-
-        return blocks()
+        (prepared,) = self.prepare([(name, statistic)])
+        return prepared.blocks(rows, dtype)
 
     def deviation(self, name: str | Line, statistic: Statistic) -> float:
         """Standard deviation of the noise that a release of this statistic gets: the multiplier times the sensitivity.
@@ -217,7 +229,7 @@ class Session:
         self._left[name] -= 1
 
     def _noisy(self, entry: Entry, statistic: Statistic, rows: slice | None) -> NDArray[Any]:
-        noise = mechanisms.of(entry.mechanism, entry.noise_multiplier * entry.sensitivity, entry.alpha)
+        noise = _noise_of(entry)
         norm: Norm = noise.norm
         grid = self._grid(statistic, noise) if self.ledger.noise == "secure" else None
         failed = ""
@@ -244,6 +256,44 @@ class Session:
         return grid_for(largest, noise.standard_deviation / heaviest)
 
 
+class Prepared:
+    """A release that is charged; it is taken once, as a whole or in blocks."""
+
+    __slots__ = ("_entry", "_session", "_statistic", "_taken")
+
+    def __init__(self, session: Session, entry: Entry, statistic: Statistic) -> None:
+        self._session = session
+        self._entry = entry
+        self._statistic = statistic
+        self._taken = False
+
+    def whole(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+        """All of it."""
+        self._take()
+        return self._session._noisy(self._entry, self._statistic, None).astype(dtype, copy=False)
+
+    def blocks(self, rows: int | None = None, dtype: DTypeLike = np.float64) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """(slice, noisy rows), block by block."""
+        self._take()
+        shape = self._entry.shape
+        length = shape[0] if shape else 0
+        step = rows or max(1, BLOCK_ENTRIES // max(1, math.prod(shape[1:])))
+
+        def each() -> Iterator[tuple[slice, NDArray[Any]]]:
+            for begin in range(0, length, step):
+                part = slice(begin, min(begin + step, length))
+                noisy = self._session._noisy(self._entry, self._statistic, part)
+                yield part, noisy.astype(dtype, copy=False)
+
+        return each()
+
+    def _take(self) -> None:
+        """Noise drawn twice for one charge would show more than was paid for."""
+        if self._taken:
+            raise PlanMismatch(f"release {self._entry.name!r} has been taken: it was charged once")
+        self._taken = True
+
+
 def caller() -> str:
     """Where the release was asked for: "file:line" of the nearest code outside this package."""
     frame = sys._getframe(1)
@@ -254,6 +304,10 @@ def caller() -> str:
     library = package.parents[1]
     shown = path.relative_to(library).as_posix() if path.is_relative_to(library) else path.name
     return f"{shown}:{frame.f_lineno}"
+
+
+def _noise_of(entry: Entry) -> Mechanism:
+    return mechanisms.of(entry.mechanism, entry.noise_multiplier * entry.sensitivity, entry.alpha)
 
 
 def _checked_sensitivity(name: str, statistic: Statistic, neighbouring: Neighbouring, norm: Norm) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
-from discreet.errors import ConfigError, PrivacyError
+from discreet.errors import ConfigError, EngineError, PrivacyError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -113,6 +113,8 @@ def guarded(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                     return function(*arguments, **options)
             except Exception as error:
                 if isinstance(error, (ConfigError, PrivacyError)) and _origin(error).startswith(_OUTSPOKEN):
+                    raise
+                if isinstance(error, EngineError):  # made of public words, whoever raises it
                     raise
                 kind = type(error).__name__
             raise PrivacyError(f"{what} could not be computed ({kind})")

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Shape = int | tuple[int, ...]
 #: Of Huber noise: beyond, it is Laplace or Gaussian noise to all digits, and drawing it would take for ever.
-SMALLEST_ALPHA, LARGEST_ALPHA = 1e-6, 40.0
+SMALLEST_ALPHA = 1e-6
+LARGEST_ALPHA = 40.0
 _SQRT_2PI = math.sqrt(2 * math.pi)
 
 
@@ -183,8 +184,10 @@ class Laplace(Mechanism):
         return mu_of_pure(self.epsilon(sensitivity))
 
     def rdp(self, order: float, sensitivity: float) -> float:
-        a, e = _order(order), self.epsilon(sensitivity)
-        up, down = math.log(a / (2 * a - 1)) + (a - 1) * e, math.log((a - 1) / (2 * a - 1)) - a * e
+        a = _order(order)
+        e = self.epsilon(sensitivity)
+        up = math.log(a / (2 * a - 1)) + (a - 1) * e
+        down = math.log((a - 1) / (2 * a - 1)) - a * e
         return min(e, float(np.logaddexp(up, down)) / (a - 1))
 
     def hockey_stick(self, epsilon: float, sensitivity: float) -> float:
@@ -258,7 +261,8 @@ class Huber(Mechanism):
 
     def cdf(self, x: ArrayLike) -> Floats:
         t = np.asarray(x, float) / self.scale
-        a, low = self.alpha, -np.abs(t)  # by symmetry, only the left half is evaluated: it keeps its relative accuracy
+        a = self.alpha
+        low = -np.abs(t)  # by symmetry, only the left half is evaluated: it keeps its relative accuracy
         tail = self.normalizer / a * np.exp(np.minimum(a * low + a * a / 2, -a * a / 2))
         left = tail + self.normalizer * _SQRT_2PI * (ndtr(np.maximum(low, -a)) - ndtr(-a))
         return np.where(t > 0, 1 - left, left)
@@ -281,7 +285,9 @@ class Huber(Mechanism):
 
         Convex in Δ for every order (an integral of log-convex functions), so one coordinate is the worst again.
         """
-        a, d, w = _order(order), _nonnegative(sensitivity) / self.scale, self.alpha
+        a = _order(order)
+        d = _nonnegative(sensitivity) / self.scale
+        w = self.alpha
         ends = np.unique([-w, w, d - w, d + w])
         # panels short against the steepest change of the integrand: 12 nodes are then exact to rounding
         panels = [np.linspace(p, q, 2 + int((q - p) * (a * w + 1))) for p, q in pairwise(ends)]
@@ -299,8 +305,11 @@ class Huber(Mechanism):
 
     def hockey_sticks(self, epsilon: Floats, sensitivity: float) -> Floats:
         """The loss ρ(x−Δ) − ρ(x) falls with x, so the worst event is a half-line; its end has a closed form."""
-        h, w = _nonnegative(sensitivity) / (2 * self.scale), self.alpha
-        c, small, most = np.abs(epsilon), max(min(h, w), 1e-300), 2 * w * h
+        h = _nonnegative(sensitivity) / (2 * self.scale)
+        w = self.alpha
+        c = np.abs(epsilon)
+        small = max(min(h, w), 1e-300)
+        most = 2 * w * h
         bent = h + w - np.sqrt(2 * np.maximum(most - c, 0.0))
         end = h - np.copysign(np.where(c <= 2 * small * abs(w - h), c / (2 * small), bent), epsilon)
         with np.errstate(over="ignore"):

@@ -43,10 +43,14 @@ MOST_WORDS = 3
 Words = NDArray[np.uint64]
 
 #: What is known about a step: decided one way, decided the other way, or not decided by 64 bits.
-TAKEN, REJECTED, OPEN = 0, 1, 2
+TAKEN = 0
+REJECTED = 1
+OPEN = 2
 
 _one, _u8, _u9 = np.uint64(1), np.uint64(8), np.uint64(9)
-_REGION, _LOW9, _TINY = np.uint64(255), np.uint64(511), np.uint64(2**40)
+_REGION = np.uint64(255)
+_LOW9 = np.uint64(511)
+_TINY = np.uint64(2**40)
 _TAIL = float(exact.TAIL)
 
 
@@ -70,7 +74,9 @@ def _log_error(word, size):  # type: ignore[no-untyped-def]
 @njit(inline="always")
 def _hold(pending, count, index, known, first, second, third):  # type: ignore[no-untyped-def]
     pending[count, 0], pending[count, 1] = np.uint64(index), np.uint64(known)
-    pending[count, 2], pending[count, 3], pending[count, 4] = first, second, third
+    pending[count, 2] = first
+    pending[count, 3] = second
+    pending[count, 4] = third
     return count + 1
 
 
@@ -92,14 +98,21 @@ def gaussian(words, out, start, kinds, multiples, limits, q, sigmas, accept, edg
     -------
     (n, count) : the first entry not done, and the number of pending draws
     """
-    n, p, count = start, 0, 0
-    last, bits = len(words) - MOST_WORDS, np.uint64(q)
+    n = start
+    p = 0
+    count = 0
+    last = len(words) - MOST_WORDS
+    bits = np.uint64(q)
     half = _one << np.uint64(q - 1)
-    width, column = len(kinds), start % len(kinds)
+    width = len(kinds)
+    column = start % len(kinds)
     while n < len(out) and p <= last and count < len(pending):
         word = words[p]
-        i, kind = word & _REGION, kinds[column]
-        status, known, noise = TAKEN, 1, np.int64(0)
+        i = word & _REGION
+        kind = kinds[column]
+        status = TAKEN
+        known = 1
+        noise = np.int64(0)
         if word >> _u9 >= accept[i]:  # the cell is not wholly below the curve: one draw in seventy
             if i == 0:
                 known = 3
@@ -153,7 +166,8 @@ def _tail(first, second, sigma, limit):  # type: ignore[no-untyped-def]
         return OPEN, np.int64(0)
     one = -math.log((np.float64(first) + 0.5) * 2.0**-64)
     two = -math.log((np.float64(second) + 0.5) * 2.0**-64)
-    beyond, error = one / _TAIL, _log_error(first, one)
+    beyond = one / _TAIL
+    error = _log_error(first, one)
     gap = 2.0 * two - beyond * beyond
     if abs(gap) <= 4.0 * (1.0 + beyond) * (error + _log_error(second, two)) + 2.0**-45:
         return OPEN, np.int64(0)
@@ -168,11 +182,15 @@ def _tail(first, second, sigma, limit):  # type: ignore[no-untyped-def]
 @njit(nogil=True, cache=True)
 def exponential(words, out, start, kinds, offsets, scales, pending):  # type: ignore[no-untyped-def]
     """As ``gaussian``, for ±(offset + scale·E): Laplace noise, and the tails of Huber noise."""
-    n, p, count = start, 0, 0
-    width, column = len(kinds), start % len(kinds)
+    n = start
+    p = 0
+    count = 0
+    width = len(kinds)
+    column = start % len(kinds)
     while n < len(out) and p < len(words) and count < len(pending):
         word = words[p]
-        j, kind = word >> _one, kinds[column]
+        j = word >> _one
+        kind = kinds[column]
         size = -math.log((np.float64(j) + 0.5) * 2.0**-63)
         level = offsets[kind] + scales[kind] * size
         doubt = scales[kind] * _log_error(j + _one, size) + level * 2.0**-50

@@ -241,7 +241,8 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
         return exponential(Fraction(0), Fraction(1))
     assert isinstance(mechanism, Huber)
     alpha = mechanism.alpha
-    centre, tail = gaussian(alpha), exponential(Fraction(alpha), 1 / Fraction(alpha))
+    centre = gaussian(alpha)
+    tail = exponential(Fraction(alpha), 1 / Fraction(alpha))
     threshold = exact.huber_tails(alpha) >> exact.EXTRA_BITS
 
     def huber(block: NDArray[np.int64], kinds: NDArray[np.uint8]) -> None:
@@ -269,7 +270,8 @@ def _run(
     """Drive a kernel over a block with fresh words; what it leaves pending is finished by the specification."""
     from discreet.privacy.noise import sampler
 
-    words, done = fresh_words(), 0
+    words = fresh_words()
+    done = 0
     pending = np.empty((256, sampler.PENDING_COLUMNS), np.uint64)
     while done < block.size:
         buffer = words(min(_WORDS, block.size - done + 64))

@@ -38,7 +38,8 @@ EXTRA_BITS = 1024
 #: The probability of every outcome within 30 (Gaussian) or 500 (Laplace, Huber) scales is within a factor 1 ± RATIO of
 #: the ideal one, for scales from SMALLEST to LARGEST grid units; all others have less than 2⁻⁶⁰⁰. Proof: docs/noise.md.
 RATIO = 2.0**-180
-SMALLEST, LARGEST = 2.0**-3, 2.0**44
+SMALLEST = 2.0**-3
+LARGEST = 2.0**44
 
 Bits = Callable[[int], int]
 _CONTEXT = Context(prec=110)
@@ -77,7 +78,8 @@ def _attempt(word: int, source: Iterator[int], bits: Bits) -> Decimal | None:
         return x
     if i == 0:
         return _tail(source, bits)
-    low, high = _bell(x_of[i]), _bell(x_of[i + 1])
+    low = _bell(x_of[i])
+    high = _bell(x_of[i + 1])
     return x if low + _unit(next(source), 64, bits) * (high - low) < _bell(x) else None
 
 

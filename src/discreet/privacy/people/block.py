@@ -132,6 +132,8 @@ class OwnStep(ABC):
 
     #: What an error says could not be computed.
     what: str = "a step of the users"
+    #: Whether it gives the same bits whenever it is taken; else only people in memory can take it.
+    repeatable: bool = True
 
     @abstractmethod
     def check(self, public: Public) -> Public:

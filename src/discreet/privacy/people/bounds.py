@@ -22,7 +22,8 @@ from discreet.kernels.threads import even_cuts, run
 from discreet.privacy.accounting.budget import require_number
 
 #: Bounds lie between these: below, float32 loses digits; above, its products overflow.
-SMALLEST, LARGEST = 1e-12, 1e12
+SMALLEST = 1e-12
+LARGEST = 1e12
 SHAVE = 1 - 2.0**-20  # float32 rounds by at most 2⁻²⁴, and a norm adds up a few such errors
 _MOST_ROWS = 2**31  # rows are numbered by int32
 
@@ -122,7 +123,9 @@ def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArra
         l1 = None if bounds.norm_l1 is None else bounds.norm_l1 - intercept
         rest = clip_rows(U, replace(bounds, norm=math.sqrt(bounds.norm**2 - intercept**2), norm_l1=l1))
         return np.column_stack([np.full(len(U), intercept * SHAVE, U.dtype), rest])
-    long, wide, cut = np.empty(len(U)), np.empty(len(U)), aligned_empty(U.shape, U.dtype)
+    long = np.empty(len(U))
+    wide = np.empty(len(U))
+    cut = aligned_empty(U.shape, U.dtype)
     run(lambda start, stop: _norms(U, long, wide, start, stop), even_cuts(len(U)))
     factor = np.minimum(1.0, bounds.norm / np.maximum(long, 1e-300))
     if bounds.norm_l1 is not None:
@@ -135,7 +138,8 @@ def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArra
 def _norms(U: np.ndarray, l2: np.ndarray, l1: np.ndarray, start: int, stop: int) -> None:
     """Norms of rows in double precision; infinite where something is not finite, so that such a row becomes 0."""
     for i in range(start, stop):
-        squares, absolute = 0.0, 0.0
+        squares = 0.0
+        absolute = 0.0
         for k in range(U.shape[1]):
             x = np.float64(U[i, k])
             squares += x * x

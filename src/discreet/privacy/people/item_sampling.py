@@ -34,11 +34,20 @@ def user_keys(user_ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
     PrivacyError
         Ids without a fixed written form: the address of an object or the order of a set would decide.
     """
+    return keys_of(user_numbers(user_ids), seed)
+
+
+def user_numbers(user_ids: NDArray[Any]) -> NDArray[np.uint64]:
+    """64 bits per user from its id alone: what is kept of an id where the id itself is not."""
     if user_ids.dtype == np.int64:
-        ids = user_ids.astype(np.uint64)
-    else:
-        ids = np.fromiter(map(_number, user_ids.tolist()), np.uint64, len(user_ids))
-    return _mix(ids * _GOLDEN + _mix(np.full(1, seed % 2**64, np.uint64)))
+        return user_ids.astype(np.uint64)
+    return np.fromiter(map(_number, user_ids.tolist()), np.uint64, len(user_ids))
+
+
+def keys_of(numbers: NDArray[np.uint64], seed: int) -> NDArray[np.uint64]:
+    """The keys of users with these numbers."""
+    keys: NDArray[np.uint64] = _mix(numbers * _GOLDEN + _mix(np.full(1, seed % 2**64, np.uint64)))
+    return keys
 
 
 def pick_numpy(
@@ -81,7 +90,9 @@ def by_item(
     chosen = np.ones(len(items), bool) if chosen is None else chosen
     start = np.zeros(n_items + 1, np.int64)
     np.cumsum(_count(items, chosen, n_items), out=start[1:])
-    user, value, weight = np.empty(start[-1], np.int32), np.empty(start[-1]), np.empty(start[-1])
+    user = np.empty(start[-1], np.int32)
+    value = np.empty(start[-1])
+    weight = np.empty(start[-1])
     _place(indptr, items, values, weights, chosen, start[:-1].copy(), user, value, weight)
     return start, user, value, weight
 
@@ -110,7 +121,9 @@ def _place(
         for e in range(indptr[i], indptr[i + 1]):
             if chosen[e]:
                 to = at[items[e]]
-                user[to], value[to], weight[to] = i, values[e], weights[e if len(weights) > 1 else 0]
+                user[to] = i
+                value[to] = values[e]
+                weight[to] = weights[e if len(weights) > 1 else 0]
                 at[items[e]] = to + 1
 
 
@@ -151,7 +164,8 @@ def _pick(
         for at in range(n):
             places[at] = place[items[first + at]]
         last = np.partition(places[:n], k - 1)[k - 1]
-        below, equal = 0, 0
+        below = 0
+        equal = 0
         for at in range(n):
             below += places[at] < last
             if places[at] == last:
@@ -159,7 +173,8 @@ def _pick(
                 lots[equal] = _mix_one(keys[i] + number * _GOLDEN)
                 equal += 1
         limit = np.partition(lots[:equal], k - below - 1)[k - below - 1]
-        left, seen = k - below, 0
+        left = k - below
+        seen = 0
         for at in range(n):
             if places[at] < last:
                 picked[first + at] = True

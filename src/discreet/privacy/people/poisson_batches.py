@@ -83,6 +83,7 @@ class ThrowCoins(OwnStep):
     seed: tuple[int, int] | None = None
 
     what = "a batch"
+    repeatable = False
 
     def check(self, public: Public) -> Public:
         if not 0 < self.rate <= 1:
@@ -107,7 +108,8 @@ class BatchSum(Sum):
 
     def __init__(self, shape: tuple[int, ...], reach: Reach, compute: Compute, rate: float, secret: bool) -> None:
         super().__init__(shape, reach, compute)
-        self.rate, self.secret = rate, secret
+        self.rate = rate
+        self.secret = secret
         self._seen = np.zeros(shape[0], bool)
 
     def compute(self, key: Key, *, grid: float | None = None, rows: slice | None = None) -> NDArray[Any]:
@@ -130,7 +132,8 @@ def clipped_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArr
     scale : (n_items,), optional
         s ≥ 0, public: who divides the released rows by it spreads a user's norm over items as s says.
     """
-    rate, secret = 1.0, True
+    rate = 1.0
+    secret = True
     if isinstance(users, Batch):
         if users._used:
             raise PrivacyError("a batch is released once: draw another one")

@@ -285,7 +285,8 @@ def _gram(
     indptr: NDArray[Any], indices: NDArray[Any], a: NDArray[np.float64], m: int, dtype: type[np.generic]
 ) -> NDArray[Any]:
     """AᵀA of sparse rows, by dense blocks of at most `CHUNK` users that are added as `dtype`."""
-    W, n = np.zeros((m, m), dtype), len(indptr) - 1
+    W = np.zeros((m, m), dtype)
+    n = len(indptr) - 1
     step = min(max(1, _BLOCK // max(m, 1)), integer_sums.CHUNK)
     for begin in range(0, n, step):
         part = indptr[begin : min(begin + step, n) + 1]

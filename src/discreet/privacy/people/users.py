@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +29,7 @@ from discreet.privacy.door.vault import KEY, Box, guarded
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.people.bounds import SHAVE, Bounds, check_rows, clip_rows, public_number
 from discreet.privacy.people.item_sampling import by_item, pick, user_keys
+from discreet.privacy.people.place import InMemory, Place
 from discreet.privacy.statistics.contributions import (
     ContributedCovariance,
     GlobalGram,
@@ -89,13 +89,20 @@ def sealed_block(
     return Block(indptr, indices, values - np.repeat(mean, counts), mean, keys)
 
 
-class Users(Box[tuple[Block, ...]]):
-    """Sealed people, in blocks. Public: the bounds, the number of items, the rank of vectors; all else is refused."""
+class Users(Box[Place]):
+    """Sealed people, in blocks. Public: the bounds, the number of items, the rank of vectors; all else is refused.
+
+    Parameters
+    ----------
+    people : blocks in memory, or a `Place` of another engine
+    public : Public
+    """
 
     __slots__ = ("_public",)
 
-    def __init__(self, blocks: Sequence[Block], public: Public) -> None:
-        super().__init__(tuple(blocks), f"ratings of {public.n_items:,} items")
+    def __init__(self, people: Sequence[Block] | Place, public: Public) -> None:
+        place = people if isinstance(people, Place) else InMemory(people)
+        super().__init__(place, f"ratings of {public.n_items:,} items")
         self._public = public
 
     @property
@@ -121,51 +128,35 @@ class Users(Box[tuple[Block, ...]]):
     def map(self, step: OwnStep) -> None:
         """Every user takes the step; what comes of it stays where the user is."""
         after = step.check(self._public)
-        blocks = self._each(step)
-        self._content = lambda: blocks
+        place = self._after(step)
+        self._content = lambda: place
         self._public = after
 
     @guarded("what users do")
     def then(self, step: OwnStep) -> Self:
         """The same users after the step, beside these, who stay as they are."""
-        return type(self)(self._each(step), step.check(self._public))
+        return type(self)(self._after(step), step.check(self._public))
 
     @guarded("a sum over users")
     def add_up(self, statistic: Statistic) -> Sum:
         """The sum of the statistic over all users as they are now: exact integers, added block by block."""
         public = self._public
         statistic.check(public)
-        return Sum(statistic.shape(public), self._reach(statistic), self._adder(statistic), statistic.symmetric(public))
+        adder = self.open(KEY).adder(statistic, public)
+        return Sum(statistic.shape(public), self._reach(statistic), adder, statistic.symmetric(public))
 
     def _reach(self, statistic: Statistic) -> Reach:
         found: Reach = statistic.reach(self._public)
         return found
 
-    def _adder(self, statistic: Statistic) -> Any:
-        blocks = self.open(KEY)
-        public = self._public
-
-        @cache  # once for all blocks of rows
-        def partials(grid: float | None) -> list[Any]:
-            return [statistic.partial(block, public, grid) for block in blocks]
-
-        def compute(grid: float | None, rows: slice) -> NDArray[Any]:
-            first, *others = partials(grid)
-            found: NDArray[Any] = first(rows)
-            for one in others:
-                found = found + one(rows)
-            return found
-
-        return compute
-
-    def _each(self, step: OwnStep) -> tuple[Block, ...]:
+    def _after(self, step: OwnStep) -> Place:
         step.check(self._public)
-        blocks = self.open(KEY)
+        place = self.open(KEY)
         public = self._public
 
         @guarded(step.what)
-        def run() -> tuple[Block, ...]:
-            return tuple(step.run(block, public) for block in blocks)
+        def run() -> Place:
+            return place.after(step, public)
 
         return run()
 

@@ -97,9 +97,11 @@ class ItemGrams(OfContributions):
         U = block["vectors"]
         root = np.sqrt(block["weight"])
         if grid is None:
-            c, vectors = root.astype(U.dtype), on_cache_lines(U)
+            c = root.astype(U.dtype)
+            vectors = on_cache_lines(U)
             return lambda rows: packed_grams(_cuts(block, rows), block["user"], c, vectors)
-        whole, exact = root / grid**0.5, on_cache_lines(U, np.float64)
+        whole = root / grid**0.5
+        exact = on_cache_lines(U, np.float64)
 
         def sums(cuts: NDArray[np.int64]) -> NDArray[np.float64]:
             return packed_grams(cuts, block["user"], whole, exact, whole=True)

@@ -30,7 +30,7 @@ grow, counts stay counts and outer products stay outer products.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.compiling import njit
-from discreet.errors import ConfigError, PrivacyError
+from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.kernels.eigen import mirror
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.privacy.accounting.budget import RELATIONS, Neighbouring, Norm
@@ -77,7 +77,9 @@ class Sum:
     __slots__ = ("_compute", "_reach", "_shape", "_symmetric")
 
     def __init__(self, shape: tuple[int, ...], reach: Reach, compute: Compute, symmetric: int | None = None) -> None:
-        self._shape, self._reach, self._symmetric = shape, reach, symmetric
+        self._shape = shape
+        self._reach = reach
+        self._symmetric = symmetric
         self._compute = compute
 
     @property
@@ -110,6 +112,8 @@ class Sum:
         try:
             with np.errstate(all="ignore"):  # a warning would be a message about somebody's ratings
                 return self._compute(grid, slice(begin, end))
+        except EngineError:
+            raise
         except Exception as error:
             kind = type(error).__name__
         # out here, no traceback is chained to this one: the other may speak of private values
@@ -126,6 +130,27 @@ class Sum:
     __iter__ = __len__ = __getitem__ = __contains__ = __bool__ = refuse
     __float__ = __int__ = __index__ = __complex__ = refuse
     __reduce__ = __reduce_ex__ = __getstate__ = __copy__ = __deepcopy__ = refuse
+
+
+def look_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
+    """Let engines compute these statistics, each on its grid, in one pass over their people; then they are known.
+
+    What is not a sum of such an engine is left alone: it is computed when it is asked for.
+    """
+    require(key)
+    sums: list[tuple[Any, float | None]] = [(one._compute, grid) for one, grid in asked if isinstance(one, Sum)]
+    recorded = [(one, grid) for one, grid in sums if hasattr(one, "engine")]
+    kind = ""
+    try:
+        with np.errstate(all="ignore"):
+            for engine in {id(one.engine): one.engine for one, _ in recorded}.values():
+                engine.together([(one, grid) for one, grid in recorded if one.engine is engine])
+    except (EngineError, PrivacyError):
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    if kind:  # out here, no traceback is chained to this one
+        raise PrivacyError(f"some statistics could not be computed ({kind})")
 
 
 #: Every kind of statistic by its name. The tests walk it, so that none is added without its worst case.

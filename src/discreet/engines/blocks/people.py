@@ -1,0 +1,188 @@
+"""Blocks of users in a folder, as `fit` takes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.catalogue import Catalogue
+from discreet.data.columns import Column
+from discreet.data.ratings import Duplicates, Ratings, Unknown
+from discreet.engines.blocks.folder import Manifest, read_portion
+from discreet.engines.blocks.streams import Items, Reading
+from discreet.engines.blocks.writing import write_blocks
+from discreet.engines.portion import Portion
+from discreet.kernels.threads import one_thread, thread_count
+from discreet.privacy.door.vault import guarded
+from discreet.privacy.people.block import Public
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.replay import Node, RecordedSum, Replay, Wanted, follow, nothing_yet, one_pass
+from discreet.privacy.people.users import Users
+
+
+class Blocks:
+    """Ratings of any size, in blocks of users in a folder: what `Blocks.write` has written.
+
+    A private model trains on it as on `Ratings`, and what it releases has the same bits; but only a few blocks are in
+    memory at a time, one for each core.
+
+    Parameters
+    ----------
+    folder : path
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self._folder = Path(os.fspath(folder)).expanduser()
+        self._manifest = Manifest.read(self._folder)
+
+    @classmethod
+    def write(
+        cls,
+        source: Any,
+        folder: str | os.PathLike[str],
+        *,
+        blocks: int = 64,
+        user: Column = None,
+        item: Column = None,
+        rating: Column = None,
+        timestamp: Column = None,
+        items: Any = None,
+        duplicates: Duplicates = "last",
+        separator: str | None = None,
+        header: bool | None = None,
+        unknown_items: Unknown = "error",
+        replace: bool = False,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> Blocks:
+        """Divide ratings into blocks of users; they are read piece by piece, and never as a whole.
+
+        Parameters
+        ----------
+        source : path, frame, Ratings, or an iterable of paths or frames
+            A file as for `Ratings.read`, a folder of such files, a frame, or several of these one after the other.
+        folder : path
+            Where the blocks go. They hold people's ratings: keep them as you keep these.
+        blocks : int
+            How many: a public number, which must not follow from the data. A core works on one at a time, so that a
+            block of 1,500,000 ratings takes about 150 MB.
+        items, user, item, rating, timestamp, duplicates, separator, header, unknown_items
+            As in `Ratings.read`.
+        replace : bool
+            Replace blocks that are there.
+        progress : function, optional
+            Called as ``progress(done, total, text)``.
+        """
+        given = None if items is None else Catalogue.of(items)
+        titles = None if given is None else given.titles
+        filtered = ""
+        catalogue = given is not None
+        if isinstance(source, Ratings):
+            filtered = source.filtered
+            if given is None:
+                given = Catalogue(source.item_ids)
+                titles = source.titles
+                catalogue = source.catalogue
+        reading = Reading({"user": user, "item": item, "rating": rating, "timestamp": timestamp}, separator, header)
+        target = Path(os.fspath(folder)).expanduser()
+        table = Items(given, unknown_items)
+        write_blocks(source, target, blocks, reading, table, duplicates, replace, titles, filtered, catalogue, progress)
+        return cls(target)
+
+    @property
+    def n_items(self) -> int:
+        return len(self._manifest.item_ids)
+
+    @property
+    def item_ids(self) -> NDArray[Any]:
+        return self._manifest.item_ids
+
+    @property
+    def titles(self) -> NDArray[Any] | None:
+        return self._manifest.titles
+
+    @property
+    def catalogue(self) -> bool:
+        return self._manifest.catalogue
+
+    @property
+    def filtered(self) -> str:
+        return self._manifest.filtered
+
+    @property
+    def parts(self) -> int:
+        """How many blocks: public."""
+        return len(self._manifest.blocks)
+
+    @property
+    def engine(self) -> str:
+        """What the ledger says of where people were."""
+        return f"blocks: people are in {self.parts:,} block files on one machine"
+
+    def rating_range(self) -> tuple[float, float] | None:
+        low, high = self._manifest.low, self._manifest.high
+        return None if low is None or high is None else (low, high)
+
+    def check(self) -> None:
+        """Read every block once and compare it with its checksum; raises an `EngineError` for one that is lost."""
+        for at, block in enumerate(self._manifest.blocks):
+            read_portion(self._folder, at, block)
+
+    @guarded("sealed ratings")
+    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
+        engine = FileEngine(self._folder, self._manifest, bounds, seed)
+        return Users(Replay(engine, Portion.of_nobody().sealed(bounds, seed)), Public(bounds, self.n_items))
+
+    def __repr__(self) -> str:
+        return f"<blocks of people with ratings of {self.n_items:,} items: {self.parts} files>"
+
+
+class FileEngine:
+    """Passes over block files, one on each core."""
+
+    def __init__(self, folder: Path, manifest: Manifest, bounds: Bounds, seed: int) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._bounds = bounds
+        self._seed = seed
+
+    def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
+        one_pass(asked)
+
+    def run(self, root: Node, wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
+        blocks = self._manifest.blocks
+        workers = min(thread_count(), len(blocks))
+        left = iter(range(len(blocks)))
+        lock = Lock()
+
+        def work(_: int) -> list[NDArray[np.int64]]:
+            into = nothing_yet(wanted)
+            with one_thread():
+                while True:
+                    with lock:
+                        at = next(left, None)
+                    if at is None:
+                        return into
+                    self._one(at, root, into)
+
+        if workers < 2:
+            return work(0)
+        with ThreadPoolExecutor(workers) as pool:
+            first, *others = list(pool.map(work, range(workers)))
+        for other in others:
+            for total, part in zip(first, other, strict=True):
+                total += part
+        return first
+
+    def _one(self, at: int, root: Node, into: Sequence[NDArray[np.int64]]) -> None:
+        @guarded("sealed ratings")
+        def block() -> Any:
+            return read_portion(self._folder, at, self._manifest.blocks[at]).sealed(self._bounds, self._seed)
+
+        follow(root, block(), into)

@@ -1,0 +1,250 @@
+"""Ratings in a Spark DataFrame, as `fit` takes them.
+
+The frame is read once. The public catalogue is joined to it by broadcast; rows are divided by a hash of the user, so
+that nobody is in two blocks; each block is sealed by its task into compressed sparse rows, and written as a binary
+column of Parquet. From then on Spark sees nothing but these blocks: every release is one job over them.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from discreet.data.catalogue import Catalogue
+from discreet.data.columns import Column, find_columns
+from discreet.data.csr import check_duplicates_rule
+from discreet.data.encode import as_ids, canonical, encode
+from discreet.data.ratings import Duplicates, Unknown
+from discreet.engines.portion import Portion
+from discreet.engines.spark import worker
+from discreet.engines.spark.jobs import Sealed, SparkEngine, outcome, shake_hands
+from discreet.errors import ConfigError, DataError
+from discreet.privacy.door.vault import guarded
+from discreet.privacy.people.block import Public
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.replay import Replay
+from discreet.privacy.people.users import Users
+
+logger = logging.getLogger("discreet")
+
+MOST_PARTITIONS = 1 << 16
+WHOLE = r"^[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*$"  # as `discreet.data.encode.written` has it
+_EXACT = 2.0**53
+
+
+class SparkRatings:
+    """People whose ratings are in a Spark DataFrame, one row per rating.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+    items : optional
+        Public item catalogue, as for `Ratings.read`. Without one, the items are found in the data, and the statement
+        of every model says so.
+    rating_range : (low, high), optional
+        The range of ratings, if it is public. Without it, a model that needs one reads it from the data.
+    partitions : int
+        How many blocks people are divided into: a public number, which must not follow from the data. What is released
+        does not depend on it. A task takes about as much memory as twenty million ratings per block would fill.
+    user, item, rating, timestamp : str, optional
+        Names of the columns; found by convention where not given. ``rating=False`` and ``timestamp=False`` ignore them.
+    duplicates : {"last", "mean", "error"}, optional
+        As for `Ratings.read`. Rows of a frame have no order, so that "last" needs a column of times; of equally new
+        ratings the highest counts. By default "last" where there are times, and "error" where there are none.
+    unknown_items : {"error", "drop"}
+    folder : str, optional
+        Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or ``s3a:``. They hold
+        people's ratings. By default, and only where Spark runs on one machine, a temporary folder.
+    """
+
+    def __init__(
+        self,
+        frame: Any,
+        *,
+        items: Any = None,
+        rating_range: tuple[float, float] | None = None,
+        partitions: int = 32,
+        user: Column = None,
+        item: Column = None,
+        rating: Column = None,
+        timestamp: Column = None,
+        duplicates: Duplicates | None = None,
+        unknown_items: Unknown = "error",
+        folder: str | None = None,
+    ) -> None:
+        if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= MOST_PARTITIONS:
+            raise ConfigError(f"partitions is {partitions!r}, but must be a whole number from 1 to {MOST_PARTITIONS:,}")
+        if unknown_items not in ("error", "drop"):
+            raise ConfigError(f'unknown_items must be "error" or "drop", and {unknown_items!r} was given')
+        if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
+            raise DataError(f"SparkRatings needs a DataFrame of Spark, and a {type(frame).__name__} was given")
+        self.spark = frame.sparkSession
+        self.parts = partitions
+        self.public_range = rating_range
+        chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+        names = list(frame.columns)
+        positions = find_columns(names, chosen, "the Spark DataFrame")
+        self._columns = {role: names[at] for role, at in positions.items()}
+        self._frame = frame
+        timed = "timestamp" in positions
+        self._duplicates = duplicates or ("last" if timed else "error")
+        check_duplicates_rule(self._duplicates)
+        if self._duplicates == "last" and not timed:
+            raise ConfigError(
+                'duplicates="last" needs to know which rating is newest, and rows of a frame have no order: name a '
+                'column of times with timestamp=, or say duplicates="mean" or duplicates="error"'
+            )
+        self._unknown = unknown_items
+        self.catalogue = items is not None
+        self.filtered = ""
+        given = Catalogue.of(items) if items is not None else Catalogue(self._found_items())
+        self.item_ids: NDArray[Any] = given.ids
+        self.titles: NDArray[Any] | None = given.titles
+        self._folder = folder
+        self._sealed: Sealed | None = None
+
+    @property
+    def n_items(self) -> int:
+        return len(self.item_ids)
+
+    @property
+    def engine(self) -> str:
+        """What the ledger says of where people were."""
+        return f"spark: people are in {self.parts:,} blocks on a Spark cluster"
+
+    def rating_range(self) -> tuple[float, float] | None:
+        from pyspark.sql import functions as F
+
+        if "rating" not in self._columns:
+            return (1.0, 1.0)
+        number = self._rating()
+        row = outcome(lambda: self._frame.select(F.min(number).alias("low"), F.max(number).alias("high")).first())
+        return None if row is None or row["low"] is None else (float(row["low"]), float(row["high"]))
+
+    @guarded("sealed ratings")
+    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
+        shake_hands(self.spark, max(self.parts, 2 * self._cores()))
+        if self._sealed is None:
+            path = self._path()
+            self._sealed = Sealed(self.spark, path, self.parts, lambda: outcome(lambda: self._write(path)))
+        engine = SparkEngine(self._sealed, bounds, seed)
+        return Users(Replay(engine, Portion.of_nobody().sealed(bounds, seed)), Public(bounds, self.n_items))
+
+    def __repr__(self) -> str:
+        return f"<people with ratings of {self.n_items:,} items in {self.parts} blocks on Spark>"
+
+    # ------------------------------------------------------------ sealing
+
+    def rows(self) -> Any:
+        """The frame as (part, user, item, rating, time), with items as positions in the catalogue, null if unknown."""
+        from pyspark.sql import functions as F
+
+        frame = self._frame
+        columns = self._columns
+        kinds = {name: frame.schema[name].dataType.typeName() for name in columns.values()}
+        user = key_of(F.col(columns["user"]), kinds[columns["user"]])
+        time = F.lit(0).cast("long")
+        if "timestamp" in columns:
+            time = seconds(F.col(columns["timestamp"]), kinds[columns["timestamp"]])
+        rows = frame.select(
+            user.alias("user"),
+            key_of(F.col(columns["item"]), kinds[columns["item"]]).cast("string").alias("key"),
+            self._rating().alias("rating"),
+            time.alias("time"),
+        )
+        keys = [str(canonical(one)) for one in self.item_ids.tolist()]
+        listed = self.spark.createDataFrame(
+            pa.table({"key": keys, "item": np.arange(len(keys), dtype=np.int32)}), "key string, item int"
+        )
+        joined = rows.join(F.broadcast(listed), "key", "left")
+        # the same function of a user's key as Spark divides by, so that each block is one task
+        part = F.pmod(F.hash("user"), F.lit(self.parts))
+        return joined.select(part.alias("part"), "user", "item", "rating", "time").repartition(self.parts, "user")
+
+    def _write(self, path: str) -> None:
+        task = worker.sealer(self.n_items, self._duplicates, self._unknown, "timestamp" in self._columns, task_number)
+        self.rows().mapInArrow(task, worker.SEALED).write.mode("overwrite").option("compression", "none").parquet(path)
+
+    def _rating(self) -> Any:
+        from pyspark.sql import functions as F
+
+        if "rating" not in self._columns:
+            return F.lit(1.0)
+        return F.col(self._columns["rating"]).try_cast("double")
+
+    def _found_items(self) -> NDArray[Any]:
+        """A look at the data, which the statement declares."""
+        from pyspark.sql import functions as F
+
+        name = self._columns["item"]
+        kind = self._frame.schema[name].dataType.typeName()
+        key = key_of(F.col(name), kind).alias("key")
+        found = [row["key"] for row in outcome(lambda: self._frame.select(key).distinct().collect())]
+        if not found or any(one is None for one in found):
+            raise DataError("the frame holds no ratings, or an item id is missing: fill it in or drop the row")
+        return encode([canonical(one) if kind == "string" else one for one in found], "item id")[0]
+
+    def _path(self) -> str:
+        if self._folder is not None:
+            return self._folder
+        master = str(self.spark.conf.get("spark.master", ""))
+        if not master.startswith("local"):
+            raise ConfigError(
+                "say with folder= where sealed blocks may be written: a path that all machines of the cluster reach "
+                "(they hold people's ratings)"
+            )
+        folder = tempfile.mkdtemp(prefix="discreet-spark-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return (Path(folder) / "sealed").as_uri()
+
+    def _cores(self) -> int:
+        """About how many tasks run at once; a number of the cluster, not of the data."""
+        try:
+            return int(self.spark.sparkContext.defaultParallelism)
+        except Exception:  # Spark Connect has no context
+            return 8
+
+
+def task_number() -> int:
+    """The number of the task that this worker is on."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
+
+
+def key_of(column: Any, kind: str) -> Any:
+    """An id in the one form that all its spellings share: a whole number where it is one, else text."""
+    from pyspark.sql import functions as F
+
+    if kind in ("byte", "short", "integer", "long"):
+        return column.cast("long")
+    if kind in ("float", "double"):
+        whole = (F.abs(column) < F.lit(_EXACT)) & (column == F.floor(column))
+        return F.when(whole, F.floor(column).cast("long").cast("string")).otherwise(column.cast("string"))
+    text = column.cast("string")
+    return F.when(text.rlike(WHOLE), F.regexp_extract(text, WHOLE, 1)).otherwise(text)
+
+
+def seconds(column: Any, kind: str) -> Any:
+    """A time as a whole number."""
+    from pyspark.sql import functions as F
+
+    if kind in ("byte", "short", "integer", "long"):
+        return column.cast("long")
+    if kind in ("float", "double"):
+        return F.floor(column).cast("long")
+    return F.unix_timestamp(column.try_cast("timestamp"))
+
+
+def ids_of(values: Any) -> NDArray[Any]:
+    """Ids as the model has them."""
+    return as_ids(values, "item id")

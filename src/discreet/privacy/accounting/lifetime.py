@@ -1,0 +1,460 @@
+"""One budget for all trainings on the same people, in one file that outlives them.
+
+An *account* stands for a population, with a total (ε, δ) and a neighbouring relation. Every training reserves its price
+before it seals a rating, and settles afterwards to what its ledger recorded:
+
+1. Every release is μ-GDP for some μ: Gaussian noise by definition; Laplace and Huber noise by the bound of
+   ``Event.mu``, a pure ε being (2Φ⁻¹(1/(1 + e^−ε)))-GDP; a release of a random batch is charged as if everybody were
+   in it, because given the coins it is one of a sum over some users, and an average over coins that do not depend on
+   the data keeps the same trade-off curve (it is convex). Tuning has no such μ and is refused.
+2. Σμ² ≤ B² is a *filter*: it holds for releases that are chosen, stopped and priced with all earlier results at hand
+   (Smith & Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022), so the whole life of an
+   account is B-GDP, and (ε, δ) for every δ(ε) of that curve.
+3. What samplers add to δ is counted in draws, with a limit of its own, so that both filters hold apart: the promise is
+   ε at δ plus `allowance` (1e-12, or a thousandth of δ where that is less).
+
+All amounts are whole numbers (μ² in units of 2⁻⁵⁰, draws), rounded against the account, so sums are exact. Nothing is
+ever changed or removed: the balance is the sum over an append-only log, in which every record holds the hash of the one
+before, beside the ledgers themselves. A reservation whose process died was never settled, and stays spent in full. What
+comes back is only what the ledger says was never looked at, because a ledger records before anything is opened.
+
+SQLite does the rest: a write-ahead log, one writer at a time (``BEGIN IMMEDIATE``), every commit on disk before a
+rating is sealed. That asks for a file system with working locks, which network shares often lack.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, ConfigError, DataError, PrivacyError
+from discreet.privacy.accounting import gdp, store_log
+from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.store_log import UNITS, Record
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from discreet.privacy.door.ledger import Ledger
+    from discreet.privacy.door.plan import Plan
+    from discreet.privacy.door.session import Session
+
+#: Sums of units have to stay far from 2⁶³.
+LARGEST_LIMIT = 2**12
+#: Less is not offered as something that would fit.
+SMALLEST_EPSILON = 1e-3
+_APPLICATION, _VERSION = 0x64697363, 1  # "disc", in the header of the file
+_WAIT = 120.0  # seconds for other writers
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What an account promises and what is left of it.
+
+    Attributes
+    ----------
+    account : str
+    epsilon, delta, neighbouring
+        The total promise.
+    allowance : float
+        What is promised beside δ for samplers and rounding.
+    limit, spent, reserved, left : float
+        Of μ²: in all, by trainings that were settled, by trainings that are under way or died, and for what is to come.
+    trainings, unsettled : int
+        How many were settled, and how many are under way or died.
+    broken : bool
+        Something left without noise, so that nothing is promised any more.
+    """
+
+    account: str
+    epsilon: float
+    delta: float
+    neighbouring: str
+    allowance: float
+    limit: float
+    spent: float
+    reserved: float
+    left: float
+    trainings: int
+    unsettled: int
+    broken: bool
+
+    @property
+    def epsilon_spent(self) -> float:
+        """ε of everything spent or reserved, at the account's δ."""
+        return math.inf if self.broken else gdp.epsilon(math.sqrt(self.spent + self.reserved), self.delta)
+
+    @property
+    def epsilon_left(self) -> float:
+        """The ε of one further Gaussian training at the account's δ that uses up the rest, rounded down."""
+        return 0.0 if self.broken else _fitting(self.left, self.delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        spent = self.epsilon_spent
+        more = {"epsilon_spent": spent if math.isfinite(spent) else "Infinity", "epsilon_left": self.epsilon_left}
+        return asdict(self) | more
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a look through the whole log found to be in order."""
+
+    records: int
+    ledgers: int
+    accounts: tuple[str, ...]
+    head: str
+
+
+class BudgetStore:
+    """Accounts of one or more populations in a file.
+
+    Parameters
+    ----------
+    path : path of the SQLite file; made when the first account is opened
+
+    Examples
+    --------
+    >>> store = BudgetStore("people.sqlite")  # doctest: +SKIP
+    >>> store.open("customers", epsilon=4, delta=1e-6)  # doctest: +SKIP
+    >>> discreet.DPMF(epsilon=1).fit(ratings, budget=store["customers"])  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"BudgetStore({str(self.path)!r})"
+
+    def open(
+        self,
+        name: str,
+        epsilon: float,
+        delta: float = 1e-6,
+        neighbouring: Neighbouring = "add-remove",
+        note: str = "",
+    ) -> Account:
+        """A new account for a population, and its total promise, which cannot be changed later.
+
+        Parameters
+        ----------
+        name : str
+            Of the population, without a colon.
+        epsilon, delta, neighbouring
+            As in `Budget`; δ is above 0.
+        note : str
+            Who they are and who decided, for the log.
+        """
+        if not isinstance(name, str) or not name.strip() or ":" in name or name != name.strip():
+            raise ConfigError(f"an account is named by a word such as 'customers', without a colon, and not {name!r}")
+        budget = Budget(epsilon, delta, neighbouring)
+        if budget.delta == 0:
+            raise ConfigError(
+                "an account needs a delta above 0, such as 1e-6, because releases add up as Gaussian ones"
+            )
+        allowance = min(1e-12, budget.delta / 1000)
+        most = gdp.mu(budget.epsilon, budget.delta + allowance / 2) ** 2  # half for rounding, half for samplers
+        if most > LARGEST_LIMIT:
+            raise ConfigError(f"epsilon={budget.epsilon:g} is beyond what an account counts: it would promise nothing")
+        content = budget.to_dict() | {
+            "allowance": allowance,
+            "limit": math.floor(most * UNITS),
+            "draws": math.floor(allowance / 2 / _draw()),
+            "note": note,
+        }
+        with self._writing(create=True) as base:
+            if store_log.opened(base, name) is not None:
+                raise ConfigError(f"{self.path} has an account {name!r} already, and no account is ever reset")
+            store_log.append(base, name, "open", "", 0, 0, content)
+        return Account(self, name)
+
+    def __getitem__(self, name: str) -> Account:
+        with self._reading() as base:
+            found = store_log.opened(base, name)
+            known = store_log.names(base)
+        if found is None:
+            others = f"it has {', '.join(map(repr, known))}" if known else "it has none yet"
+            raise ConfigError(f"{self.path} has no account {name!r}: {others}")
+        return Account(self, name)
+
+    def accounts(self) -> list[Account]:
+        """All of them, in the order in which they were opened."""
+        with self._reading() as base:
+            return [Account(self, name) for name in store_log.names(base)]
+
+    def log(self, name: str | None = None) -> list[Record]:
+        """Every record, or those of one account, oldest first."""
+        with self._reading() as base:
+            return [record for record in store_log.records(base) if name in (None, record.account)]
+
+    def verify(self, head: str | None = None) -> Verified:
+        """Look through everything: the chain of hashes, the sums, the ledgers.
+
+        Parameters
+        ----------
+        head : str, optional
+            A hash that an earlier look gave: it has to be in the chain, or records were taken away since.
+
+        Raises
+        ------
+        PrivacyError
+            Names the first record that is not in order.
+        """
+        with self._reading() as base:
+            records = list(store_log.records(base))
+            archived = dict(base.execute("SELECT reservation, sha256 || ' ' || text FROM ledgers"))
+        store_log.check_chain(records)
+        if head is not None and head not in {record.hash for record in records}:
+            raise PrivacyError(f"the hash {head[:12]}… is not in the log of {self.path}: records were taken away since")
+        names = [record.account for record in records if record.kind == "open"]
+        for name in names:
+            store_log.check_account(name, [record for record in records if record.account == name], archived)
+        settled = {record.reservation for record in records if record.kind in ("settle", "broken")}
+        if stray := sorted(set(archived) - settled):
+            raise PrivacyError(f"the ledger of reservation {stray[0]} belongs to no record of the log")
+        return Verified(len(records), len(archived), tuple(names), records[-1].hash if records else "")
+
+    # ------------------------------------------------------------ the file
+
+    @contextmanager
+    def _connected(self, create: bool = False) -> Iterator[sqlite3.Connection]:
+        """A connection of its own for every use: none is ever shared between threads or inherited by a child."""
+        if not create and not self.path.is_file():
+            raise DataError(f"{self.path} does not exist: open an account in it first (discreet budget open)")
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as base:
+                base.execute("PRAGMA synchronous = FULL")
+                yield base
+        except sqlite3.Error as error:
+            raise DataError(f"{self.path} cannot be used as a store of budgets: {error}") from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._connected() as base:
+            self._check_file(base)
+            base.execute("BEGIN")  # one state of the file throughout
+            yield base
+
+    @contextmanager
+    def _writing(self, create: bool = False) -> Iterator[sqlite3.Connection]:
+        with self._connected(create) as base:
+            if create and not self._is_ours(base):
+                self._create(base)
+            self._check_file(base)
+            base.execute("BEGIN IMMEDIATE")
+            try:
+                yield base
+                base.execute("COMMIT")
+            except BaseException:
+                if base.in_transaction:
+                    base.execute("ROLLBACK")
+                raise
+
+    def _create(self, base: sqlite3.Connection) -> None:
+        base.execute("PRAGMA journal_mode = WAL")
+        base.execute("BEGIN IMMEDIATE")
+        if not self._is_ours(base):  # another process may have been first
+            if base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                base.execute("ROLLBACK")
+                raise DataError(f"{self.path} is another program's database: name a new file for the store")
+            for statement in store_log.TABLES.split(";\n"):
+                if statement.strip():
+                    base.execute(statement)
+            base.execute(f"PRAGMA application_id = {_APPLICATION}")
+            base.execute(f"PRAGMA user_version = {_VERSION}")
+        base.execute("COMMIT")
+
+    def _is_ours(self, base: sqlite3.Connection) -> bool:
+        return bool(base.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION)
+
+    def _check_file(self, base: sqlite3.Connection) -> None:
+        if not self._is_ours(base):
+            raise DataError(f"{self.path} is not a store of budgets: open an account in a new file")
+        version = base.execute("PRAGMA user_version").fetchone()[0]
+        if version != _VERSION:
+            raise DataError(f"{self.path} was written by another version of discreet (format {version})")
+
+
+@dataclass(frozen=True)
+class Account:
+    """One population's account in a store."""
+
+    store: BudgetStore
+    name: str
+
+    @property
+    def balance(self) -> Balance:
+        with self.store._reading() as base:
+            return self._balance(base)
+
+    def log(self) -> list[Record]:
+        """The account's records, oldest first."""
+        return self.store.log(self.name)
+
+    def ledgers(self) -> list[Ledger]:
+        """The archived ledgers of its trainings, verified, oldest first."""
+        from discreet.privacy.door.ledger import Ledger
+
+        done = [record.reservation for record in self.log() if record.kind in ("settle", "broken")]
+        with self.store._reading() as base:
+            texts = dict(base.execute("SELECT reservation, text FROM ledgers"))
+        return [Ledger.from_dict(json.loads(texts[reservation])) for reservation in done]
+
+    def charge(self, session: Session, what: str) -> AbstractContextManager[Reservation]:
+        """Reserve the price of a session's plan, and settle to its ledger when the block ends, however it ends."""
+        return self._charge(session, what)
+
+    @contextmanager
+    def _charge(self, session: Session, what: str) -> Iterator[Reservation]:
+        held = self.reserve(session.plan, session.ledger.noise, what)
+        try:
+            yield held
+        finally:
+            held.settle(session.ledger)
+
+    def reserve(self, plan: Plan, noise: str, what: str) -> Reservation:
+        """Take the price of a plan from the account, before anything is sealed.
+
+        Parameters
+        ----------
+        plan : Plan
+        noise : {"secure"}
+            The grade of the noise; anything else hides nobody for longer than its seed is secret, and is refused.
+        what : str
+            What for, in public words; for the log.
+
+        Raises
+        ------
+        BudgetExceeded
+            Says what would fit.
+        PrivacyError
+            The plan is of another relation, or has no price in μ.
+        """
+        from discreet.privacy.door.plan import MOST_DRAWS
+
+        units = store_log.cost(plan.events)
+        if not any(event.count for event in plan.events):
+            raise PrivacyError("this training plans no release, so that it has no price: its model is not private")
+        if noise != "secure":
+            raise PrivacyError(
+                f"the account {self.name!r} is charged for secure noise only, and this noise is {noise!r}"
+            )
+        held = Reservation(self, secrets.token_hex(8), units)
+        with self.store._writing() as base:
+            balance = self._balance(base)
+            opened = self._opened(base)
+            taken, drawn = store_log.used(base, self.name)
+            self._admit(plan, units, opened["limit"] - taken, balance)
+            if drawn + MOST_DRAWS > opened["draws"]:
+                raise BudgetExceeded(
+                    f"the account {self.name!r} has no room for further draws of noise: too many trainings were made, "
+                    "or died, since it was opened"
+                )
+            content = {"what": what, "plan": store_log.digest(plan.to_json()), "epsilon": plan.budget.epsilon}
+            content["delta"] = plan.budget.delta
+            store_log.append(base, self.name, "reserve", held.id, units, MOST_DRAWS, content)
+        return held
+
+    def _opened(self, base: sqlite3.Connection) -> dict[str, Any]:
+        found = store_log.opened(base, self.name)
+        assert found is not None, "an account is made by `open` or `__getitem__` only"
+        return found
+
+    def _balance(self, base: sqlite3.Connection) -> Balance:
+        opened = self._opened(base)
+        taken, _ = store_log.used(base, self.name)
+        unsettled, reserved = store_log.unsettled(base, self.name)
+        kinds = store_log.kinds(base, self.name)
+        return Balance(
+            self.name,
+            opened["epsilon"],
+            opened["delta"],
+            opened["neighbouring"],
+            opened["allowance"],
+            limit=opened["limit"] / UNITS,
+            spent=(taken - reserved) / UNITS,
+            reserved=reserved / UNITS,
+            left=(opened["limit"] - taken) / UNITS,
+            trainings=kinds.get("settle", 0) + kinds.get("broken", 0),
+            unsettled=unsettled,
+            broken="broken" in kinds,
+        )
+
+    def _admit(self, plan: Plan, units: int, left: int, balance: Balance) -> None:
+        if balance.broken:
+            raise PrivacyError(f"the account {self.name!r} promises nothing any more: something left without noise")
+        if plan.budget.neighbouring != balance.neighbouring:
+            raise PrivacyError(
+                f"the account {self.name!r} is for neighbouring={balance.neighbouring!r}, and this training for "
+                f"{plan.budget.neighbouring!r}: prices of two relations do not add up"
+            )
+        if units > left:
+            fits = _fitting(balance.left, plan.budget.delta)
+            remedy = f"epsilon={fits:g} would fit" if fits > 0 else "nothing would fit"
+            batches = any(event.rate < 1 and event.count for event in plan.events)
+            how = " (batches are charged as if everybody were in each of them)" if batches else ""
+            raise BudgetExceeded(
+                f"the account {self.name!r} has μ² = {balance.left:.6g} of {balance.limit:.6g} left, and this training "
+                f"takes {units / UNITS:.6g}{how}: at delta={plan.budget.delta:g}, {remedy}"
+            )
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """What a training under way has taken from an account. If it is never settled, all of it stays spent."""
+
+    account: Account
+    id: str
+    units: int
+
+    def settle(self, ledger: Ledger) -> None:
+        """Give back what the ledger says was never looked at, and keep the ledger. Can be done once."""
+        broken = not ledger.private and bool(ledger.entries)
+        used = self.units if broken else store_log.cost(ledger.events())
+        text = json.dumps(ledger.to_dict(), sort_keys=True)
+        with self.account.store._writing() as base:
+            name = self.account.name
+            reserved = store_log.found(base, name, "reserve", self.id)
+            if store_log.found(base, name, "settle", self.id) or store_log.found(base, name, "broken", self.id):
+                raise PrivacyError(f"reservation {self.id} of the account {name!r} was settled before")
+            if reserved is None or reserved.content["plan"] != store_log.digest(ledger.plan.to_json()):
+                raise PrivacyError(f"the ledger is not of the plan that reservation {self.id} was made for")
+            drawn = min(reserved.draws, math.ceil(ledger.noise_delta / _draw()))
+            base.execute("INSERT INTO ledgers VALUES (?, ?, ?)", (self.id, store_log.digest(text), text))
+            content = {"ledger": store_log.digest(text), "releases": len(ledger.entries)}
+            kind = "broken" if broken else "settle"
+            store_log.append(base, name, kind, self.id, used - self.units, drawn - reserved.draws, content)
+
+
+def charged(account: Account | None, session: Session, what: str) -> AbstractContextManager[Any]:
+    """`Account.charge`, or nothing where no account was given."""
+    if account is None:
+        return nullcontext()
+    if not isinstance(account, Account):
+        raise ConfigError(
+            f"budget is an account, such as BudgetStore('people.sqlite')['customers'], not {type(account).__name__}"
+        )
+    return account.charge(session, what)
+
+
+def _fitting(left: float, delta: float) -> float:
+    """The ε of a Gaussian training that takes no more than that of μ², to three digits, rounded down."""
+    if left <= 0 or delta <= 0:
+        return 0.0
+    found = gdp.epsilon(math.sqrt(left), delta)
+    if found < SMALLEST_EPSILON:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(found)) - 2)
+    return float(f"{max(0.0, math.floor(found / step) * step):.6g}")
+
+
+def _draw() -> float:
+    from discreet.privacy.noise.sources import DRAW_DISTANCE
+
+    return DRAW_DISTANCE

@@ -1,0 +1,122 @@
+"""How the code reads, as far as a machine can tell: STYLE rules that no linter has."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = [file for folder in ("src", "examples", "benchmarks") for file in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def nested_conditionals(tree: ast.AST) -> Iterator[ast.AST]:
+    """``a if b else c if d else e``, wherever the second one stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.IfExp):
+            inside = [inner for child in ast.iter_child_nodes(node) for inner in ast.walk(child)]
+            if any(isinstance(inner, ast.IfExp) for inner in inside):
+                yield node
+
+
+def unrelated_assignments(tree: ast.AST) -> Iterator[ast.Assign]:
+    """``a, b = f(x), g(y)``: two thoughts in one statement.
+
+    Allowed are swaps and other updates at once (``low, high = high, 2 * high``), parts of one thing (``a.x, a.y``), and
+    the same done to several (``f(x), f(y)``).
+    """
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Tuple)
+            and isinstance(node.targets[0], ast.Tuple)
+        ):
+            values = node.value.elts
+            if not (at_once(node.targets[0], values) or of_one_thing(values) or alike(values)):
+                yield node
+
+
+def at_once(targets: ast.Tuple, values: list[ast.expr]) -> bool:
+    assigned = {ast.unparse(target) for target in targets.elts}
+    return any(ast.unparse(part) in assigned for value in values for part in ast.walk(value) if _readable(part))
+
+
+def of_one_thing(values: list[ast.expr]) -> bool:
+    return (
+        all(isinstance(value, (ast.Attribute, ast.Subscript)) for value in values) and len(set(map(root, values))) == 1
+    )
+
+
+def alike(values: list[ast.expr]) -> bool:
+    plain = any(isinstance(value, (ast.Name, ast.Constant, ast.List, ast.Dict, ast.Set)) for value in values)
+    return not plain and len({ast.dump(shape(value)) for value in values}) == 1
+
+
+def shape(node: ast.AST) -> ast.AST:
+    """The expression without its names and numbers, but with the functions and methods that it calls."""
+
+    class Blank(ast.NodeTransformer):
+        def visit_Name(self, name: ast.Name) -> ast.AST:
+            return ast.Constant(None)
+
+        def visit_Constant(self, number: ast.Constant) -> ast.AST:
+            return ast.Constant(None)
+
+        def visit_Call(self, call: ast.Call) -> ast.AST:
+            called = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+            given = [self.visit(part) for part in (*call.args, *(keyword.value for keyword in call.keywords))]
+            return ast.Tuple([ast.Constant(called), *given])
+
+    return Blank().visit(ast.parse(ast.unparse(node), mode="eval").body)
+
+
+def root(node: ast.expr) -> str:
+    """What a chain of attributes, items and slices begins with."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return ast.unparse(node)
+
+
+def _readable(part: ast.AST) -> bool:
+    return isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))
+
+
+@pytest.mark.parametrize("found", [nested_conditionals, unrelated_assignments], ids=["conditionals", "assignments"])
+def test_one_statement_is_one_thought(found):
+    places = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}"
+        for file in FILES
+        for node in found(ast.parse(file.read_text()))
+    ]
+    assert not places, "\n" + "\n".join(places)
+
+
+@pytest.mark.parametrize(
+    ("text", "bad"),
+    [
+        ("a, b = f(x), g(y)", True),
+        ("a, b = 0, 1", True),
+        ("self.a, self.b = a, b", True),
+        ("low, high = high, 2 * high", False),
+        ("a, b = c.x, c.y", False),
+        ("a, b = f(x), f(y)", False),
+        ("a, b = x[k], x[k + 1]", False),
+        ("a, b = f(x)", False),
+    ],
+)
+def test_what_is_unrelated(text, bad):
+    assert bool(list(unrelated_assignments(ast.parse(text)))) == bad
+
+
+@pytest.mark.parametrize(
+    ("text", "bad"),
+    [("a if b else (c if d else e)", True), ("f(a if b else c) if d else e", True), ("a if b else c", False)],
+)
+def test_what_is_nested(text, bad):
+    assert bool(list(nested_conditionals(ast.parse(text)))) == bad
+
+
+def test_nothing_is_exempt_from_formatting():
+    marks = ("# fmt: " + "skip", "# fmt: " + "off")
+    everywhere = [*FILES, *sorted((ROOT / "tests").rglob("*.py"))]
+    assert not [file for file in everywhere if any(mark in file.read_text() for mark in marks)]
