@@ -59,6 +59,8 @@ class IRLS(ALS):
             factors,
             iterations=iterations,
             regularization=regularization,
+            feedback="explicit",
+            unobserved_weight=None,
             user_exponent=user_exponent,
             item_exponent=item_exponent,
             weighting=weighting,
