@@ -84,10 +84,12 @@ def _identity(about: os.stat_result) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-def consistently(path: Path, read: Callable[[OpenFolder], _Made]) -> _Made:
+def consistently(
+    path: Path, read: Callable[[OpenFolder], _Made], opened: Callable[[Path], OpenFolder] = OpenFolder
+) -> _Made:
     """What `read` makes of a folder; once more, if it failed because another folder took the place of that one."""
     for last in (*[False] * _ATTEMPTS, True):
-        with OpenFolder(path) as folder:
+        with opened(path) as folder:
             try:
                 return read(folder)
             except (OSError, DiscreetError, ValueError, LookupError, TypeError):

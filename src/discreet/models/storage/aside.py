@@ -33,9 +33,10 @@ def folder_beside(target: Path) -> Iterator[Path]:
         aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
         aside.mkdir(parents=True)
         handle = _open(aside)
-        if handle is None or (_lock(handle, wait=True) and aside.exists()):
+        if (handle is None or _lock(handle, wait=True)) and aside.exists():
             break
-        os.close(handle)  # another process took it for one that was left, in the moment before there was a lock
+        if handle is not None:  # another process took it for one that was left, in the moment before there was a lock
+            os.close(handle)
     try:
         yield aside
     finally:

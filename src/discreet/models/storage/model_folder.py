@@ -56,6 +56,7 @@ from discreet.models.storage.exchange import displaced, exchange
 from discreet.version import __version__
 
 FORMAT = 2
+_LONGEST = 400  # characters of a sentence about a folder, which may quote what is in it
 FACTORS = "factors.safetensors"
 MODEL = "model.json"
 CARD = "README.md"
@@ -125,33 +126,37 @@ def load(path: str | os.PathLike[str]) -> Any:
     Another process may save a model there at the same time: what is loaded is the one or the other.
     """
     folder = Path(path)
-    _wait_for(folder)
-    if not (folder / MODEL).exists():
-        if (left := displaced(folder)) is not None:
-            raise DataError(f"{folder} does not exist, because a save was cut off: rename {left} to have it back")
-        what = "is not a folder" if folder.exists() and not folder.is_dir() else f"holds no {MODEL}"
-        raise DataError(f"{folder} {what if folder.exists() else 'does not exist'}: give a folder that save() wrote")
     try:
-        return consistently(folder, lambda opened: _load(folder, opened))
+        return consistently(folder, lambda opened: _load(folder, opened), _opened)
     except DiscreetError as error:
-        if isinstance(error, DataError | PrivacyError):
+        if isinstance(error, DataError | PrivacyError) and len(str(error)) <= _LONGEST:
             raise
-        raise DataError(f"{folder} cannot be used: {error}") from None
+        raise DataError(f"{folder} cannot be used: {str(error)[:_LONGEST]}") from None
     except MemoryError:
         raise DataError(f"{folder} is too large for the memory of this machine") from None
     except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise DataError(f"{folder} is not a complete model ({type(error).__name__}: {error})") from None
+        raise DataError(f"{folder} is not a complete model ({type(error).__name__}: {str(error)[:_LONGEST]})") from None
 
 
-def _wait_for(folder: Path) -> None:
-    """Where two folders cannot be swapped at once, there is a moment without any."""
-    for _ in range(20):
-        if displaced(folder) is None:
-            return
+def _opened(folder: Path) -> OpenFolder:
+    """The folder, if there is one.
+
+    Where two folders cannot be swapped at once, there is a moment without any; it is waited for.
+    """
+    for _ in range(100):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return OpenFolder(folder)
+        if folder.exists() and not folder.is_dir():
+            raise DataError(f"{folder} is not a folder: give a folder that save() wrote")
+        if not folder.exists() and displaced(folder) is None and not folder.exists():
+            raise DataError(f"{folder} does not exist: give a folder that save() wrote")
         time.sleep(0.01)
+    raise DataError(f"{folder} does not exist, because a save was cut off: rename {displaced(folder)} to have it back")
 
 
 def _load(folder: Path, opened: OpenFolder) -> Recommender:
+    if MODEL not in opened.names():
+        raise DataError(f"{folder} holds no {MODEL}: give a folder that save() wrote")
     described = parse_json(opened.read(MODEL))
     version, name, sums = described["format"], described["class"], described["sha256"]
     if type(version) is not int or version < 1:
