@@ -37,6 +37,7 @@ EXTRAS = {
     "accounting": ("dp-accounting",),
     "frames": ("pandas", "polars"),
     "bench": ("implicit", "psutil"),
+    "serve": ("fastapi", "uvicorn", "httptools"),
 }
 TOLERANCE = {"float32": 2e-3, "float64": 1e-8}
 
@@ -45,7 +46,7 @@ TOLERANCE = {"float32": 2e-3, "float64": 1e-8}
 def doctor(out: Output) -> None:
     """Check this installation: versions, processor, threads, folders, and every kernel against its plain twin.
 
-    The exit code is 1 where something is wrong. What is only worth knowing, such as a folder that cannot be written,
+    The exit code is 1 if something is wrong. What is only worth knowing, such as a folder that cannot be written,
     is a note.
     """
     with out.progress("Checking") as progress:

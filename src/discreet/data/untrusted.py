@@ -1,8 +1,8 @@
 """Reading files that a stranger may have written: nothing but regular files, of sizes and shapes that can be meant.
 
 Folders of models are exchanged between strangers. What is read here is checked before anything is built from it, so
-that no file, however it was made, can hang or end the process: no pipes and devices, no file without end, no JSON that
-is nested without end or grows to many times its size, and no array but of floating-point numbers of the size expected.
+that no file, however it was made, can hang or end the process: no pipes and devices, no file without end, and no JSON
+that is nested without end or grows to many times its size. What is in the files, `models.storage.contents` judges.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, BinaryIO, Self, TypeVar
 
 from discreet.errors import DataError, DiscreetError
 
@@ -25,9 +22,6 @@ _Made = TypeVar("_Made")
 MOST_JSON = 1 << 28  # bytes: some millions of items with their titles
 MOST_CONTAINERS = 1 << 23  # lists and objects of a document, each of which takes twenty times its two brackets
 MOST_DEPTH = 32
-MOST_FACTORS = 1 << 14
-MOST_HEADER = 1 << 20  # bytes of a safetensors header, which describes two arrays
-_TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 _ATTEMPTS = 1000  # every one of them means that another process has saved a whole model meanwhile
 _CAN_HOLD = os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY")
 
@@ -60,20 +54,26 @@ class OpenFolder:
         """What is in it."""
         return os.listdir(self._path if self._handle is None else self._handle)
 
-    def read(self, name: str, most: int = MOST_JSON) -> bytes:
-        """The content of a regular file of at most so many bytes."""
+    def open(self, name: str, most: int = MOST_JSON) -> BinaryIO:
+        """A regular file of at most so many bytes, opened for reading."""
         # a pipe would wait for a writer for ever, without the flag
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         if self._handle is None:
             handle = os.open(self._path / name, flags)
         else:
             handle = os.open(name, flags, dir_fd=self._handle)
-        with open(handle, "rb") as file:
-            about = os.fstat(handle)
-            if not stat.S_ISREG(about.st_mode):
-                raise DataError(f"{self._path / name} is not a regular file")
-            if about.st_size > most:
-                raise DataError(f"{self._path / name} is larger than any such file can be: {about.st_size:,} bytes")
+        about = os.fstat(handle)
+        problem = "is not a regular file"
+        if stat.S_ISREG(about.st_mode):
+            if about.st_size <= most:
+                return open(handle, "rb")
+            problem = f"has {about.st_size:,} bytes, more than such a file can have"
+        os.close(handle)
+        raise DataError(f"{self._path / name} {problem}")
+
+    def read(self, name: str, most: int = MOST_JSON) -> bytes:
+        """The content of a regular file of at most so many bytes."""
+        with self.open(name, most) as file:
             content = file.read(most + 1)
         if len(content) > most:  # it grew
             raise DataError(f"{self._path / name} is larger than any such file can be")
@@ -130,42 +130,3 @@ def _parts(container: Any) -> list[Any]:
     """The lists and objects in a list or object."""
     values = container.values() if isinstance(container, dict) else container
     return [value for value in values if type(value) in (list, dict)] if isinstance(container, (list, dict)) else []
-
-
-def read_arrays(content: bytes, shapes: Mapping[str, tuple[int | None, ...]]) -> dict[str, NDArray[Any]]:
-    """The arrays of a safetensors file, which must be these: float32 or float64, finite, and of these shapes.
-
-    A None in a shape is a length that is for the file to say, up to `MOST_FACTORS`.
-    """
-    length = int.from_bytes(content[:8], "little")
-    if len(content) < 8 or length > min(MOST_HEADER, len(content) - 8):
-        raise ValueError("the header of the arrays is cut off, or too long")
-    header = parse_json(content[8 : 8 + length])
-    if not isinstance(header, dict) or set(header) - {"__metadata__"} != set(shapes):
-        raise ValueError(f"there must be the arrays {', '.join(shapes)}, and no others")
-    body = memoryview(content)[8 + length :]
-    arrays = {name: _array(name, header[name], body, shape) for name, shape in shapes.items()}
-    if sum(array.nbytes for array in arrays.values()) != len(body):
-        raise ValueError("the arrays overlap, or there is something between them")
-    return arrays
-
-
-def _array(name: str, entry: Any, body: memoryview, wanted: tuple[int | None, ...]) -> NDArray[Any]:
-    dtype = _TYPES.get(entry["dtype"]) if isinstance(entry["dtype"], str) else None
-    if dtype is None:
-        raise ValueError(f"{name} holds {entry['dtype']!r}, but must be float32 or float64")
-    shape, (start, stop) = entry["shape"], entry["data_offsets"]
-    if not all(type(number) is int and number >= 0 for number in (*shape, start, stop)):
-        raise ValueError(f"{name} has a shape or a place that is no whole number")
-    if len(shape) != len(wanted):
-        raise ValueError(f"{name} must have {len(wanted)} dimensions, and has {len(shape)}")
-    for given, needed in zip(shape, wanted, strict=True):
-        if given != needed if needed is not None else given > MOST_FACTORS:
-            raise ValueError(f"{name} has the shape {tuple(shape)}, which does not fit the number of items")
-    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    if not (stop - start == size and stop <= len(body)):
-        raise ValueError(f"{name} is cut off")
-    array = np.frombuffer(body[start:stop], dtype).reshape(shape).astype(dtype.newbyteorder("="))  # aligned, writeable
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} holds numbers that are not finite")
-    return array

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from discreet.models.base import Progress, Recommender, to_learn_from
 from discreet.models.checks import require, require_number, require_whole
+from discreet.models.read_outs import OwnOffset, ReadOut
 
 
 class Bias(Recommender):
@@ -50,7 +51,8 @@ class Bias(Recommender):
         self.check()
         self._begin(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64))
-        m, row = ratings.n_items, np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
+        m = ratings.n_items
+        row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
         count = np.bincount(ratings.indices, minlength=m)
         self.item_biases_ = np.zeros(m)
         for step in range(self.iterations if self.items else 0):
@@ -66,13 +68,17 @@ class Bias(Recommender):
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """No vector, and m + b_i as offset."""
-        n, count = len(indptr) - 1, np.diff(indptr)
+        n = len(indptr) - 1
+        count = np.diff(indptr)
         bias = np.zeros(n)
         if self.users:
             residual = values - self.mean_ - self.item_biases_[indices]
             total = np.bincount(np.repeat(np.arange(n), count), residual, minlength=n)
             bias = total / np.maximum(count + self.regularization, 1e-9)
         return np.zeros((n, 0), np.float32), self.mean_ + bias
+
+    def read_out(self) -> ReadOut:
+        return OwnOffset(self.mean_, self.regularization, self.users)
 
     def state(self) -> dict[str, Any]:
         return {"mean": self.mean_}

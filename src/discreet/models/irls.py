@@ -14,6 +14,7 @@ None of these steps raises (1) for the side that it solves. With a huge α all w
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 
 from discreet.kernels import pair_products, solve_rows
 from discreet.models.als import ALS
-from discreet.models.base import require, require_number, require_whole
-from discreet.models.checks import MOST_SWEEPS
+from discreet.models.checks import MOST_SWEEPS, require, require_number, require_whole
+from discreet.models.read_outs import Alternating, ReadOut
 
 
 class IRLS(ALS):
@@ -85,6 +86,11 @@ class IRLS(ALS):
         X = self._solve(indptr, indices, target, np.column_stack([Y, np.full(len(Y), s)]), ridge)
         return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
 
+    def read_out(self) -> ReadOut:
+        plain = super().read_out()
+        assert isinstance(plain, Alternating)
+        return dataclasses.replace(plain, transition=self.transition, inner_iterations=self.inner_iterations)
+
     def _solve(
         self, indptr: NDArray[Any], indices: NDArray[Any], target: NDArray[Any], Y: NDArray[Any], ridge: NDArray[Any]
     ) -> NDArray[Any]:
@@ -145,4 +151,5 @@ def huber_regression(
     indices = np.arange(n, dtype=np.int32)
     penalty = np.array([ridge])
     start = solve_rows(indptr, indices, y, A, penalty)
-    return irls_rows(indptr, indices, y, A, penalty, alpha, iterations, start)[0]
+    x: NDArray[np.float64] = irls_rows(indptr, indices, y, A, penalty, alpha, iterations, start)[0]
+    return x

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from discreet.models.storage import model_folder
-from discreet.privacy.door.ledger import STATED, _digest
+from discreet.models.storage import contents
+from discreet.privacy.door.chain import STATED, digest
 
 NAMES = ("model.json", "factors.safetensors", "ledger.json", "README.md")
 VALUES = [
@@ -48,7 +48,7 @@ def put_right(folder, document=None):
             if isinstance(name, str) and (folder / Path(name).name).is_file():
                 sums[name] = hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest()
         document.pop("checksum", None)
-        document = {"checksum": model_folder._checksum(document)} | document
+        document = {"checksum": contents.checksum(document)} | document
     text = json.dumps(document, ensure_ascii=False)
     file.write_bytes(text.encode("utf-8", "backslashreplace"))
 
@@ -56,12 +56,12 @@ def put_right(folder, document=None):
 def chained(ledger):
     """The ledger with a chain of hashes that holds, as far as it can be made."""
     header = {k: ledger.get(k) for k in ("format", "library", "neighbouring", "accountant", "noise", "plan")}
-    last = _digest("", header)
+    last = digest("", header)
     records = [*ledger["assumptions"], *ledger["entries"]]
     for record in sorted(records, key=lambda shown: shown["sequence"]):
         content = {name: value for name, value in record.items() if name != "hash"}
-        last = record["hash"] = _digest(last, content)
-    return ledger | {"head": last, "seal": _digest(last, {name: ledger.get(name) for name in STATED})}
+        last = record["hash"] = digest(last, content)
+    return ledger | {"head": last, "seal": digest(last, {name: ledger.get(name) for name in STATED})}
 
 
 # ------------------------------------------------------------ kinds of damage
@@ -269,7 +269,7 @@ def listed_files(folder, rng):
     if rng.random() < 0.3:
         document["sha256"].pop(rng.choice(list(document["sha256"])))
     document.pop("checksum")
-    document = {"checksum": model_folder._checksum(document)} | document
+    document = {"checksum": contents.checksum(document)} | document
     (folder / "model.json").write_text(json.dumps(document))
 
 

@@ -85,7 +85,7 @@ def test_arrays_of_other_numbers_end_no_process(originals, tmp_path, dtype, comm
         [sys.executable, "-m", "discreet", command, str(folder), *more], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 2, done.stderr
-    assert re.fullmatch(r"discreet: .* holds '\w+', but must be float32 or float64\)\n", done.stderr)
+    assert re.fullmatch(r"discreet: .* holds '?\w+'?, but must be float32 or float64\)?\n", done.stderr)
 
 
 @pytest.mark.parametrize("dtype", [np.int32, np.bool_, np.float16, object])
@@ -110,7 +110,7 @@ def edited(originals, tmp_path, name, **changes):
     "changes", [{"epsilon": 1.0}, {"epsilon": 500.0}, {"delta": 1e-9}, {"neighbouring": "replace-one"}]
 )
 def test_an_edited_promise_is_found(originals, tmp_path, name, changes):
-    with pytest.raises(DataError, match=r"promise something else than its ledger.json|but random batches"):
+    with pytest.raises(DataError, match=r"promise something else than (its )?ledger.json|but random batches"):
         discreet.load(edited(originals, tmp_path, name, **changes))
 
 
@@ -119,7 +119,7 @@ def test_seeded_noise_does_not_become_secure(originals, tmp_path):
     model = discreet.DPMF(3, epsilon=50.0, noise="seeded", random_state=1).fit(ratings)
     model.save(tmp_path / "seeded" / "DPMF")
     assert discreet.load(tmp_path / "seeded" / "DPMF").privacy_.cautions
-    with pytest.raises(DataError, match=r"promise something else than its ledger.json"):
+    with pytest.raises(DataError, match=r"promise something else than (its )?ledger.json"):
         discreet.load(edited(tmp_path / "seeded", tmp_path, "DPMF", noise="secure"))
 
 

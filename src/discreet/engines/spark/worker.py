@@ -129,7 +129,8 @@ def _row_arrays(batch: pa.RecordBatch, unknown: str, timed: bool) -> tuple[NDArr
 def _numbers(column: pa.Array, kind: Any, problem: str) -> NDArray[Any]:
     if column.null_count:
         raise Problem(problem)
-    return column.to_numpy(zero_copy_only=False).astype(kind)
+    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(kind)
+    return numbers
 
 
 def in_pieces(whole: Portion) -> Iterator[Portion]:

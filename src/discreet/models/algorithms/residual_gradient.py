@@ -38,14 +38,13 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import solve_rows, solve_rows_constant, tall_product
+from discreet.kernels import tall_product
 from discreet.models.algorithms.algorithm import (
     EVERY_ITEM,
     Algorithm,
     Learnt,
     Progress,
     Range,
-    Rows,
     check_centring,
     middle,
     width,
@@ -61,6 +60,7 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
+from discreet.models.read_outs import LeastSquares, ReadOut, project
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
@@ -352,7 +352,7 @@ class ResidualGradient(Algorithm):
     def _noise(self, session: Session, lines: list[Line]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what one user can add."""
         precision = sum(session.plan.noise_multiplier(line) ** -2 for line in lines)
-        return precision**-0.5 * (2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0)
+        return float(precision**-0.5) * (2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0)
 
     def _iota(self, c: NDArray[Any], noise: float) -> float:
         """ι by the signal that all steps together can hold over the noise on it, for an average item."""
@@ -376,24 +376,14 @@ class ResidualGradient(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         """(1) as in training, but for the stretch."""
-        V = learnt.factors
-        centre = np.float32(self.middle)
-        ridge = np.full(rows.n, self.regularization)
-        y = rows.values.astype(np.float32) - centre - learnt.biases[rows.indices]
         if self.centring != "user":
-            return solve_rows(rows.indptr, rows.indices, y, V, ridge), np.full(rows.n, centre)
-        mean = np.float32(learnt.details["centre"])
-        y = y - mean
+            return LeastSquares(self.regularization, centre=self.middle)
         lead = math.sqrt(self.regularization / self.prior_count)
-        if V.shape[1]:
-            U, own = solve_rows_constant(rows.indptr, rows.indices, y, V, ridge, lead)
-        else:
-            one = np.full((len(V), 1), lead, V.dtype)
-            own = solve_rows(rows.indptr, rows.indices, y, one, ridge)[:, 0]
-            U = np.zeros((rows.n, 0), V.dtype)
-        return U, centre + (mean + np.float32(lead) * own)
+        return LeastSquares(
+            self.regularization, centre=self.middle, second_centre=learnt.details["centre"], intercept=lead
+        )
 
 
 class _Biases:
@@ -420,11 +410,6 @@ class _Biases:
 def usual_rank(mu: float) -> int:
     """Rank by the budget: 6 at ε = 1 and 8 at ε = 20, for δ = 1e-5."""
     return int(np.clip(round(7 * mu**0.13), 4, 8))
-
-
-def project(A: NDArray[Any], largest: float) -> NDArray[Any]:
-    """Rows cut to the length `largest`."""
-    return A * np.minimum(1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30))
 
 
 def settle(
@@ -457,7 +442,8 @@ def settle(
     if prior is not None and z.shape[1]:
         tau = prior.learn(Sums(z, S, rest), tau, largest**2)
         mean = prior.mean()
-    return mean + S * (z - S * mean) / (S**2 + (noise + shrinkage * spread * S) / tau)
+    x: NDArray[Any] = mean + S * (z - S * mean) / (S**2 + (noise + shrinkage * spread * S) / tau)
+    return x
 
 
 def _prior(X: NDArray[Any] | None, popular: NDArray[Any] | None, leading: int) -> FeaturePrior | None:

@@ -8,7 +8,6 @@ signature: whoever rewrites the whole file consistently is not caught.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import secrets
@@ -23,18 +22,19 @@ from typing import Any
 from discreet.data.untrusted import read_document
 from discreet.errors import DiscreetError, NotInstalled, PrivacyError
 from discreet.privacy.accounting import events as accounting
-from discreet.privacy.accounting.events import Event, Price
+from discreet.privacy.accounting.events import Event, Price, deviation_of
+from discreet.privacy.door.chain import STATED, digest
 from discreet.privacy.door.plan import Plan
 
 FORMAT = "discreet-ledger/1"
-STATED = ("epsilon", "delta", "mu", "conversion", "noise_delta")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One release: noise standard deviation = ``noise_multiplier`` × ``sensitivity`` (in ``norm``).
+    """One release, with the sensitivity in ``norm``.
 
-    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability.
+    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability. A ``law`` says
+    that it was the best of a secret number of runs, of ``runs`` on average.
     """
 
     sequence: int
@@ -49,11 +49,19 @@ class Entry:
     l2_ratio: float = 1.0
     unsafe: bool = False
     rate: float = 1.0
+    law: str = ""
+    runs: float = 1.0
 
     @property
     def event(self) -> Event:
         """What it costs; an unsafe entry costs everything and has no event."""
-        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate)
+        law = (self.law, self.runs)
+        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate, *law)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise."""
+        return deviation_of(self.noise_multiplier, self.sensitivity)
 
 
 @dataclass(frozen=True)
@@ -90,7 +98,7 @@ class Ledger:
         #: Whether it did stand in.
         self.as_stated = False
         self._records: list[Entry | Assumption] = []
-        self._hashes = [_digest("", self._header())]
+        self._hashes = [digest("", self._header())]
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -121,6 +129,8 @@ class Ledger:
         l2_ratio: float = 1.0,
         unsafe: bool = False,
         rate: float = 1.0,
+        law: str = "",
+        runs: float = 1.0,
     ) -> Entry:
         """Append a release. Called before the data are opened."""
         entry = Entry(
@@ -136,6 +146,8 @@ class Ledger:
             l2_ratio,
             unsafe,
             float(rate),
+            law,
+            float(runs),
         )
         self._append(entry)
         return entry
@@ -182,7 +194,7 @@ class Ledger:
             "entries": [self._shown(r) for r in self._records if isinstance(r, Entry)],
             **stated,
             "head": self._hashes[-1],
-            "seal": _digest(self._hashes[-1], stated),
+            "seal": digest(self._hashes[-1], stated),
             "id": self.id,
         }
 
@@ -225,7 +237,7 @@ class Ledger:
             raise PrivacyError(f"the ledger has noise of a kind {ledger.noise!r}, which there is not")
         ledger.library = {str(name): str(value) for name, value in document["library"].items()}
         ledger.id = str(document.get("id", ""))  # the first ledgers had none
-        ledger._hashes = [_digest("", ledger._header())]
+        ledger._hashes = [digest("", ledger._header())]
         records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
         hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
         for position, shown in enumerate(records):
@@ -241,7 +253,7 @@ class Ledger:
         if document.get("head") != hashes[-1] or self._hashes[-1] != hashes[-1]:
             raise PrivacyError("the ledger was changed after it was written: records are missing at its end")
         stated = {name: document.get(name) for name in STATED}
-        if document.get("seal") != _digest(self._hashes[-1], stated):
+        if document.get("seal") != digest(self._hashes[-1], stated):
             raise PrivacyError("the ledger was changed after it was written: the stated ε or δ breaks the seal")
         self.noise_delta, self.stated = _stated_price(stated, self.plan.accountant)
         cost = self.price()
@@ -250,7 +262,7 @@ class Ledger:
 
     def _append(self, record: Entry | Assumption) -> None:
         self._records.append(record)
-        self._hashes.append(_digest(self._hashes[-1], _plain(record)))
+        self._hashes.append(digest(self._hashes[-1], _plain(record)))
 
     def _shown(self, record: Entry | Assumption) -> dict[str, Any]:
         return {**_plain(record), "hash": self._hashes[record.sequence + 1]}
@@ -289,17 +301,14 @@ def library_version() -> str:
         return "unknown"
 
 
-def _digest(previous: str, content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(f"{previous}{text}".encode()).hexdigest()
-
-
 def _plain(record: Entry | Assumption) -> dict[str, Any]:
     content = asdict(record)
     if isinstance(record, Entry):
         content["shape"] = list(record.shape)
         if record.rate == 1:  # left out, so that ledgers from before there were batches keep their hashes
             del content["rate"]
+        if not record.law:  # likewise, from before there was tuning
+            del content["law"], content["runs"]
     return content
 
 

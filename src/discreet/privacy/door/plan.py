@@ -15,13 +15,16 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.budget import Budget, Neighbouring
-from discreet.privacy.accounting.events import Event
+from discreet.privacy.accounting.events import Event, deviation_of
 from discreet.privacy.noise.sources import delta_of
+
+if TYPE_CHECKING:
+    from discreet.privacy.door.session import Statistic
 
 #: A session may make this many draws; what they add to δ is set aside when a plan is priced.
 MOST_DRAWS = 2**40
@@ -98,6 +101,8 @@ class Release:
     rate : float, default 1.0
         The share of users in the Poisson batch that is released (``discreet.privacy.people.poisson_batches``); Gaussian
         only.
+    law, runs : str, float
+        The best of a secret number of runs (``discreet.privacy.accounting.selection``).
     """
 
     name: str
@@ -108,6 +113,8 @@ class Release:
     l2_ratio: float = 1.0
     shape: tuple[int, ...] | None = None
     rate: float = 1.0
+    law: str = ""
+    runs: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -118,7 +125,8 @@ class Release:
 
     def event(self, scale: float) -> Event:
         """What it costs at that scale."""
-        return Event(self.mechanism, self.weight * scale, self.count, self.alpha, self.l2_ratio, self.rate)
+        law = (self.law, self.runs)
+        return Event(self.mechanism, self.weight * scale, self.count, self.alpha, self.l2_ratio, self.rate, *law)
 
 
 @dataclass(frozen=True)
@@ -215,6 +223,11 @@ class Plan:
         """Standard deviation of the noise over the sensitivity."""
         return self.scale * self.release(name).weight
 
+    def deviation(self, name: str | Line, statistic: Statistic) -> float:
+        """Standard deviation of the noise on a release of the statistic. An entry with weight w has 1/w of it."""
+        norm = self.release(name).event(self.scale).noise.norm
+        return deviation_of(self.noise_multiplier(name), statistic.sensitivity(self.budget.neighbouring, norm))
+
     def rows(self) -> list[dict[str, Any]]:
         """The plan as a table: one dictionary per release, with its share of μ² and its price if it stood alone."""
         total = accounting.share_mu(self.events) ** 2
@@ -271,8 +284,10 @@ class Plan:
 
 
 def _plain(line: Release) -> dict[str, Any]:
-    """A line for JSON; a rate of 1 is left out, so that older ledgers keep their hashes."""
+    """A line for JSON; a rate of 1 and no law are left out, so that older ledgers keep their hashes."""
     content = asdict(line) | {"shape": None if line.shape is None else list(line.shape)}
     if line.rate == 1:
         del content["rate"]
+    if not line.law:
+        del content["law"], content["runs"]
     return content
