@@ -305,7 +305,7 @@ class Alternating(ReadOut):
 
 @dataclass(frozen=True, eq=False)
 class PosteriorMean(ReadOut):
-    """u = base + κ Σ_j x_j g_j / ‖x‖ over the known items, or the prior where all x_j are 0.
+    """u = (1 − κ) prior + κ (base + Σ_j x_j g_j / ‖x‖) over the known items, with κ = 0 where all x_j are 0.
 
     x_j is 1 for an item that is liked and 0 for others, with κ = 1; or, by `levels`, how far up the range of ratings it
     is, in steps of 1/levels, with κ below 1 where even the best rating is below `liked_from`.
@@ -342,12 +342,10 @@ class PosteriorMean(ReadOut):
         x = np.where(place >= 0, self._likes(rows.values), 0.0)
         length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
         y = kernels.sum_rows(rows.indptr, np.maximum(place, 0), x.astype(np.float32), self.gain)
+        U = self.base + y / np.where(length > 0, length, 1)[:, None].astype(np.float32)
         if self.levels:
-            y = y * (self._conviction(rows, x) / np.maximum(length, 1e-9))[:, None].astype(np.float32)
-        else:
-            y = y / np.maximum(length, 1)[:, None].astype(np.float32)
-        U = np.where(length[:, None] > 0, self.base + y, self.prior).astype(np.float32)
-        return U, np.zeros(rows.n, np.float32)
+            U = self.prior + self._conviction(rows, x)[:, None].astype(np.float32) * (U - self.prior)
+        return np.where(length[:, None] > 0, U, self.prior).astype(np.float32), np.zeros(rows.n, np.float32)
 
     def _likes(self, values: Array) -> Array:
         """x of every entry."""

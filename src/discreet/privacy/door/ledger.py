@@ -97,6 +97,8 @@ class Ledger:
         self.stated: Price | None = None
         #: Whether it did stand in.
         self.as_stated = False
+        #: About how many people there are, where that was released; to hold δ against, and no part of the chain.
+        self.people: float | None = None
         self._records: list[Entry | Assumption] = []
         self._hashes = [digest("", self._header())]
 
@@ -196,6 +198,7 @@ class Ledger:
             "head": self._hashes[-1],
             "seal": digest(self._hashes[-1], stated),
             "id": self.id,
+            **({} if self.people is None else {"people": self.people}),
         }
 
     def save(self, path: str | Path) -> None:
@@ -237,6 +240,7 @@ class Ledger:
             raise PrivacyError(f"the ledger has noise of a kind {ledger.noise!r}, which there is not")
         ledger.library = {str(name): str(value) for name, value in document["library"].items()}
         ledger.id = str(document.get("id", ""))  # the first ledgers had none
+        ledger.people = None if document.get("people") is None else float(document["people"])
         ledger._hashes = [digest("", ledger._header())]
         records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
         hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
