@@ -63,6 +63,7 @@ def render(results: dict[str, Any]) -> str:
     ]
     if results["quick"]:
         lines += ["", "Quick run on a twentieth of the data: the ratios are not those of the full size."]
+    shown: dict[str, Callable[[dict[str, Any]], list[str]]]
     shown = {"als": _show_als, "topk": _show_topk, "csv": _show_csv, "start": _show_start}
     shown |= {"private": bench_private.show, "training": bench_training.show, "dplmc": dplmc_bench.show}
     shown |= {"serve": bench_serve.show}
