@@ -243,7 +243,7 @@ def _releases(statement: PrivacyStatement) -> Html:
     rows = []
     for family in families(statement):
         some = family.entries
-        noise = sorted({entry.noise_multiplier * entry.sensitivity for entry in some})
+        noise = sorted({entry.deviation for entry in some})
         rows.append(
             [
                 family.name,
