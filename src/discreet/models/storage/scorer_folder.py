@@ -112,7 +112,7 @@ class OpenedModel:
             from discreet.privacy.door.ledger import Ledger
             from discreet.privacy.door.statement import PrivacyStatement
 
-            found = PrivacyStatement.of(Ledger.from_dict(json.loads(self.contents.files[LEDGER]))).to_dict()
+            found = PrivacyStatement.of(Ledger.from_dict(parse_json(self.contents.files[LEDGER]))).to_dict()
         return found
 
     def __getattr__(self, name: str) -> Any:
