@@ -114,7 +114,7 @@ EXPLAINED = {
     "contributions are rounded away from zero": "as above",
     "sums are rounded instead of contributions": "as above",
     "float64 adds up more users than it can": "shows from millions of users on; a test with that many",
-    "a training that died gives its reservation back": "about accounts across trainings, which no training shows; a test",
+    "a training that died gives its reservation back": "about accounts, which no single training shows; a test",
     "an account is overspent by one training": "as above",
     "an account mixes relations": "as above",
     "the best of several runs is priced as one": "about tuning, which no single training shows; a test",
