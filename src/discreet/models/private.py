@@ -264,7 +264,12 @@ class PrivateRecommender(Recommender):
         self.algorithm_ = algorithm
         self.details_ = learnt.details
         self.counts_ = learnt.counts
-        self.privacy_ = algorithm.statement(ledger)
+        self._state(ledger)
+
+    def _state(self, ledger: Ledger) -> None:
+        """What may be promised, and what was learnt, side by side."""
+        learnt = str(self.details_.get("learnt", ""))
+        self.privacy_ = dataclasses.replace(self.algorithm_.statement(ledger), learnt=learnt)
 
     def _begin(self, ratings: Any) -> None:
         self._forget()
@@ -396,7 +401,7 @@ class PrivateRecommender(Recommender):
         return {LEDGER: _as_text(self.privacy_.ledger)} | {earlier_name(text.encode()): text for text in earlier}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
-        self.privacy_ = self.algorithm_.statement(Ledger.from_dict(json.loads(files[LEDGER])))
+        self._state(Ledger.from_dict(json.loads(files[LEDGER])))
 
     def card(self) -> str:
         from discreet.models.storage.card import private

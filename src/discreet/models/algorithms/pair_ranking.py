@@ -184,7 +184,7 @@ class PairRanking(Algorithm):
         if self.liked_from == EVERYTHING:
             return {}
         if self._levels > 1:
-            return {"liked": "that an item is liked by the place of its rating in their range"}
+            return {"liked": "that the place of a rating in the range says how much an item is liked"}
         return {"liked": f"that ratings of {self.liked_from:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Line]:
