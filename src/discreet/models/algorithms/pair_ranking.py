@@ -234,6 +234,7 @@ class PairRanking(Algorithm):
         counting = self._counts(users)
         counts = Estimate.of(session, "counts", counting)
         size = max(float(session.release("size", users.add_up(ActiveUsers()))[0]), least_size(counts))
+        session.judge_delta(size)
         core = self._core(counts)
         pairs = users.restrict(core).add_up(PairSums(self._levels))
         signal = Signal.of(counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate)

@@ -92,6 +92,8 @@ class Ledger:
         self.id = secrets.token_hex(8)
         #: What the sampler's draws added to δ so far.
         self.noise_delta = 0.0
+        #: About how many people there are, where that was released; to hold δ against, and no part of the chain.
+        self.people: float | None = None
         self._records: list[Entry | Assumption] = []
         self._hashes = [digest("", self._header())]
 
@@ -182,6 +184,7 @@ class Ledger:
             "head": self._hashes[-1],
             "seal": digest(self._hashes[-1], stated),
             "id": self.id,
+            **({} if self.people is None else {"people": self.people}),
         }
 
     def save(self, path: str | Path) -> None:
@@ -212,6 +215,7 @@ class Ledger:
             ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
             ledger.library = dict(document["library"])
             ledger.id = str(document.get("id", ""))  # the first ledgers had none
+            ledger.people = None if document.get("people") is None else float(document["people"])
             ledger._hashes = [digest("", ledger._header())]
             records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
             hashes = [document["head"]] if not records else [shown["hash"] for shown in records]

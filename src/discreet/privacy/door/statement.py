@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Literal
 
 from discreet.privacy.accounting.budget import LARGE_DELTA, WEAK_EPSILON
@@ -93,6 +94,19 @@ class PrivacyStatement:
         learnt = f"What was learnt: {self.learnt}" if self.learnt else ""
         parts = (promise, self._judged(), self._releases(), self._noise(), self._assumed(), learnt)
         return " ".join(part for part in parts if part)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the numbers, what they depend on, and the paragraph."""
+        colour = "#14603a" if self.private else "#9c2f14"
+        numbers = f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g}" if self.finite else "ε is infinite"
+        cautions = "".join(f"<li>{escape(text)}</li>" for text in self.cautions)
+        listed = f'<ul style="margin:4px 0">{cautions}</ul>' if cautions else ""
+        return (
+            f'<div style="border-left:4px solid {colour};padding:2px 12px;max-width:60em">'
+            f'<p style="margin:4px 0"><strong style="color:{colour}">{escape(self.status)}</strong> &nbsp; '
+            f"<strong>{numbers}</strong></p>{listed}"
+            f"<details><summary>The whole statement</summary><p>{escape(str(self))}</p></details></div>"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; an infinite ε is the word "Infinity"."""
