@@ -403,10 +403,9 @@ def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
     for line, weight in zip(lines, precision, strict=True):
-        part = np.zeros((m, m), np.float32)
         for rows, noisy in session.release_blocks(line, pairs):
-            unfold_triangle((noisy * (weight / sum(precision) / math.sqrt(2.0))).astype(np.float32), rows.start, part)
-        G += part
+            part = noisy * (weight / sum(precision) / math.sqrt(2.0))
+            unfold_triangle(part.astype(np.float32), rows.start, G, add=True)
     return G
 
 
