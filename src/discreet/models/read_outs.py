@@ -20,7 +20,6 @@ what one user gets depends on who else is asked about.
 from __future__ import annotations
 
 import dataclasses
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +32,8 @@ from discreet import kernels as compiled
 from discreet.errors import DataError
 
 Array = NDArray[Any]
+#: What is done so often is done within a moment, whatever a file says.
+LARGEST = {"steps": 20_000, "inner_iterations": 2_000}
 _ITEMS = {"by": "item"}
 _MATRIX = {"by": "matrix"}
 
@@ -518,8 +519,8 @@ def read_out_from(numbers: Mapping[str, Any], arrays: Mapping[str, Array], shape
     if set(plain) != {name for name, entry in entries.items() if not entry.metadata} or set(arrays) - set(entries):
         raise DataError(f"the read-out {kind.kind!r} is not as this version of discreet writes it")
     for name, value in plain.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise DataError(f"{name} of the read-out is not finite")
+        if isinstance(value, (int, float)) and not abs(value) <= LARGEST.get(name, 1e18):
+            raise DataError(f"{name} of the read-out is not finite, or far too large")
     for name, array in arrays.items():
         _check_array(name, array, entries[name].metadata["by"] == "item", shape)
     if "place" in arrays and not (-1 <= arrays["place"].min() <= arrays["place"].max() < len(arrays["gain"])):

@@ -137,8 +137,18 @@ class PrivacyStatement:
             f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ = {self.delta:.3g}. "
             f"Whatever anyone but a user's own self can see of the result is nearly as likely "
             f"{_RELATION[self.neighbouring]}: no conclusion becomes more than {odds} as likely{failing}. "
-            f"The price was computed by: {self.conversion}{together}."
+            f"The price was computed by: {self.conversion}{together}.{self._not_again()}"
         )
+
+    def _not_again(self) -> str:
+        if not self.as_stated:
+            return ""
+        return " It is the one that the ledger states: what computes it is not installed here."
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether ε is taken from the ledger's own statement, and was not computed again."""
+        return self.ledger.as_stated
 
     def _judged(self) -> str:
         """What the numbers are worth, where that is little."""
