@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
+    from discreet.engines.blocks import Blocks
+    from discreet.engines.spark import SparkRatings
     from discreet.evaluation.protocols import evaluate
     from discreet.models.als import ALS
     from discreet.models.baselines import DPSGD, DPSGLD, DPSVD, DPFrankWolfe
@@ -39,11 +41,13 @@ __all__ = [
     "DPSVD",
     "IRLS",
     "Bias",
+    "Blocks",
     "BudgetStore",
     "DPFrankWolfe",
     "HuberALS",
     "Popularity",
     "Ratings",
+    "SparkRatings",
     "Split",
     "__version__",
     "errors",
@@ -55,6 +59,8 @@ __all__ = [
 ]
 
 _HOME = MODELS | {
+    "Blocks": "discreet.engines.blocks",
+    "SparkRatings": "discreet.engines.spark",
     "BudgetStore": "discreet.privacy.accounting.lifetime",
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Column, find_columns
 from discreet.data.csr import check_duplicates_rule
-from discreet.data.encode import as_ids, canonical, encode
+from discreet.data.encode import canonical, encode
 from discreet.data.ratings import Duplicates, Unknown
 from discreet.engines.portion import Portion
 from discreet.engines.spark import worker
@@ -53,7 +53,7 @@ class SparkRatings:
         The range of ratings, if it is public. Without it, a model that needs one reads it from the data.
     partitions : int
         How many blocks people are divided into: a public number, which must not follow from the data. What is released
-        does not depend on it. A task takes about as much memory as twenty million ratings per block would fill.
+        does not depend on it. Sealing takes the memory of one block for each task: about 40 bytes per rating.
     user, item, rating, timestamp : str, optional
         Names of the columns; found by convention where not given. ``rating=False`` and ``timestamp=False`` ignore them.
     duplicates : {"last", "mean", "error"}, optional
@@ -64,6 +64,8 @@ class SparkRatings:
         Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or ``s3a:``. They hold
         people's ratings. By default, and only where Spark runs on one machine, a temporary folder.
     """
+
+    exact_only = True
 
     def __init__(
         self,
@@ -129,12 +131,18 @@ class SparkRatings:
         row = outcome(lambda: self._frame.select(F.min(number).alias("low"), F.max(number).alias("high")).first())
         return None if row is None or row["low"] is None else (float(row["low"]), float(row["high"]))
 
-    @guarded("sealed ratings")
-    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
-        shake_hands(self.spark, max(self.parts, 2 * self._cores()))
+    def ready(self) -> None:
+        """Shake hands with the workers, and seal people's ratings into blocks, if that has not been done before."""
+        shake_hands(self.spark, 2 * self._cores())
         if self._sealed is None:
             path = self._path()
             self._sealed = Sealed(self.spark, path, self.parts, lambda: outcome(lambda: self._write(path)))
+
+    @guarded("sealed ratings")
+    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
+        if self._sealed is None:
+            self.ready()
+        assert self._sealed is not None
         engine = SparkEngine(self._sealed, bounds, seed)
         return Users(Replay(engine, Portion.of_nobody().sealed(bounds, seed)), Public(bounds, self.n_items))
 
@@ -243,8 +251,3 @@ def seconds(column: Any, kind: str) -> Any:
     if kind in ("float", "double"):
         return F.floor(column).cast("long")
     return F.unix_timestamp(column.try_cast("timestamp"))
-
-
-def ids_of(values: Any) -> NDArray[Any]:
-    """Ids as the model has them."""
-    return as_ids(values, "item id")
