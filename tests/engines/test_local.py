@@ -71,7 +71,7 @@ def test_what_fit_accepts(ratings):
     with pytest.raises(PrivacyError):
         len(people.seal(MODELS["DPALS"]().bounds()))
     assert str(ratings.n_users) not in repr(people)
-    with pytest.raises(DataError, match="fit needs Ratings, and a list was given"):
+    with pytest.raises(DataError, match="fit needs Ratings, a frame or a sparse matrix, and a list was given"):
         MODELS["DPALS"]().fit([1, 2])
     with pytest.raises(ConfigError, match="parts is 0"):
         LocalPeople(ratings, 0)

@@ -379,10 +379,10 @@ def test_numpy_numbers_are_numbers():
 
 def test_wrong_ratings_are_refused():
     ratings = some_ratings()
-    with pytest.raises(DataError, match=r"fit needs Ratings, and a csr_array was given.*Ratings\.from_csr"):
-        ALS().fit(ratings.to_csr())
-    with pytest.raises(DataError, match="a DataFrame was given"):
-        ALS().fit(ratings.to_frame())
+    with pytest.raises(DataError, match=r"fit needs Ratings, a frame or a sparse matrix, and a ndarray was given"):
+        ALS().fit(ratings.to_csr().toarray())
+    with pytest.raises(DataError, match="the pandas Series is not a data frame"):
+        ALS().fit(ratings.to_frame("pandas")["rating"])
     with pytest.raises(DataError, match="no ratings to learn from"):
         ALS().fit(ratings.keep(np.zeros(ratings.n_ratings, bool)))
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 
-from discreet import ALS, Bias, Popularity, Ratings
+from discreet import ALS, DPALS, Bias, Popularity, Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.models import base
 
@@ -272,6 +272,23 @@ def test_an_item_without_factors_is_similar_to_none_and_says_so():
     model = MODELS["implicit"]().fit(ratings)
     with pytest.raises(ConfigError, match="nothing was learnt of 'unrated' by which items could be like it"):
         model.similar_items("unrated")
+
+
+# ------------------------------------------------------------ what fit takes
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "lazy polars", "pyarrow", "sparse"])
+@pytest.mark.parametrize("name", ["explicit", "implicit", "bias", "popularity", "private"])
+def test_fit_takes_frames_and_matrices_as_they_are(name, kind):
+    ratings = some_ratings()
+    make = MODELS.get(name, lambda: DPALS(2, epsilon=50.0, rating_range=(1, 5), noise="seeded", random_state=0))
+    given = ratings.to_csr() if kind == "sparse" else ratings.to_frame(kind.removeprefix("lazy "))
+    same = Ratings.from_csr(given) if kind == "sparse" else Ratings.from_frame(given)
+    found = make().fit(given.lazy() if kind == "lazy polars" else given)
+    expected = make().fit(same)
+    assert np.array_equal(found.item_ids_, expected.item_ids_)
+    assert np.array_equal(found.item_factors_, expected.item_factors_)
+    assert np.array_equal(found.item_biases_, expected.item_biases_)
 
 
 # ------------------------------------------------------------ predicting

@@ -238,6 +238,12 @@ FAULTS = {
     "everybody is counted twice": Fault(
         "people.residuals:Crowd.partial", "else block.n * math.floor", "else 2 * block.n * math.floor", (REGISTRY,)
     ),
+    "what users measured is not cut": Fault(
+        "statistics.user_values:UserValues.partial",
+        'np.clip(block["measured"], 0.0, np.asarray(self.most))',
+        'block["measured"]',
+        (REGISTRY,),
+    ),
     "a user's gradient is not cut": Fault(
         "people.poisson_batches:_coefficients",
         "np.minimum(1.0, C / np.maximum(norm, 1e-300))",

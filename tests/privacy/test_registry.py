@@ -19,6 +19,7 @@ from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
 from discreet.privacy.people.users import seal
 from discreet.privacy.statistics.pairs import ActiveUsers, PairSums
 from discreet.privacy.statistics.sums import STATISTICS
+from discreet.privacy.statistics.user_values import UserValues, seal_values
 
 N_ITEMS = 5
 V = np.array([[1.0, 0.5], [-0.5, 1.0], [2.0, -1.0], [0.0, 3.0], [1.0, 1.0]])
@@ -50,6 +51,11 @@ def walking(rows):
     return walk
 
 
+def measured(rows):
+    """Two numbers of each user, its sum of ratings and its first one, as large as they may be."""
+    return np.array([[sum(row.values()), next(iter(row.values()), 0.0)] for row in rows])
+
+
 #: By the name in the registry: the statistic of some rows, and a planted fault that is of this statistic.
 EXAMPLES = {
     "item counts": (lambda rows: solved(rows).item_counts(), "counts are priced as if a user had few items"),
@@ -79,6 +85,10 @@ EXAMPLES = {
     "pair sums": (lambda rows: solved(rows).add_up(PairSums()), "pairs are counted in both triangles"),
     "active users": (lambda rows: solved(rows).add_up(ActiveUsers()), "whoever likes something is counted twice"),
     "number of users": (lambda rows: crowd(solved(rows)), "everybody is counted twice"),
+    "user values": (
+        lambda rows: seal_values(lambda: measured(rows)).add_up(UserValues((1.0, 0.25))),
+        "what users measured is not cut",
+    ),
     "clipped gradient": (
         lambda rows: clipped_gradient(solved(rows), V, 0.9),
         "a user's gradient is not cut",

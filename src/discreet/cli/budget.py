@@ -173,7 +173,7 @@ def _row(name: str, count: int, r: dict[str, Any]) -> dict[str, Any]:
         "norm": r["norm"],
         "sensitivity": r["sensitivity"],
         "noise_multiplier": r["noise_multiplier"],
-        "deviation": r["noise_multiplier"] * r["sensitivity"],
+        "deviation": r["deviation"],
         "share": r["share"],
     }
 
@@ -211,7 +211,11 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
     for entry in ledger.entries:
         groups.setdefault((entry.name, entry.sensitivity, entry.event, entry.shape), []).append(entry)
     rows = [
-        _row(name, len(same), vars(same[0]) | {"share": len(same) * event.share_mu**2 / total})
+        _row(
+            name,
+            len(same),
+            vars(same[0]) | {"deviation": same[0].deviation, "share": len(same) * event.share_mu**2 / total},
+        )
         for (name, _, event, _), same in groups.items()
     ]
     records = len(ledger.entries) + len(ledger.assumptions)

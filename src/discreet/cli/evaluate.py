@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ from discreet.cli.app import command
 from discreet.cli.choice import Choice, find_model
 from discreet.cli.output import Output
 from discreet.cli.protocol import Protocol
+from discreet.cli.scores import Price
 from discreet.cli.source import Layout, Source
 from discreet.cli.train import nothing_to_predict
 from discreet.errors import ConfigError, DataError
@@ -34,6 +36,7 @@ HEAD_TO_TAIL = ("1 (head)", "2", "3", "4", "5 (tail)")
     "discreet evaluate ratings.csv --folds 5",
     "discreet evaluate ratings.csv --split users --feedback implicit",
     "discreet evaluate model/ --known known.csv --target test.csv",
+    "discreet evaluate model/ --known known.csv --target test.csv --score-epsilon 0.1",
 )
 def evaluate(
     what: Annotated[
@@ -42,6 +45,7 @@ def evaluate(
     protocol: Protocol,
     choice: Choice,
     source: Source,
+    price: Price,
     out: Output,
     metrics: Annotated[
         str | None,
@@ -72,7 +76,12 @@ def evaluate(
     Given ratings: holds some out, trains on the rest, measures, and shows the baselines beside it; repeated with
     several seeds or folds where asked for. Given a saved model: measures it on --target, where each user is known by
     --known.
+
+    Scores are exact statistics of people's ratings: a look at them that no model's ε pays for. With --score-epsilon
+    they are released with noise, intervals and a ledger instead, from a split by person unless another one is named,
+    and without baselines, each of which would be one more look.
     """
+    priced = price.asked
     if relevant is not None and not math.isfinite(relevant):
         raise ConfigError(f"--relevant is {relevant}, but must be a finite number")
     wanted = _metrics(metrics) if metrics is not None else None
@@ -86,6 +95,12 @@ def evaluate(
         source.refuse_choosing(f"is for training, and {what} is trained already")
         model, split, facts = _saved(what, known, target, source, skip_unknown, out)
         feedback = model.feedback
+        if priced:
+            names = wanted or _metrics(DEFAULT_METRICS[feedback])
+            _check_metrics(names, feedback)
+            result = price.release(model, split, names, part, relevant, None, out)
+            out.result({"command": "evaluate", **facts, "part": part, **result})
+            return
         relevant = getattr(model, "liked_from_", None) if relevant is None else relevant
         relevant = _relevant(relevant, model.rating_range_, split.test.target)
         models = {type(model).__name__: lambda seed: _Saved(model)}
@@ -103,6 +118,11 @@ def evaluate(
         if feedback == "explicit" and scale[0] == scale[1]:
             raise nothing_to_predict(what, scale[0], blank)
         by_stars = feedback == "explicit" or (getattr(blank, "goal", "") == "ranking" and scale[0] < scale[1])
+        if priced:
+            if protocol.runs > 1 or slices:
+                raise ConfigError("--score-epsilon pays for one look: leave out --seeds, --folds and --slices")
+            _release_trained(choice, protocol, price, ratings, facts, wanted, part, relevant, out)
+            return
         relevant = _relevant(relevant, scale if by_stars else None, ratings)
         models = _makers(choice, baselines, ratings)
         splits = protocol.splits(ratings)
@@ -123,7 +143,30 @@ def evaluate(
             progress=progress,
         )
     show(found, out)
-    out.result({"command": "evaluate", **facts, "part": part, **found.to_dict()})
+    look = {"look": "exact scores of held-out people, which no ε pays for"}
+    out.result({"command": "evaluate", **facts, "part": part, **look, **found.to_dict()})
+
+
+def _release_trained(
+    choice: Choice,
+    protocol: Protocol,
+    price: Price,
+    ratings: Ratings,
+    facts: dict[str, Any],
+    wanted: list[str] | None,
+    part: Any,
+    relevant: float | None,
+    out: Output,
+) -> None:
+    """Hold out, train, and release the scores."""
+    from discreet.cli.train import fit
+
+    split = next(replace(protocol, split=protocol.split or "by-person").splits(ratings))
+    model = choice.make()
+    fit(model, split.train, out)
+    names = wanted or _metrics(DEFAULT_METRICS[model.feedback])
+    result = price.release(model, split, names, part, relevant, choice.neighbouring, out)
+    out.result({"command": "evaluate", **facts, "part": part, **result})
 
 
 def _metrics(text: str) -> list[str]:
@@ -203,7 +246,7 @@ def _saved(
     if (rows < 0).all():
         raise DataError(f"no user of {target} is in {known}: both must name users in the same way")
     told = _same_users(told, rows, asked)
-    split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked))
+    split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked), apart=True)
     out.say(f"{type(model).__name__} from {folder}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to guess")
     facts = {
         "model": folder,
@@ -256,6 +299,7 @@ def show(found: Comparison, out: Output, slices: bool = True) -> None:
     if any(not row.scores.keys() <= {"rmse", "mae"} for row in found.rows):
         what = "all held-out items" if found.relevant is None else f"held-out items rated {found.relevant:g} or more"
         out.say(f"relevant in rankings: {what}")
+    out.say("Exact scores are a look at people's ratings that no ε pays for; --score-epsilon releases them with noise.")
 
 
 def cell(score: Score | None) -> str:

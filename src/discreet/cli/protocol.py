@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from discreet.data.splits import Split
 
 _PANEL = "Holding out"
-_KINDS = ("users", "leave-one-out", "newest", "time")
+_KINDS = ("by-person", "users", "leave-one-out", "newest", "time")
 MOST_TEST_USERS = 10_000  # as many as the DPALS supplement holds out
 
 
@@ -31,8 +31,9 @@ class Protocol:
     split: Annotated[
         str | None,
         _option(
-            "Percentages over ratings such as 90/10 or 80/10/10 (train/valid/test, the default); users (whole users "
-            "are held out); leave-one-out; newest (each user's last rating); time (the newest tenth).",
+            "Percentages over ratings such as 90/10 or 80/10/10 (train/valid/test, the default); by-person (the same "
+            "by coins of each person's own); users (whole users are held out); leave-one-out; newest (each user's "
+            "last rating); time (the newest tenth).",
             metavar="HOW",
         ),
     ] = None
@@ -95,6 +96,8 @@ class Protocol:
         if how == "users":
             n = self.test_users or max(1, min(MOST_TEST_USERS, ratings.n_users // 10))
             return splits.strong_generalisation(ratings, n, n, 0.8 if self.fold_in is None else self.fold_in, seed)
+        if how == "by-person":
+            return splits.by_person(ratings, seed=seed)
         if how == "leave-one-out":
             return splits.leave_one_out(ratings, seed)
         if how == "newest":

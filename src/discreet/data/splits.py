@@ -9,15 +9,18 @@ split                      held out                                    what is k
 ``k_fold``                 each rating once in k splits                the training ratings
 ``leave_one_out``          one rating of every user                    the training ratings
 ``by_time``                everything from a moment on                 the training ratings
+``by_person``              ratings, by coins of their own              the training ratings
 ``strong_generalisation``  whole users, never seen in training         a fold-in part of their own ratings
 =========================  ==========================================  =====================================
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +55,8 @@ class Split:
         ``test.known`` is ``train`` where ratings are held out, and a part of their own ratings where users are.
     valid : Holdout or None
         For choosing parameters.
+    apart : bool
+        Whether what is held out of one person's ratings depends on nobody else's, as priced scores assume.
     """
 
     name: str
@@ -59,6 +64,7 @@ class Split:
     train: Ratings
     test: Holdout
     valid: Holdout | None = None
+    apart: bool = False
 
     def part(self, name: str) -> Holdout:
         """The held-out part called ``"test"`` or ``"valid"``."""
@@ -86,11 +92,7 @@ def random_ratings(ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1
         They sum to 1. ``(0.98, 0.01, 0.01)`` is the other split used in the papers.
     seed : int
     """
-    if len(fractions) not in (2, 3) or not all(0 < f < 1 for f in fractions) or abs(sum(fractions) - 1) > 1e-6:
-        raise ConfigError(
-            f"fractions must be (train, valid, test) or (train, test), each above 0 and all together 1, "
-            f"and {tuple(fractions)} was given"
-        )
+    _check_fractions(fractions)
     n = ratings.n_ratings
     held_out = [round(f * n) for f in fractions[1:]]
     if min(held_out) == 0 or n <= sum(held_out):
@@ -98,6 +100,42 @@ def random_ratings(ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1
     label = np.zeros(n, np.uint8)
     _rng(seed).shuffle(_labelled(label, held_out))
     return _over_ratings(ratings, f"random {_percent(fractions)}", seed, label, parts=len(fractions))
+
+
+def by_person(ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0) -> Split:
+    """Hold out every rating by a coin of its own, drawn from the seed and the ids of user and item alone.
+
+    Nobody's ratings decide what is held out of anybody else's, and so shares are met on average only. That is what
+    priced scores and priced tuning ask for.
+
+    Parameters
+    ----------
+    ratings : Ratings
+    fractions : (train, valid, test) or (train, test)
+    seed : int
+        Public.
+    """
+    _check_fractions(fractions)
+    _rng(seed)
+    user, item = (_keys(ids, seed) for ids in (ratings.user_ids, ratings.item_ids))
+    row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
+    coin = _mixed(user[row] ^ _mixed(item[ratings.indices])) / 2.0**64
+    label = np.searchsorted(np.cumsum(fractions)[:-1], coin, side="right").astype(np.uint8)
+    split = _over_ratings(ratings, f"by person {_percent(fractions)}", seed, label, parts=len(fractions))
+    return replace(split, apart=True)
+
+
+def _keys(ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
+    """64 bits for each id, from its written form and the seed."""
+    digests = (hashlib.blake2b(f"{seed} {one}".encode(), digest_size=8).digest() for one in ids.tolist())
+    return np.frombuffer(b"".join(digests), np.uint64)
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64: every bit depends on all."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
 
 
 def k_fold(ratings: Ratings, k: int = 5, seed: int = 0) -> list[Split]:
@@ -138,7 +176,7 @@ def leave_one_out(ratings: Ratings, seed: int = 0, by_time: bool = False, *, val
     if not label.any():
         raise DataError("no user has two ratings, so none can be left out: leave_one_out needs longer histories")
     name = f"leave one out, {'newest' if by_time else 'random'}"
-    return _over_ratings(ratings, name, seed, label, parts=3 if valid else 2)
+    return replace(_over_ratings(ratings, name, seed, label, parts=3 if valid else 2), apart=True)
 
 
 def by_time(
@@ -231,6 +269,14 @@ def _over_ratings(ratings: Ratings, name: str, seed: int, label: NDArray[np.uint
     train = ratings.keep(label == 0)
     held_out = [Holdout(known=train, target=ratings.keep(label == part)) for part in range(1, parts)]
     return Split(name, seed, train, held_out[-1], held_out[0] if parts == 3 else None)
+
+
+def _check_fractions(fractions: Sequence[float]) -> None:
+    if len(fractions) not in (2, 3) or not all(0 < f < 1 for f in fractions) or abs(sum(fractions) - 1) > 1e-6:
+        raise ConfigError(
+            f"fractions must be (train, valid, test) or (train, test), each above 0 and all together 1, "
+            f"and {tuple(fractions)} was given"
+        )
 
 
 def _labelled(label: NDArray[np.uint8], held_out: list[int]) -> NDArray[np.uint8]:

@@ -39,7 +39,9 @@ def fingerprint() -> str:
 def canary() -> str:
     """Digest of the bits that a fixed, public example comes to in the kernels that users' steps are made of."""
     rng = np.random.default_rng(20)
-    n, m, r = 64, 50, 8
+    n = 64
+    m = 50
+    r = 8
     counts = rng.integers(1, 30, n)
     indptr = np.concatenate([[0], np.cumsum(counts)])
     indices = np.concatenate([np.sort(rng.permutation(m)[:count]) for count in counts]).astype(np.int32)

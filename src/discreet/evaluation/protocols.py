@@ -13,19 +13,19 @@ standard errors, and stands for the same share of what people do. ``slices="item
 
 Memory: users are ranked in blocks, so it never grows with users × items.
 
-Privacy: nothing here is noised. A score on people's held-out ratings is a look at their data that no model's ε pays
-for; standard errors and slices are more looks, and per-user values are statements about persons. Choosing a model or
-its parameters by such scores leaks some of the held-out data into the choice. Publish them where the data may be
-looked at (a public benchmark, with consent), or release them through a priced mechanism.
+Privacy: without `epsilon` nothing here is noised. A score on people's held-out ratings is then a look at data that no
+model's ε pays for; standard errors and slices are more looks, and per-user values are statements about persons.
+Choosing a model or its parameters by such scores leaks some of the held-out data into the choice. Publish them where
+the data may be looked at (a public benchmark, with consent), or give an `epsilon`: then they are released with noise.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
@@ -42,7 +42,10 @@ from discreet.evaluation.metrics import (
     popularity_quintiles,
     root,
 )
+from discreet.evaluation.priced import PricedEvaluation, ScorePrice, release_scores
 from discreet.evaluation.results import Evaluation, Slice
+from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.lifetime import Account
 
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
@@ -54,6 +57,7 @@ BLOCK = 2048
 """Users ranked in one call: enough to keep all cores busy, few enough for a model that holds all their scores."""
 
 Progress = Callable[[int, int, str], None]
+Part = Literal["test", "valid"]
 
 
 class Model(Protocol):
@@ -67,16 +71,53 @@ class Model(Protocol):
     def recommend_indices(self, ratings: Ratings, n: int) -> tuple[Any, Any]: ...
 
 
+@overload
 def evaluate(
     model: Model,
     split: Split,
     metrics: str | Sequence[str] | None = None,
     *,
-    part: Literal["test", "valid"] = "test",
+    part: Part = "test",
     relevant: float | None = None,
     slices: Literal["ratings", "items"] | None = "ratings",
     progress: Progress | None = None,
-) -> Evaluation:
+) -> Evaluation: ...
+
+
+@overload
+def evaluate(
+    model: Model,
+    split: Split,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    neighbouring: Neighbouring = "add-remove",
+    budget: Account | None = None,
+    most_ratings: int = 10,
+    confidence: float = 0.95,
+    part: Part = "test",
+    relevant: float | None = None,
+    progress: Progress | None = None,
+) -> PricedEvaluation: ...
+
+
+def evaluate(
+    model: Model,
+    split: Split,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    part: Part = "test",
+    relevant: float | None = None,
+    slices: Literal["ratings", "items"] | None = "ratings",
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    neighbouring: Neighbouring = "add-remove",
+    budget: Account | None = None,
+    most_ratings: int = 10,
+    confidence: float = 0.95,
+    progress: Progress | None = None,
+) -> Evaluation | PricedEvaluation:
     """Score a fitted model on the held-out part of a split.
 
     Parameters
@@ -95,25 +136,39 @@ def evaluate(
         the training ratings: 4 stars on 1–5, and the same idea on any scale. A model that ranks from ratings says
         itself from which on an item is liked. The number used is in ``conditions``.
     slices : {"ratings", "items", None}
-        What each popularity quintile has a fifth of; None leaves slices out.
+        What each popularity quintile has a fifth of; None leaves slices out. Priced scores have none.
+    epsilon, delta, neighbouring
+        Release the scores with noise at this price, with a ledger of their own, instead of looking at the data.
+    budget : Account, optional
+        With epsilon: the account of these people in a `discreet.BudgetStore`, which pays.
+    most_ratings : int
+        With epsilon: in rmse and mae, a person with more held-out ratings counts as so many.
+    confidence : float
+        With epsilon: of the intervals.
     progress : callable(done, total, text), optional
         Told about users ranked.
 
     Returns
     -------
-    Evaluation
+    Evaluation, or with epsilon a PricedEvaluation
         Standard errors are over users: for ranking metrics of the mean over users; for ``mae`` and ``rmse`` clustered
         by user (see `metrics.mean_over_rows`), with the delta method for the root.
 
     Notes
     -----
-    Privacy: these are exact statistics of held-out people, not covered by the model's ε; see the top of this module.
+    Privacy: without `epsilon`, these are exact statistics of held-out people, not covered by the model's ε; see the top
+    of this module. With it, releases sums over people (`discreet.evaluation.priced` has them, and their sensitivity).
     """
     if not (hasattr(split, "train") and hasattr(split, "test")):
         raise DataError(
             f"evaluate needs a split, and {type(split).__name__} were given: hold ratings out, such as "
             "with discreet.data.splits.random_ratings(ratings), and fit on split.train"
         )
+    if epsilon is not None:
+        price = ScorePrice(Budget(epsilon, delta, neighbouring), budget, most_ratings, confidence)
+        return _priced(model, split, metrics, part, relevant, price, progress)
+    if budget is not None:
+        raise ConfigError("an account pays for priced scores: give epsilon= as well, such as 0.1")
     wanted = _parse_all(metrics, model.feedback)
     holdout = _part(split, part)
     if getattr(model, "item_ids_", None) is None:
@@ -155,6 +210,43 @@ def evaluate(
         user_ids=target.user_ids,
         per_user={m.name: values for m in wanted if (values := found[m.name].per_user) is not None},
     )
+
+
+def _priced(
+    model: Model,
+    split: Split,
+    metrics: str | Sequence[str] | None,
+    part: Part,
+    relevant: float | None,
+    price: ScorePrice,
+    progress: Progress | None,
+) -> PricedEvaluation:
+    """The same scores as a release; everything decided here is public."""
+    if getattr(model, "item_ids_", None) is None:
+        raise NotFittedError(f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it")
+    usual = [name for name in DEFAULTS[model.feedback] if parse(name).kind != "coverage"]
+    wanted = _parse_all(usual if metrics is None else metrics, model.feedback)
+    scale: tuple[float, float] | None = getattr(model, "rating_range_", None)
+    if relevant is None:
+        relevant = getattr(model, "liked_from_", None)
+    if relevant is None and scale is not None and model.feedback == "explicit":
+        relevant = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+
+    def measure(names: Sequence[str]) -> Mapping[str, Array]:
+        found = evaluate(model, split, names, part=part, relevant=relevant, slices=None, progress=progress)
+        return found.per_user
+
+    conditions = {
+        "model": type(model).__name__,
+        "feedback": model.feedback,
+        "split": split.name,
+        "seed": split.seed,
+        "part": part,
+        "relevant": relevant,
+        "apart": split.apart,
+    }
+    half = None if scale is None else (scale[1] - scale[0]) / 2
+    return release_scores(wanted, measure, split.part(part), half, price, conditions)
 
 
 # --- The two protocols ------------------------------------------------------------------------------------------------

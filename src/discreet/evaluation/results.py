@@ -9,6 +9,10 @@ from typing import Any
 
 from discreet.evaluation.metrics import Array
 
+LOOK = (
+    "exact scores of held-out people: a look at their data that no ε pays for; evaluate(..., epsilon=…) releases them"
+)
+
 
 @dataclass(frozen=True)
 class Slice:
@@ -100,7 +104,7 @@ class Evaluation:
         for name, value in self.values.items():
             rows.append([name, *map(_cell, [value, self.stderr[name], *(s.values[name] for s in self.slices)])])
         lines = [head, "", *_table(rows)]
-        notes = list(self.notes)
+        notes = [*self.notes, LOOK]
         if self.slices:
             items = ", ".join(f"{s.n_items:,}" for s in self.slices)
             fifth = f"a fifth of the {'training ratings' if c['slices'] == 'ratings' else 'items'} each"

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant
-from discreet.models.base import Progress, Recommender
+from discreet.models.base import Progress, Recommender, to_learn_from
 from discreet.models.checks import require, require_number, require_one_of, require_whole
 
 logger = logging.getLogger("discreet")
@@ -99,7 +99,8 @@ class ALS(Recommender):
         self.dtype = dtype
         self.random_state = random_state
 
-    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+        ratings = to_learn_from(ratings)
         self.check()
         self._begin(ratings)
         users = ratings.indptr, ratings.indices, ratings.values
@@ -111,9 +112,11 @@ class ALS(Recommender):
         self.regularization_ = self._lambda(np.diff(ratings.indptr), counts)
         self.user_scale_ = self._scale(np.diff(ratings.indptr), self.user_exponent)
         ridge = self._ridge(counts, self.item_exponent, self._scale(counts, self.item_exponent))
-        V, b = self._initial(ratings.n_items), np.zeros(ratings.n_items, self.dtype)
+        V = self._initial(ratings.n_items)
+        b = np.zeros(ratings.n_items, self.dtype)
         for step in range(self.iterations):
-            self.item_factors_, self.item_biases_ = V, b
+            self.item_factors_ = V
+            self.item_biases_ = b
             U, offset = self.fold(*users)
             V, b = self._half_step(items, U, offset, ridge)
             if progress:
@@ -167,7 +170,8 @@ class ALS(Recommender):
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Factors and intercepts of every row, given the factors and offsets of the other side."""
         indptr, indices, values = rows
-        none, shared = np.zeros(len(indptr) - 1, Y.dtype), self._everywhere(Y)
+        none = np.zeros(len(indptr) - 1, Y.dtype)
+        shared = self._everywhere(Y)
         if not self._explicit:
             return solve_rows(indptr, indices, None, Y, ridge, shared), none
         s = np.float64(self.intercept_scale_)
@@ -199,7 +203,7 @@ class ALS(Recommender):
         if self.regularization is not None:
             return float(self.regularization)
         typical = _met_by_a_rating(users) * _met_by_a_rating(items)
-        return 1.8 * self.spread_ * typical**0.2 if self._explicit else 0.8 * typical**0.25
+        return float(1.8 * self.spread_ * typical**0.2 if self._explicit else 0.8 * typical**0.25)
 
     @property
     def _has_intercepts(self) -> bool:
@@ -216,7 +220,8 @@ class ALS(Recommender):
         return float(1 / np.average(weights, weights=counts if self.weighting == "rating" else None))
 
     def _ridge(self, counts: NDArray[Any], exponent: float, scale: float) -> NDArray[Any]:
-        return self.regularization_ * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
+        ridge: NDArray[Any] = self.regularization_ * scale * np.maximum(counts, 1).astype(np.float64) ** exponent
+        return ridge
 
     def _check(self) -> None:
         require_whole("factors", self.factors)

@@ -25,9 +25,7 @@ from discreet.data.encode import IdIndex, as_ids
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
-from discreet.models.checks import require as require
-from discreet.models.checks import require_number as require_number
-from discreet.models.checks import require_one_of, require_whole
+from discreet.models.checks import require, require_one_of, require_whole
 from discreet.models.history import as_pairs, as_rows, as_user_rows
 from discreet.models.keywords import named_by_class, no_parameter
 
@@ -38,11 +36,23 @@ Unknown = Literal["error", "skip"]
 BLOCK = 1 << 16  # users folded in at a time
 
 
-def not_ratings(given: object) -> DataError:
-    """The error for something that no model can learn from."""
-    return DataError(
-        f"fit needs Ratings, and a {type(given).__name__} was given: make them with Ratings.from_frame, "
-        "Ratings.from_csr or Ratings.read"
+def to_learn_from(given: Any) -> Ratings:
+    """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy sparse matrix.
+
+    Columns of a frame are found by convention, and its items are those that were rated, so that a private model's
+    statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a public catalogue as well.
+    """
+    if isinstance(given, Ratings):
+        return given
+    from scipy import sparse
+
+    if sparse.issparse(given):
+        return Ratings.from_csr(given)
+    if hasattr(given, "__dataframe__") or hasattr(given, "__arrow_c_stream__") or hasattr(given, "collect_schema"):
+        return Ratings.from_frame(given)
+    raise DataError(
+        f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given: read a file with "
+        "Ratings.read, or make ratings with Ratings.from_arrays"
     )
 
 
@@ -69,8 +79,15 @@ class Recommender(ABC):
         self._check()
 
     @abstractmethod
-    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
-        """Learn from scratch and return self; `progress` is called as ``progress(done, total, text)``."""
+    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+        """Learn from scratch and return self.
+
+        Parameters
+        ----------
+        ratings : Ratings, a frame of pandas, polars or pyarrow, or a scipy sparse matrix
+        progress : function, optional
+            Called as ``progress(done, total, text)``.
+        """
 
     @abstractmethod
     def fold(
@@ -236,7 +253,8 @@ class Recommender(ABC):
 
     def fold_in(self, history: Any, *, unknown: Unknown = "error") -> NDArray[np.floating[Any]]:
         """The vector (factors,) of a user with this history; see `recommend` for what a history may be."""
-        return self.fold(*self._history(history, unknown))[0][0]
+        vector: NDArray[np.floating[Any]] = self.fold(*self._history(history, unknown))[0][0]
+        return vector
 
     def predict(self, ratings: Any, pairs: Any, *, unknown: Unknown = "error") -> NDArray[np.float32]:
         """One score per pair; each user's vector is folded in from that user's rows of `ratings`.
@@ -286,8 +304,6 @@ class Recommender(ABC):
 
     def _begin(self, ratings: Ratings) -> None:
         """Check what `fit` was given, and forget what was learnt before: an interrupted fit leaves nothing half new."""
-        if not isinstance(ratings, Ratings):
-            raise not_ratings(ratings)
         if ratings.n_ratings == 0:
             raise DataError("there are no ratings to learn from")
         vars(self).pop("item_ids_", None)

@@ -12,8 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.ratings import Ratings
-from discreet.models.base import Progress, Recommender
+from discreet.models.base import Progress, Recommender, to_learn_from
 from discreet.models.checks import require, require_number, require_whole
 
 
@@ -46,11 +45,13 @@ class Bias(Recommender):
             value = getattr(self, name)
             require(isinstance(value, bool), f"{name} is {value!r}, but must be True or False")
 
-    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+        ratings = to_learn_from(ratings)
         self.check()
         self._begin(ratings)
         self.mean_ = float(ratings.values.mean(dtype=np.float64))
-        m, row = ratings.n_items, np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
+        m = ratings.n_items
+        row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
         count = np.bincount(ratings.indices, minlength=m)
         self.item_biases_ = np.zeros(m)
         for step in range(self.iterations if self.items else 0):
@@ -66,7 +67,8 @@ class Bias(Recommender):
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """No vector, and m + b_i as offset."""
-        n, count = len(indptr) - 1, np.diff(indptr)
+        n = len(indptr) - 1
+        count = np.diff(indptr)
         bias = np.zeros(n)
         if self.users:
             residual = values - self.mean_ - self.item_biases_[indices]

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from discreet.kernels import pair_products, solve_rows
 from discreet.models.als import ALS
-from discreet.models.base import require, require_number, require_whole
+from discreet.models.checks import require, require_number, require_whole
 
 
 class IRLS(ALS):
@@ -142,4 +142,5 @@ def huber_regression(
     indices = np.arange(n, dtype=np.int32)
     penalty = np.array([ridge])
     start = solve_rows(indptr, indices, y, A, penalty)
-    return irls_rows(indptr, indices, y, A, penalty, alpha, iterations, start)[0]
+    x: NDArray[np.float64] = irls_rows(indptr, indices, y, A, penalty, alpha, iterations, start)[0]
+    return x

@@ -7,8 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.ratings import Ratings
-from discreet.models.base import Progress, Recommender
+from discreet.models.base import Progress, Recommender, to_learn_from
 
 
 class Popularity(Recommender):
@@ -19,7 +18,8 @@ class Popularity(Recommender):
     def __init__(self) -> None:
         pass
 
-    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+        ratings = to_learn_from(ratings)
         self._begin(ratings)
         counts = np.bincount(ratings.indices, minlength=ratings.n_items)
         self._learned(ratings, np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32))

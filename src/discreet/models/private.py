@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
-from discreet.models.base import Progress, Recommender, logger, not_ratings
+from discreet.models.base import Progress, Recommender, logger, to_learn_from
 from discreet.models.checks import require, require_range, require_whole
 from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
@@ -183,7 +183,7 @@ class PrivateRecommender(Recommender):
                     "shape": None if row["shape"] is None else tuple(statistic.shape),
                     "norm": norm,
                     "sensitivity": sensitivity,
-                    "deviation": sensitivity * row["noise_multiplier"],
+                    "deviation": plan.deviation(row["name"], statistic),
                     "symmetric": statistic.weights(norm) is not None,
                 }
             )
@@ -202,23 +202,22 @@ class PrivateRecommender(Recommender):
 
     # ------------------------------------------------------------ learning
 
-    def fit(
-        self, ratings: Ratings | People, *, budget: Account | None = None, progress: Progress | None = None
-    ) -> Self:
+    def fit(self, ratings: Any, *, budget: Account | None = None, progress: Progress | None = None) -> Self:
         """Learn from scratch and return self.
 
         Parameters
         ----------
-        ratings : Ratings, or people of another engine (`discreet.engines`)
+        ratings : Ratings, a frame of pandas, polars or pyarrow, a scipy sparse matrix, or people of another engine
+            (`discreet.engines`)
         budget : Account, optional
             The account of these people in a `discreet.BudgetStore`, from which the price is taken before anything is
             sealed.
         progress : function, optional
             Called as ``progress(done, total, text)``.
         """
-        if not isinstance(ratings, (Ratings, People)):
-            raise not_ratings(ratings)
         self.check()
+        if not isinstance(ratings, People):
+            ratings = to_learn_from(ratings)
         self._check_engine(ratings)
         given = self._given_range(ratings)
         seen = None if given else self._seen_range(ratings)

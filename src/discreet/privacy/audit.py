@@ -156,7 +156,8 @@ class Copies:
 
     def __init__(self, key: Key, statistic: Statistic, times: int) -> None:
         require(key)
-        self._statistic, self._times = statistic, times
+        self._statistic = statistic
+        self._times = times
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -55,8 +55,12 @@ def ticks(low: float, high: float, n: int = 4) -> list[float]:
 
 def epsilon_curve(points: Sequence[tuple[float, float]], delta: float, epsilon: float) -> Html:
     """ε over δ on a logarithmic axis, more certain to the right, with the promise marked."""
-    left, right, top, bottom = 34, WIDTH - 12, 18, 196
-    small, large = math.log10(points[-1][0]), math.log10(points[0][0])
+    left = 34
+    right = WIDTH - 12
+    top = 18
+    bottom = 196
+    small = math.log10(points[-1][0])
+    large = math.log10(points[0][0])
     highest = 1.08 * max(max(e for _, e in points), epsilon)
 
     def at(d: float, e: float) -> tuple[float, float]:
@@ -86,7 +90,10 @@ def epsilon_curve(points: Sequence[tuple[float, float]], delta: float, epsilon: 
 
 def staircase(names: Sequence[str], values: Sequence[float], label: str) -> Html:
     """What had been spent after each release."""
-    left, right, top, bottom = 34, WIDTH - 12, 18, 166
+    left = 34
+    right = WIDTH - 12
+    top = 18
+    bottom = 166
     highest = 1.1 * max(values)
     width = (right - left) / len(values)
 
@@ -113,7 +120,10 @@ def staircase(names: Sequence[str], values: Sequence[float], label: str) -> Html
 
 def trace(values: Sequence[float], label: str) -> Html:
     """One number per step of training, on an axis that begins at 0."""
-    left, right, top, bottom = 46, WIDTH - 12, 12, 150
+    left = 46
+    right = WIDTH - 12
+    top = 12
+    bottom = 150
     highest = 1.1 * (max(values) or 1.0)
     parts = []
     for value in ticks(0, highest):
@@ -129,7 +139,8 @@ def trace(values: Sequence[float], label: str) -> Html:
 
 def bars(rows: Sequence[tuple[str, float, float, int]], label: str, mark: float | None = None) -> Html:
     """Horizontal bars (name, value, error or NaN, colour) from 0, each with its value; `mark` is a line across."""
-    row, top = 40.0, 4.0
+    row = 40.0
+    top = 4.0
     known = [value + (0 if math.isnan(error) else error) for _, value, error, _ in rows if not math.isnan(value)]
     highest = max([*known, mark or 0.0, 1e-12])
     scale = (WIDTH - 62) / highest
@@ -160,7 +171,10 @@ def bars(rows: Sequence[tuple[str, float, float, int]], label: str, mark: float 
 
 def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Html:
     """Lines over groups with error bars; the axis is cut to where the values are."""
-    left, right, top, bottom = 42, WIDTH - 14, 12, 190
+    left = 42
+    right = WIDTH - 14
+    top = 12
+    bottom = 190
     ends = [
         (v - e, v + e)
         for s in series
@@ -169,7 +183,8 @@ def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Html:
     ]
     if not ends:
         return Html("")
-    low, high = min(a for a, _ in ends), max(b for _, b in ends)
+    low = min(a for a, _ in ends)
+    high = max(b for _, b in ends)
     room = 0.08 * (high - low) or 0.1 * abs(high) or 1.0
     low, high = low - room, high + room
     parts = []
@@ -185,7 +200,8 @@ def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Html:
         for at, (value, error) in enumerate(zip(one.values, one.errors, strict=True)):
             if math.isnan(value):
                 continue
-            x, y = left + (at + 0.5) * step + shift, bottom - (value - low) / (high - low) * (bottom - top)
+            x = left + (at + 0.5) * step + shift
+            y = bottom - (value - low) / (high - low) * (bottom - top)
             points.append((x, y))
             if not math.isnan(error):
                 half = error / (high - low) * (bottom - top)

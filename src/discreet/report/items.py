@@ -66,8 +66,10 @@ def item_map(model: Any) -> Map | None:
     else:
         axes = axes[:, [-1, -2]]
         axes *= np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])  # an eigenvector's sign is chance
-        plane, share = centred @ axes, float(values[-2:].sum() / values.sum())
-    low, span = plane.min(axis=0), np.ptp(plane, axis=0)
+        plane = centred @ axes
+        share = float(values[-2:].sum() / values.sum())
+    low = plane.min(axis=0)
+    span = np.ptp(plane, axis=0)
     plane = (plane - low) / np.maximum(span, 1e-30)
     x, y = (np.rint(plane * GRID)).astype(np.int64).T
     relative = np.rint(100 * length[at] / length.max()).astype(np.int64)
@@ -119,7 +121,8 @@ def recommended(model: Any, history: dict[Any, float], name: str, n: int, *, inv
 
 def _histories(model: Any, how_many: int, long: int) -> list[tuple[str, dict[Any, float]]]:
     liked = 1.0 if model.rating_range_ is None else float(model.rating_range_[1])
-    titles, ids = names(model), model.item_ids_.tolist()
+    titles = names(model)
+    ids = model.item_ids_.tolist()
     length = np.linalg.norm(model.item_factors_.astype(np.float64), axis=1)
     pool = np.flatnonzero(length > 0)
     if len(pool) < 2 * long:  # nothing to tell items apart by

@@ -39,7 +39,7 @@ class Kind:
 
     @property
     def deviation(self) -> float:
-        return self.entry.noise_multiplier * self.entry.sensitivity
+        return self.entry.deviation
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _hearing(entry: Entry, model: Any) -> float:
     one = entry.sensitivity / (k if l1 else math.sqrt(k))
     if model.privacy_.neighbouring == "replace-one":
         one /= 2.0 if l1 else math.sqrt(2.0)
-    return math.sqrt(math.prod(entry.shape[1:])) * entry.noise_multiplier * entry.sensitivity / one
+    return math.sqrt(math.prod(entry.shape[1:])) * entry.deviation / one
 
 
 def bounded_together(model: Any) -> bool:

@@ -78,7 +78,8 @@ def write_blocks(
                 if progress:
                     progress(at + 1, blocks, "blocks")
         shutil.rmtree(scratch)
-        low, high = min(one[1] for one in made), max(one[2] for one in made)
+        low = min(one[1] for one in made)
+        high = max(one[2] for one in made)
         some = low <= high
         manifest = Manifest(
             tuple(one[0] for one in made),

@@ -104,7 +104,7 @@ class Sealed:
         self._pieces = self._listed()
 
     def read(self) -> Any:
-        return self.spark.read.schema(worker.SEALED).parquet(self.path).select("part", "piece", "digest", "payload")
+        return self.spark.read.schema(worker.SEALED).parquet(self.path).select("part", "piece", "crc32", "payload")
 
     def renew(self) -> None:
         """Seal again: the same rows give the same blocks, to the last bit."""
@@ -125,17 +125,17 @@ class Sealed:
             raise EngineError("a block was counted twice in one pass, so its sum was thrown away")
         return set(counted) == {f"{part} {piece}" for part, piece, _ in self._pieces}
 
-    def _listed(self) -> frozenset[tuple[int, int, str]]:
+    def _listed(self) -> frozenset[tuple[int, int, int]]:
         def job() -> Any:
             frame = self.spark.read.schema(worker.SEALED).parquet(self.path)
-            return frame.select("part", "piece", "source", "digest").collect()
+            return frame.select("part", "piece", "source", "crc32").collect()
 
         rows = outcome(job)
         sources: dict[int, int] = {}
         for row in rows:
             if sources.setdefault(row["part"], row["source"]) != row["source"]:
                 raise EngineError("Spark divided the people of one block over two tasks: seal them again")
-        return frozenset((row["part"], row["piece"], row["digest"]) for row in rows)
+        return frozenset((row["part"], row["piece"], row["crc32"]) for row in rows)
 
 
 def shake_hands(spark: Any, tasks: int) -> None:

@@ -220,7 +220,8 @@ def damped_means(
     sums: NDArray[Any], counts: NDArray[Any], G: float, prior: NDArray[Any], largest: float
 ) -> NDArray[np.float64]:
     """(2): how far item means lie from the global one, between ±largest."""
-    return np.clip((sums - G * counts) / np.maximum(counts + prior, 1e-9), -largest, largest)
+    deviations: NDArray[np.float64] = np.clip((sums - G * counts) / np.maximum(counts + prior, 1e-9), -largest, largest)
+    return deviations
 
 
 def principal(C: NDArray[Any], factors: int) -> NDArray[np.float64]:

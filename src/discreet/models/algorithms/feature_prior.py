@@ -132,7 +132,8 @@ def standardised(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
     if Z.shape[1] > most:
         U, s, _ = np.linalg.svd(Z, full_matrices=False)
         Z = U[:, :most] * s[:most]
-    return Z / max(float(np.sqrt((Z**2).sum() / max(len(Z), 1))), 1e-12)
+    scaled: NDArray[np.float64] = Z / max(float(np.sqrt((Z**2).sum() / max(len(Z), 1))), 1e-12)
+    return scaled
 
 
 def likelihood(

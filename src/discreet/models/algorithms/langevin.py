@@ -116,4 +116,7 @@ class Langevin(ClippedDescent):
         """h_t of each item: (2), or shorter where that would overshoot."""
         curvature = (self.precision * counts * self.user_norm**2 / 2 + self.prior) / 2
         longest = self.longest * (t + 1) ** -self.decay / curvature
-        return np.minimum(longest, 4 * self.temperature / max((self.precision * sigma) ** 2, 1e-300))
+        rate: NDArray[np.float64] = np.minimum(
+            longest, 4 * self.temperature / max((self.precision * sigma) ** 2, 1e-300)
+        )
+        return rate

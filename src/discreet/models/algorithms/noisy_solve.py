@@ -407,7 +407,8 @@ class NoisySolve(Algorithm):
         """λ c̃_j^μ / Z′, with Z′ such that an average rating has weight 1, and what the noise asks for."""
         c = np.maximum(counts, 1.0)
         weight = c**self.item_exponent * c.sum() / (c ** (1 + self.item_exponent)).sum()
-        return lam * weight + self.noise_ridge * math.sqrt(2 * self.rank) * deviation
+        ridge: NDArray[Any] = lam * weight + self.noise_ridge * math.sqrt(2 * self.rank) * deviation
+        return ridge
 
     def _lambda(self, signal: float) -> float:
         if isinstance(self.regularization, str):
@@ -456,8 +457,7 @@ class NoisySolve(Algorithm):
         counted = users.item_counts()
         last = self._steps_of("sum")[-1]
         replaced = session.plan.budget.neighbouring == "replace-one"  # moves a sum by √2 times more than a count
-        reach = counted.sensitivity(session.plan.budget.neighbouring, "l2") * (math.sqrt(2.0) if replaced else 1.0)
-        noise = session.plan.noise_multiplier(last) * reach * math.sqrt(self.rank)
+        noise = session.deviation(last, counted) * (math.sqrt(2.0) if replaced else 1.0) * math.sqrt(self.rank)
         counting = session.deviation("recounts" if self.recount else "counts", counted)
         remedy = "raise epsilon or lower factors, iterations or item_fraction"
         return check_signal(session, counts, counting, noise, remedy, "lower item_fraction")

@@ -135,4 +135,5 @@ class PoissonDescent(ClippedDescent):
         """What a released row is multiplied with in (3)."""
         own = s * self.batch_rate
         noise = self.damping * deviation / own
-        return self.learning_rate / own * counts / (counts**2 + noise**2)
+        rate: NDArray[np.float64] = self.learning_rate / own * counts / (counts**2 + noise**2)
+        return rate

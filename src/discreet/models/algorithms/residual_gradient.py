@@ -352,7 +352,7 @@ class ResidualGradient(Algorithm):
     def _noise(self, session: Session, lines: list[Line]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what one user can add."""
         precision = sum(session.plan.noise_multiplier(line) ** -2 for line in lines)
-        return precision**-0.5 * (2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0)
+        return float(precision**-0.5) * (2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0)
 
     def _iota(self, c: NDArray[Any], noise: float) -> float:
         """ι by the signal that all steps together can hold over the noise on it, for an average item."""
@@ -424,7 +424,8 @@ def usual_rank(mu: float) -> int:
 
 def project(A: NDArray[Any], largest: float) -> NDArray[Any]:
     """Rows cut to the length `largest`."""
-    return A * np.minimum(1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30))
+    cut: NDArray[Any] = A * np.minimum(1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30))
+    return cut
 
 
 def settle(
@@ -457,7 +458,8 @@ def settle(
     if prior is not None and z.shape[1]:
         tau = prior.learn(Sums(z, S, rest), tau, largest**2)
         mean = prior.mean()
-    return mean + S * (z - S * mean) / (S**2 + (noise + shrinkage * spread * S) / tau)
+    x: NDArray[Any] = mean + S * (z - S * mean) / (S**2 + (noise + shrinkage * spread * S) / tau)
+    return x
 
 
 def _prior(X: NDArray[Any] | None, popular: NDArray[Any] | None, leading: int) -> FeaturePrior | None:

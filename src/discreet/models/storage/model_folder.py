@@ -28,7 +28,8 @@ import numpy as np
 
 from discreet.data.encode import as_ids, object_array
 from discreet.errors import ConfigError, DataError
-from discreet.models import MODELS, model_class
+from discreet.models import MODELS
+from discreet.models import model_class as model_class  # the conformance kit puts models of its own in here
 from discreet.models.base import Recommender
 from discreet.models.storage.card import with_earlier
 from discreet.models.storage.earlier_ledgers import LEDGER, check_replaced, earlier_name, keep_beside, kept_ledgers
@@ -152,8 +153,8 @@ def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
         "titles": None if model.titles_ is None else model.titles_.tolist(),
         "item_ids": [_encode(i) for i in model.item_ids_.tolist()],
     }
-    described = json.loads(_as_json(described))  # as it will be read, so that the checksum is of that
-    return {"checksum": _checksum(described)} | described
+    read: dict[str, Any] = json.loads(_as_json(described))  # as it will be, so that the checksum is of that
+    return {"checksum": _checksum(read)} | read
 
 
 def _as_json(described: dict[str, Any]) -> bytes:

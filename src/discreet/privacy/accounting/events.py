@@ -56,6 +56,11 @@ CONVERSIONS: dict[str, str] = {
 }
 
 
+def deviation_of(noise_multiplier: float, sensitivity: float) -> float:
+    """Standard deviation of the noise on a release: the one place where the two are multiplied."""
+    return noise_multiplier * sensitivity
+
+
 @dataclass(frozen=True)
 class Event:
     """One kind of release.
@@ -328,7 +333,10 @@ def _batch_factor(events: tuple[Event, ...], epsilon: float, delta: float) -> fl
     """The factor of `calibrate`, searched near the one that the limit of many batches has."""
     target = gdp.mu(epsilon, delta)
     start = _search(lambda c: share_mu([event.scaled(c) for event in events]) - target, 1.0)
-    excess = lambda c: _cost(events, c, delta, "pld") - epsilon  # noqa: E731
+
+    def excess(factor: float) -> float:
+        return _cost(events, factor, delta, "pld") - epsilon
+
     step = 1.05
     low = start
     high = start

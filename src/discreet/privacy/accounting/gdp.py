@@ -126,7 +126,8 @@ def _first_not_above(excess: Callable[[float], float], bad: float, good: float, 
 
 
 def _mills(x: np.ndarray | float) -> np.ndarray:
-    return _SQRT_HALF_PI * erfcx(np.asarray(x) / math.sqrt(2.0))
+    ratio: np.ndarray = _SQRT_HALF_PI * erfcx(np.asarray(x) / math.sqrt(2.0))
+    return ratio
 
 
 def _check(name: str, value: float) -> None:

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
 LARGEST_LIMIT = 2**12
 #: Less is not offered as something that would fit.
 SMALLEST_EPSILON = 1e-3
-_APPLICATION, _VERSION = 0x64697363, 1  # "disc", in the header of the file
+_APPLICATION = 0x64697363  # "disc", in the header of the file
+_VERSION = 1
 _WAIT = 120.0  # seconds for other writers
 
 

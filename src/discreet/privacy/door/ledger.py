@@ -22,7 +22,7 @@ from typing import Any
 
 from discreet.errors import PrivacyError
 from discreet.privacy.accounting import events as accounting
-from discreet.privacy.accounting.events import Event, Price
+from discreet.privacy.accounting.events import Event, Price, deviation_of
 from discreet.privacy.door.plan import Plan
 
 FORMAT = "discreet-ledger/1"
@@ -30,7 +30,7 @@ FORMAT = "discreet-ledger/1"
 
 @dataclass(frozen=True)
 class Entry:
-    """One release: noise standard deviation = ``noise_multiplier`` × ``sensitivity`` (in ``norm``).
+    """One release, with the sensitivity in ``norm``.
 
     A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability.
     """
@@ -52,6 +52,11 @@ class Entry:
     def event(self) -> Event:
         """What it costs; an unsafe entry costs everything and has no event."""
         return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise."""
+        return deviation_of(self.noise_multiplier, self.sensitivity)
 
 
 @dataclass(frozen=True)

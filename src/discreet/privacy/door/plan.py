@@ -15,13 +15,16 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.budget import Budget, Neighbouring
-from discreet.privacy.accounting.events import Event
+from discreet.privacy.accounting.events import Event, deviation_of
 from discreet.privacy.noise.sources import delta_of
+
+if TYPE_CHECKING:
+    from discreet.privacy.door.session import Statistic
 
 #: A session may make this many draws; what they add to δ is set aside when a plan is priced.
 MOST_DRAWS = 2**40
@@ -214,6 +217,11 @@ class Plan:
     def noise_multiplier(self, name: str | Line) -> float:
         """Standard deviation of the noise over the sensitivity."""
         return self.scale * self.release(name).weight
+
+    def deviation(self, name: str | Line, statistic: Statistic) -> float:
+        """Standard deviation of the noise on a release of the statistic. An entry with weight w has 1/w of it."""
+        norm = self.release(name).event(self.scale).noise.norm
+        return deviation_of(self.noise_multiplier(name), statistic.sensitivity(self.budget.neighbouring, norm))
 
     def rows(self) -> list[dict[str, Any]]:
         """The plan as a table: one dictionary per release, with its share of μ² and its price if it stood alone."""

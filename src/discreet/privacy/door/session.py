@@ -142,13 +142,11 @@ class Session:
         return prepared.blocks(rows, dtype)
 
     def deviation(self, name: str | Line, statistic: Statistic) -> float:
-        """Standard deviation of the noise that a release of this statistic gets: the multiplier times the sensitivity.
+        """Standard deviation of the noise that a release of this statistic gets: public, before and after the release.
 
-        Public, and the same whether the release has been made or not. An entry with weight w has 1/w of it.
+        See `Plan.deviation`.
         """
-        planned = self.plan.release(name)
-        norm = mechanisms.of(planned.mechanism, 1.0, planned.alpha).norm
-        return self.plan.noise_multiplier(name) * statistic.sensitivity(self.plan.budget.neighbouring, norm)
+        return self.plan.deviation(name, statistic)
 
     @property
     def silent(self) -> bool:
@@ -307,7 +305,7 @@ def caller() -> str:
 
 
 def _noise_of(entry: Entry) -> Mechanism:
-    return mechanisms.of(entry.mechanism, entry.noise_multiplier * entry.sensitivity, entry.alpha)
+    return mechanisms.of(entry.mechanism, entry.deviation, entry.alpha)
 
 
 def _checked_sensitivity(name: str, statistic: Statistic, neighbouring: Neighbouring, norm: Norm) -> float:
@@ -328,7 +326,7 @@ def _check_batch(planned: Release, statistic: Statistic, grade: str) -> None:
 
 def _grade(source: NoiseSource) -> str:
     """By type, not by what a source says of itself: noise that is not known to be noise is none."""
-    return {SecureNoise: "secure", SeededNoise: "seeded"}.get(type(source), "none")  # type: ignore[call-overload]
+    return {SecureNoise: "secure", SeededNoise: "seeded"}.get(type(source), "none")
 
 
 def _source(noise: str | NoiseSource, random_state: int | None, threads: int | None) -> NoiseSource:

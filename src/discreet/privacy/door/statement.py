@@ -141,7 +141,9 @@ class PrivacyStatement:
     def _releases(self) -> str:
         counts = Counter(entry.name for entry in self.ledger.entries)
         listed = ", ".join(_runs([f"{name} × {count}" if count > 1 else name for name, count in counts.items()]))
-        text = f"It rests on {len(self.ledger.entries)} releases of sums over users: {listed}." if counts else ""
+        made = len(self.ledger.entries)
+        what = "one release of a sum" if made == 1 else f"{made} releases of sums"
+        text = f"It rests on {what} over users: {listed}." if counts else ""
         rates = sorted({entry.rate for entry in self.ledger.entries if entry.rate < 1})
         if not rates:
             return text

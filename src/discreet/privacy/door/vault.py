@@ -58,7 +58,7 @@ class Box(Generic[T]):
     __slots__ = ("_content", "label")
 
     def __init__(self, content: T, label: str):
-        self._content = lambda: content  # a closure: neither ``vars`` nor a debugger's repr shows it
+        self._content: Callable[[], T] = lambda: content  # a closure: neither ``vars`` nor a debugger's repr shows it
         self.label = label
 
     def open(self, key: Key) -> T:

@@ -134,7 +134,8 @@ class Gaussian(Mechanism):
         return np.exp(-t * t / 2) / (self.scale * _SQRT_2PI)
 
     def cdf(self, x: ArrayLike) -> Floats:
-        return ndtr(np.asarray(x, float) / self.scale)
+        below: Floats = ndtr(np.asarray(x, float) / self.scale)
+        return below
 
     def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
         return gdp.epsilon(self.mu(sensitivity), delta)
@@ -167,7 +168,8 @@ class Laplace(Mechanism):
         return np.random.default_rng(rng).laplace(0.0, self.scale, shape)
 
     def density(self, x: ArrayLike) -> Floats:
-        return np.exp(-np.abs(np.asarray(x, float)) / self.scale) / (2 * self.scale)
+        density: Floats = np.exp(-np.abs(np.asarray(x, float)) / self.scale) / (2 * self.scale)
+        return density
 
     def cdf(self, x: ArrayLike) -> Floats:
         t = np.asarray(x, float) / self.scale
@@ -254,10 +256,14 @@ class Huber(Mechanism):
         low = float(ndtr(-self.alpha))
         centre = ndtri(low + (1 - 2 * low) * rng.random(shape))
         tail = (self.alpha + rng.standard_exponential(shape) / self.alpha) * rng.choice([-1.0, 1.0], shape)
-        return self.scale * np.where(rng.random(shape) < self.core, centre, tail)
+        drawn: Floats = self.scale * np.where(rng.random(shape) < self.core, centre, tail)
+        return drawn
 
     def density(self, x: ArrayLike) -> Floats:
-        return self.normalizer / self.scale * np.exp(-_huber_loss(np.asarray(x, float) / self.scale, self.alpha))
+        density: Floats = (
+            self.normalizer / self.scale * np.exp(-_huber_loss(np.asarray(x, float) / self.scale, self.alpha))
+        )
+        return density
 
     def cdf(self, x: ArrayLike) -> Floats:
         t = np.asarray(x, float) / self.scale
@@ -265,7 +271,8 @@ class Huber(Mechanism):
         low = -np.abs(t)  # by symmetry, only the left half is evaluated: it keeps its relative accuracy
         tail = self.normalizer / a * np.exp(np.minimum(a * low + a * a / 2, -a * a / 2))
         left = tail + self.normalizer * _SQRT_2PI * (ndtr(np.maximum(low, -a)) - ndtr(-a))
-        return np.where(t > 0, 1 - left, left)
+        below: Floats = np.where(t > 0, 1 - left, left)
+        return below
 
     def epsilon(self, sensitivity: float, delta: float = 0.0) -> float:
         """Pure ε = α·Δ₁/scale; with δ > 0 the smaller ε at which ``hockey_stick`` falls to δ."""

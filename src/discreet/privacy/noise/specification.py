@@ -128,7 +128,8 @@ def _signed(value: Decimal, sign: int) -> int:
 
 def _unit(leading: int, length: int, bits: Bits) -> Decimal:
     """The number in (0, 1) whose binary digits are ``leading`` and then fresh ones, cut in the middle of its cell."""
-    return Decimal(2 * (leading << EXTRA_BITS | bits(EXTRA_BITS)) + 1) / 2 ** (length + EXTRA_BITS + 1)
+    cell: int = 2 ** (length + EXTRA_BITS + 1)
+    return Decimal(2 * (leading << EXTRA_BITS | bits(EXTRA_BITS)) + 1) / cell
 
 
 def _endless(words: Iterable[int], bits: Bits) -> Iterator[int]:

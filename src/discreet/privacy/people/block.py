@@ -74,7 +74,8 @@ class Public:
         self.array("V", V, (self.n_items, V.shape[-1] if V.ndim else 0))
         if rank is not None and V.shape[1] != rank:
             raise ConfigError(f"item factors of rank {V.shape[1]} do not fit user vectors of rank {rank}")
-        return V if V.dtype in (np.float32, np.float64) else V.astype(np.float64)
+        factors: NDArray[Any] = V if V.dtype in (np.float32, np.float64) else V.astype(np.float64)
+        return factors
 
 
 @dataclass(frozen=True, repr=False)  # whose repr would print ratings, in a log or a debugger

@@ -192,9 +192,9 @@ def _coefficients(
     n = len(indptr) - 1
     row = np.repeat(np.arange(n), np.diff(indptr))
     norm = np.sqrt(np.bincount(row, c**2, minlength=n)) * np.sqrt((U.astype(np.float64) ** 2).sum(axis=1))
-    c = c * (SHAVE * np.minimum(1.0, C / np.maximum(norm, 1e-300)))[row]
-    c[~np.isfinite(c)] = 0
-    return c
+    cut: NDArray[np.float64] = c * (SHAVE * np.minimum(1.0, C / np.maximum(norm, 1e-300)))[row]
+    cut[~np.isfinite(cut)] = 0
+    return cut
 
 
 # ------------------------------------------------------------ coins

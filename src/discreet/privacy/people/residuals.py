@@ -246,7 +246,8 @@ class ResidualCovariance(OuterProducts):
         if self.per_rating:
             a = a / np.sqrt(np.maximum(block.counts, 1))[row]
         norm = np.sqrt(np.bincount(row, a**2, minlength=block.n))
-        return a * (SHAVE * np.minimum(1.0, self.largest / np.maximum(norm, 1e-300)))[row]
+        cut: NDArray[np.float64] = a * (SHAVE * np.minimum(1.0, self.largest / np.maximum(norm, 1e-300)))[row]
+        return cut
 
 
 @registered("pair counts")

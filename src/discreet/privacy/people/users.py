@@ -58,7 +58,8 @@ def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
         Of the users' random choices among their items. Public.
     """
     if not isinstance(ratings, Ratings):
-        return ratings.seal(bounds, seed=seed)
+        sealed: Users = ratings.seal(bounds, seed=seed)
+        return sealed
     check_rows(ratings)
     block = sealed_block(ratings.indptr, ratings.indices, ratings.values, user_keys(ratings.user_ids, seed), bounds)
     return Users((block,), Public(bounds, ratings.n_items))

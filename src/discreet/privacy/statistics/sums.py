@@ -173,7 +173,8 @@ def registered(name: str) -> Callable[[type[S]], type[S]]:
 def per_user_total(each: NDArray[np.float64], grid: float | None) -> NDArray[Any]:
     """One number: the sum over users of what each adds up to, rounded per user where there is a grid."""
     whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
-    return whole.sum(keepdims=True)
+    total: NDArray[Any] = whole.sum(keepdims=True)
+    return total
 
 
 def per_item_total(item: NDArray[np.integer], x: NDArray[Any], m: int, grid: float | None) -> NDArray[Any]:
@@ -248,7 +249,8 @@ def residuals_numpy(
     e = (U[row].astype(np.float64) * V[indices]).sum(axis=1) - y
     e[~np.isfinite(e)] = 0
     length = np.sqrt(np.bincount(row, e**2, minlength=len(indptr) - 1))
-    return e * (largest / np.maximum(length, largest))[row]
+    cut: NDArray[np.float64] = e * (largest / np.maximum(length, largest))[row]
+    return cut
 
 
 def residuals(

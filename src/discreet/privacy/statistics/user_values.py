@@ -1,0 +1,74 @@
+"""Numbers that users measured for themselves, such as how well a model guessed for them, summed over users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import ConfigError
+from discreet.privacy.door.vault import guarded
+from discreet.privacy.people.block import Block, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, Bounds, bound
+from discreet.privacy.people.users import Users
+from discreet.privacy.statistics.sums import Reach, registered
+
+
+@guarded("what users measured")
+def seal_values(measure: Callable[[], NDArray[Any]]) -> Users:
+    """Users behind glass with one row of numbers each, and nothing else.
+
+    Parameters
+    ----------
+    measure : function without arguments
+        Gives (n_users, d) numbers. Row i depends on user i and on public values only, to the last bit; that is the
+        caller's to prove, as for every step that users take by themselves. What is no finite number counts as 0.
+    """
+    values = np.nan_to_num(np.asarray(measure(), np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    assert values.ndim == 2
+    n = len(values)
+    nothing = np.zeros(0)
+    block = Block(
+        np.zeros(n + 1, np.int64),
+        nothing.astype(np.int32),
+        nothing.astype(np.float32),
+        np.zeros(n, np.float32),
+        np.zeros(n, np.uint64),
+        {"measured": values},
+    )
+    return Users((block,), Public(Bounds(items=1), values.shape[1]))
+
+
+@registered("user values")
+@dataclass(frozen=True)
+class UserValues(Statistic):
+    """Σ_i x_i, x_i being what user i measured, cut to 0 ≤ x_ij ≤ m_j for public `most` m.
+
+    One user adds a point of that box, at most ‖m‖₂ away from nothing in ℓ₂ and ‖m‖₁ in ℓ₁. No two points of the box are
+    further apart than that, in either norm, so replacing a user moves the sum no further than removing one.
+    """
+
+    most: tuple[float, ...]
+
+    def check(self, public: Public) -> None:
+        if len(self.most) != public.n_items:
+            raise ConfigError(
+                f"users measured {public.n_items} numbers, and {len(self.most)} bounds are given for them"
+            )
+        for value in self.most:
+            bound("most", value)
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (len(self.most),)
+
+    def reach(self, public: Public) -> Reach:
+        return Reach(math.hypot(*self.most), math.fsum(self.most), max(self.most), 1.0, 1.0)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Any:
+        x = np.clip(block["measured"], 0.0, np.asarray(self.most)) * SHAVE
+        whole = x if grid is None else np.trunc(x / grid).astype(np.int64)
+        return lambda rows: whole.sum(axis=0)[rows]
