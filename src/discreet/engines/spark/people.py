@@ -25,7 +25,7 @@ from discreet.data.encode import canonical, encode
 from discreet.data.ratings import Duplicates, Unknown
 from discreet.engines.portion import Portion
 from discreet.engines.spark import worker
-from discreet.engines.spark.jobs import Sealed, SparkEngine, outcome, shake_hands
+from discreet.engines.spark.jobs import Sealed, SparkEngine, cores, outcome, shake_hands
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.door.vault import guarded
 from discreet.privacy.people.block import Public
@@ -37,6 +37,7 @@ logger = logging.getLogger("discreet")
 
 MOST_PARTITIONS = 1 << 16
 WHOLE = r"^[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*$"  # as `discreet.data.encode.written` has it
+WHOLE_KINDS = ("byte", "short", "integer", "long")
 _EXACT = 2.0**53
 
 
@@ -133,7 +134,7 @@ class SparkRatings:
 
     def ready(self) -> None:
         """Shake hands with the workers, and seal people's ratings into blocks, if that has not been done before."""
-        shake_hands(self.spark, 2 * self._cores())
+        shake_hands(self.spark, 2 * cores(self.spark))
         if self._sealed is None:
             path = self._path()
             self._sealed = Sealed(self.spark, path, self.parts, lambda: outcome(lambda: self._write(path)))
@@ -162,15 +163,18 @@ class SparkRatings:
         time = F.lit(0).cast("long")
         if "timestamp" in columns:
             time = seconds(F.col(columns["timestamp"]), kinds[columns["timestamp"]])
+        whole = self.item_ids.dtype == np.int64 and kinds[columns["item"]] in WHOLE_KINDS
+        kind = "long" if whole else "string"  # numbers are joined several times as fast as text
         rows = frame.select(
             user.alias("user"),
-            key_of(F.col(columns["item"]), kinds[columns["item"]]).cast("string").alias("key"),
+            key_of(F.col(columns["item"]), kinds[columns["item"]]).cast(kind).alias("key"),
             self._rating().alias("rating"),
             time.alias("time"),
         )
-        keys = [str(canonical(one)) for one in self.item_ids.tolist()]
+        forms = [canonical(one) for one in self.item_ids.tolist()]
+        keys = forms if whole else [str(form) for form in forms]
         listed = self.spark.createDataFrame(
-            pa.table({"key": keys, "item": np.arange(len(keys), dtype=np.int32)}), "key string, item int"
+            pa.table({"key": keys, "item": np.arange(len(keys), dtype=np.int32)}), f"key {kind}, item int"
         )
         joined = rows.join(F.broadcast(listed), "key", "left")
         # the same function of a user's key as Spark divides by, so that each block is one task
@@ -202,7 +206,7 @@ class SparkRatings:
 
     def _path(self) -> str:
         if self._folder is not None:
-            return self._folder
+            return self._folder if ":" in self._folder else Path(self._folder).absolute().as_uri()
         master = str(self.spark.conf.get("spark.master", ""))
         if not master.startswith("local"):
             raise ConfigError(
@@ -212,13 +216,6 @@ class SparkRatings:
         folder = tempfile.mkdtemp(prefix="discreet-spark-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return (Path(folder) / "sealed").as_uri()
-
-    def _cores(self) -> int:
-        """About how many tasks run at once; a number of the cluster, not of the data."""
-        try:
-            return int(self.spark.sparkContext.defaultParallelism)
-        except Exception:  # Spark Connect has no context
-            return 8
 
 
 def task_number() -> int:
@@ -233,7 +230,7 @@ def key_of(column: Any, kind: str) -> Any:
     """An id in the one form that all its spellings share: a whole number where it is one, else text."""
     from pyspark.sql import functions as F
 
-    if kind in ("byte", "short", "integer", "long"):
+    if kind in WHOLE_KINDS:
         return column.cast("long")
     if kind in ("float", "double"):
         whole = (F.abs(column) < F.lit(_EXACT)) & (column == F.floor(column))
@@ -246,7 +243,7 @@ def seconds(column: Any, kind: str) -> Any:
     """A time as a whole number."""
     from pyspark.sql import functions as F
 
-    if kind in ("byte", "short", "integer", "long"):
+    if kind in WHOLE_KINDS:
         return column.cast("long")
     if kind in ("float", "double"):
         return F.floor(column).cast("long")
