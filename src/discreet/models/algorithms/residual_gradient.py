@@ -38,14 +38,13 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import solve_rows, solve_rows_constant, tall_product
+from discreet.kernels import tall_product
 from discreet.models.algorithms.algorithm import (
     EVERY_ITEM,
     Algorithm,
     Learnt,
     Progress,
     Range,
-    Rows,
     check_centring,
     middle,
     width,
@@ -61,6 +60,7 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
+from discreet.models.read_outs import LeastSquares, ReadOut, project
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
@@ -376,24 +376,14 @@ class ResidualGradient(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         """(1) as in training, but for the stretch."""
-        V = learnt.factors
-        centre = np.float32(self.middle)
-        ridge = np.full(rows.n, self.regularization)
-        y = rows.values.astype(np.float32) - centre - learnt.biases[rows.indices]
         if self.centring != "user":
-            return solve_rows(rows.indptr, rows.indices, y, V, ridge), np.full(rows.n, centre)
-        mean = np.float32(learnt.details["centre"])
-        y = y - mean
+            return LeastSquares(self.regularization, centre=self.middle)
         lead = math.sqrt(self.regularization / self.prior_count)
-        if V.shape[1]:
-            U, own = solve_rows_constant(rows.indptr, rows.indices, y, V, ridge, lead)
-        else:
-            one = np.full((len(V), 1), lead, V.dtype)
-            own = solve_rows(rows.indptr, rows.indices, y, one, ridge)[:, 0]
-            U = np.zeros((rows.n, 0), V.dtype)
-        return U, centre + (mean + np.float32(lead) * own)
+        return LeastSquares(
+            self.regularization, centre=self.middle, second_centre=learnt.details["centre"], intercept=lead
+        )
 
 
 class _Biases:
@@ -420,12 +410,6 @@ class _Biases:
 def usual_rank(mu: float) -> int:
     """Rank by the budget: 6 at ε = 1 and 8 at ε = 20, for δ = 1e-5."""
     return int(np.clip(round(7 * mu**0.13), 4, 8))
-
-
-def project(A: NDArray[Any], largest: float) -> NDArray[Any]:
-    """Rows cut to the length `largest`."""
-    cut: NDArray[Any] = A * np.minimum(1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30))
-    return cut
 
 
 def settle(
