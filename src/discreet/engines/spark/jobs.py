@@ -11,9 +11,10 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.worker_errors import MARK, Task
 from discreet.engines.handshake import fingerprint
 from discreet.engines.spark import worker
-from discreet.engines.spark.worker import CHUNK_BYTES, MARK, PROBLEMS
+from discreet.engines.spark.worker import CHUNK_BYTES, PROBLEMS
 from discreet.errors import DataError, EngineError
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.replay import Node, RecordedSum, Wanted, nothing_yet, one_pass
@@ -58,7 +59,7 @@ class SparkEngine:
                 self._sealed.renew()
         raise EngineError("sealed blocks are lost, and sealing them again did not bring them back: look at the storage")
 
-    def _pass(self, task: worker.Task, wanted: Sequence[Wanted]) -> tuple[list[NDArray[np.int64]], list[str]]:
+    def _pass(self, task: Task, wanted: Sequence[Wanted]) -> tuple[list[NDArray[np.int64]], list[str]]:
         spark = self._sealed.spark
         size = sum(8 * int(np.prod(want.shape)) for want in wanted)
 
@@ -104,7 +105,7 @@ class Sealed:
         write()
         self._pieces = self._listed()
 
-    def led_through(self, task: worker.Task) -> Any:
+    def led_through(self, task: Task) -> Any:
         """A frame of what the task makes of all blocks.
 
         Where workers can open the files by themselves (a folder of this machine, or one that all machines have

@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import wraps
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from discreet.data.worker_errors import Problem, Task, quiet
 from discreet.engines.handshake import fingerprint
 from discreet.engines.identity import identities
 from discreet.engines.portion import Portion, portion_of
@@ -29,7 +29,6 @@ SEALED = "part int, piece int, source int, size long, crc32 long, payload binary
 SUMS = "place int, chunk int, data binary"
 RATINGS_OF_A_PIECE = 1 << 20  # a piece takes about 8 MB, and twenty times as much while its users take their steps
 CHUNK_BYTES = 1 << 23  # of a sum that travels as one value
-MARK = "discreet-worker:"  # after it, the driver finds the type of an error, and nothing else
 
 #: What a worker may say of data that cannot be used; the driver knows the sentence.
 PROBLEMS = {
@@ -44,35 +43,7 @@ PROBLEMS = {
 }
 
 
-class Problem(DiscreetError):
-    """One of `PROBLEMS`, by its name."""
-
-
-class WorkerError(Exception):
-    """All that the driver and the logs see of what went wrong on a worker."""
-
-
 Batches = Iterable[pa.RecordBatch]
-Task = Callable[[Batches], Iterator[pa.RecordBatch]]
-
-
-def quiet(task: Task) -> Task:
-    """The same task, whose errors say nothing but their type."""
-
-    @wraps(task)
-    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        kind = ""
-        try:
-            with np.errstate(all="ignore"):
-                yield from task(batches)
-        except Problem as error:
-            kind = str(error)
-        except Exception as error:
-            kind = type(error).__name__
-        if kind:  # out here, the error is neither cause nor context of the one that is raised
-            raise WorkerError(MARK + kind)
-
-    return run
 
 
 # ------------------------------------------------------------------ sealing
