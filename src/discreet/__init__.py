@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from discreet.models.dpmf import DPMF
     from discreet.models.huber import HuberALS
     from discreet.models.irls import IRLS
+    from discreet.models.lists import recommend_frame
     from discreet.models.popularity import Popularity
     from discreet.models.storage.model_folder import load
     from discreet.privacy.accounting.lifetime import BudgetStore
@@ -58,6 +59,7 @@ __all__ = [
     "load",
     "load_dataset",
     "mechanisms",
+    "recommend_frame",
     "report",
     "tune",
 ]
@@ -73,6 +75,7 @@ _HOME = MODELS | {
     "tune": "discreet.evaluation.tuning",
     "load": "discreet.models.storage.model_folder",
     "load_dataset": "discreet.data.datasets",
+    "recommend_frame": "discreet.models.lists",
 }
 _MODULES = ("errors", "mechanisms", "report")
 

@@ -113,13 +113,28 @@ FAULTS = {
         (NEIGHBOURS, WORST),
     ),
     "pairs are divided by the number of items instead of pairs": Fault(
-        "statistics.pairs:pair_weights", "np.sqrt(np.maximum(pairs, 1.0))", "np.sqrt(counts + 1e-9)", (PAIRS, PAIRED)
+        "statistics.pairs:pair_weights",
+        "np.sqrt(np.maximum(squared, 1))",
+        "np.sqrt(np.diff(indptr) + 1e-9)",
+        (PAIRS, PAIRED),
     ),
     "√2 is forgotten where pairs are replaced": Fault(
         "statistics.pairs:PairSums.reach", "1.0, 2**0.5)", "1.0, 1.0)", (PAIRS,)
     ),
     "pairs are counted in both triangles": Fault(
         "statistics.pairs:pair_weights", "math.sqrt(2.0)", "2.0", (PAIRS, PAIRED)
+    ),
+    "likes are not of norm 1": Fault(
+        "statistics.pairs:LikeCounts.partial",
+        "np.maximum(power_sums(block.indptr, level)[0], 1)",
+        "1.0 + 0 * block.mean",
+        (PAIRS, REGISTRY),
+    ),
+    "how much is liked is left out of what pairs are divided by": Fault(
+        "statistics.pairs:PairSums.partial",
+        "pair_weights(block.indptr, level)",
+        "pair_weights(block.indptr, np.minimum(level, 1))",
+        (PAIRS, PAIRED, REGISTRY),
     ),
     "whoever likes something is counted twice": Fault(
         "statistics.pairs:ActiveUsers.partial", "(block.counts > 0)", "2 * (block.counts > 0)", (PAIRS, REGISTRY)

@@ -13,6 +13,7 @@ import typer
 
 from discreet.cli.app import command, program
 from discreet.cli.evaluate import show as show_scores
+from discreet.cli.export import write_web
 from discreet.cli.output import Output
 from discreet.cli.source import said_below
 from discreet.cli.train import check_out, described
@@ -59,6 +60,7 @@ def demo(
     check_out(str(folder / "model"), replace=True)  # by another demo, whose people were invented too
     from discreet.data.cinema import GENRES, example_history, films, make_cinema
     from discreet.data.splits import random_ratings
+    from discreet.models.storage.scorer_folder import open_model
 
     genres = _genres(likes, GENRES)
     usual = QUICK_EPSILON if quick else EPSILON
@@ -114,13 +116,18 @@ def demo(
     )
 
     plot = folder / "quality.png"
+    page = folder / "page.html"
     _save(model, found, curve, f"cinema, {ratings.n_users:,} people × {ratings.n_items:,} films", folder, plot)
+    write_web(open_model(folder / "model"), page, "Invented films, recommended on your device")
     seconds = time.perf_counter() - start
     out.say()
     out.say("5. Saved", style="bold")
     out.say(f"   {folder / 'model'}  the private model: noisy item factors, the ledger of what was released, a card")
     out.say(f"   {plot}  the scores above, and what other budgets would give")
+    out.say(f"   {page}  a page that recommends in your browser: nothing you enter can leave your device")
     out.say(f"   All this took {seconds:.0f} seconds.")
+    out.say()
+    out.say(f"Open the page, and choose a few films:  {page.resolve().as_uri()}", style="bold")
     out.say()
     steps = _next(folder / "model", films())
     out.next_steps(steps, "Try next:")
@@ -130,6 +137,7 @@ def demo(
             "model": described(model),
             "out": str(folder),
             "plot": str(plot),
+            "page": str(page),
             "seconds": seconds,
             "quality": found.to_dict(),
             "curve": curve,

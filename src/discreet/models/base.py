@@ -112,7 +112,23 @@ class Recommender(ABC):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over what `state` gave, when loading."""
-        assert not state
+        if state:
+            raise ValueError(f"{type(self).__name__} has no state beside its items")
+
+    def check_restored(self) -> None:
+        """Raise an error for a model from a file that is no good, whatever its parts are: try it out."""
+        self.check()
+        self._try_out()
+
+    def _try_out(self) -> None:
+        """Read out for somebody without a history and for one with some: what is wrong shows here, not in a kernel."""
+        some = np.arange(min(len(self.item_ids_), 8), dtype=np.int32)
+        rows = np.array([0, 0, len(some)], np.int64), some, np.full(len(some), self.liked_rating, np.float32)
+        for found in self.scoring(*rows):
+            if not np.isfinite(found).all():
+                raise DataError("the numbers of this model do not stay finite when they are used")
+        self._top(rows, 1, False, None, "error")
+        self._score_pairs(rows, np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any]) -> Self:

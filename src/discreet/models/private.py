@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import math
 import secrets
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
+from discreet.data.untrusted import parse_json
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
 from discreet.models.base import Progress, Recommender, logger, to_learn_from
@@ -409,13 +411,29 @@ class PrivateRecommender(Recommender):
             self.counts_ is None or self.counts_.shape == (len(self.item_ids_),),
             "released counts and item ids differ in number",
         )
+        require(self.counts_ is None or bool(np.isfinite(self.counts_).all()), "released counts are not finite")
+
+    def check_restored(self) -> None:
+        """The algorithm must be one that could have been resolved, and what the parameters promise what was paid."""
+        n_items, budget, plan = len(self.item_ids_), self.budget, self.privacy_.ledger.plan
+        kinds = self.kinds(**self.get_params())
+        require(isinstance(self.algorithm_, kinds), f"its algorithm, {self.algorithm_.name!r}, is another model's")
+        self.algorithm_.resolve(budget, n_items, self.rating_range_ or COMMON_RANGE)
+        promised = budget
+        if plan.scale == 1:  # the noise was said, and not the ε: what that costs is the promise
+            promised = self.algorithm_.plan(n_items, budget, plan.accountant).budget
+        same = (promised.delta, promised.neighbouring) == (plan.budget.delta, plan.budget.neighbouring)
+        same = same and math.isclose(promised.epsilon, plan.budget.epsilon, rel_tol=1e-9)
+        same = same and (self.noise != "secure" or self.privacy_.ledger.noise == "secure")
+        require(same, f"its parameters promise something else than its {LEDGER} says: one of them was changed")
+        self._try_out()
 
     def extra_files(self) -> dict[str, str]:
         earlier = [_as_text(ledger) for ledger in self.earlier_ledgers_]
         return {LEDGER: _as_text(self.privacy_.ledger)} | {earlier_name(text.encode()): text for text in earlier}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
-        self.privacy_ = self.algorithm_.statement(Ledger.from_dict(json.loads(files[LEDGER])))
+        self.privacy_ = self.algorithm_.statement(Ledger.from_dict(parse_json(files[LEDGER])))
 
     def card(self) -> str:
         from discreet.models.storage.card import private
