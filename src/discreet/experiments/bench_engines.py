@@ -86,8 +86,8 @@ def show(result: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        f"CPU seconds of the block engine grow as the number of ratings to the power {growth:.2f} from the first row to "
-        f"the last (goal for its peak memory at 10⁸ ratings: at most {GOALS['gigabytes']:g} GB).",
+        f"CPU seconds of the block engine grow as the number of ratings to the power {growth:.2f} from the first row "
+        f"to the last (goal for its peak memory at 10⁸ ratings: at most {GOALS['gigabytes']:g} GB).",
     ]
 
 
