@@ -415,7 +415,9 @@ class PrivateRecommender(Recommender):
 
     def check_restored(self) -> None:
         """The algorithm must be one that could have been resolved, and what the parameters promise what was paid."""
-        n_items, budget, plan = len(self.item_ids_), self.budget, self.privacy_.ledger.plan
+        n_items = len(self.item_ids_)
+        budget = self.budget
+        plan = self.privacy_.ledger.plan
         kinds = self.kinds(**self.get_params())
         require(isinstance(self.algorithm_, kinds), f"its algorithm, {self.algorithm_.name!r}, is another model's")
         self.algorithm_.resolve(budget, n_items, self.rating_range_ or COMMON_RANGE)

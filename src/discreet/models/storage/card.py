@@ -38,7 +38,7 @@ _PRIVATE = """\
 {learnt}- {items:,} items, {factors} factors, {feedback} feedback
 - parameters: `{parameters}`
 - `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json` prices it again
-- it holds no user's vector, no number of users and no rating; a user's vector is computed from that user's own history
+- it holds no user's vector, no exact number of users and no rating; a user's vector is computed from its own history
   when it is needed, and is for that user alone
 
 ```python
