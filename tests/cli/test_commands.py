@@ -29,6 +29,9 @@ COMMANDS = [
     "doctor",
     "bench",
     "reproduce",
+    "report",
+    "export",
+    "serve",
 ]
 
 
