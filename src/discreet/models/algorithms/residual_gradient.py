@@ -1,30 +1,38 @@
-"""Item steps on residuals, the house's way to learn ratings: users solve, items descend, the noise is known.
+"""Ratings, the house's way: biases, what is personal for nothing, pairs of residuals, and steps on what is left.
 
-Every user computes, from its own ratings, an offset and a vector, which is stretched to the same length for all:
+A rating is what everybody gives, plus three things that only its user knows, plus taste:
 
-    (o_i, û_i) = argmin Σ_{j ∈ Ω_i} (o + û · v_j + b_j − y_ij)² + λ ‖û‖² + κ (o − ȳ)²                            (1)
+    y_ij = o_i + b_j + β_i b_j + p_i ℓ_j + u_i · v_j + N(0, σ²)                                                    (1)
 
-and contributes u_i = (ι, ρ û_i), ι² + ρ² = 1, so that x_j = (b_j/ι, v_j/ρ) holds an item's bias and factors. Its
-weights w_ij² = q_j / Σ_{j ∈ Ω_i} q_j, q_j = c̃_j^(−2a), favour rare items, and its weighted residuals are cut to a
-length G. Released, with noise, at each step:
+o_i is the user's level, β_i says how much it goes along with what others think, p_i whether it likes what is popular,
+ℓ_j being the logarithm of a released count. None of the three needs a number that has not been released anyway, so
+they cost nothing. Every user solves for its coefficients by ridge regression on its own ratings; σ² and the variances of
+o, β and p are estimated from released moments of these solutions (`PriorMoments`, `FitMoments`), so that nothing has a
+unit, and training and reading out solve the same. u_i ~ N(0, I) is the scale of v.
 
-    K̃ = Σ_i u_i u_iᵀ,      g̃_j = Σ_i w_ij (o_i + u_i · x_j − y_ij) u_i,      ‖(w_ij e_ij)_j‖ ≤ G                  (2)
+Released, with noise: the number of users and their mean; counts c̃_j = Σ_i w_ij, w_ij² = q_j / Σ_{j ∈ Ω_i} q_j, in even
+weights and in such that favour rare items, q_j = c̃_j^(−2a), from which the likely counts follow (`known_noise`); and
 
-and from these alone, for everybody to see, with K̄ = K̃ over the number of users and c̃_j = Σ_i w_ij + noise:
+    g̃_j = Σ_i w_ij e_ij,   ‖(w_ij e_ij)_j‖ ≤ G      for the biases, `bias_iterations` times                         (2)
+    G̃_jk = Σ_i e_ij e_ik/q_i                         pairs of residuals in the core, once (`residual_pairs`)        (3)
+    g̃_j = Σ_i w_ij e_ij (ι, ρ ũ_i),   ũ_i = û_i/‖û_i‖,   ι² + ρ² = 1,   in every step after it                      (4)
 
-    z_j = c̃_j K̄ x_j − g̃_j  =  c̃_j K̄ x*_j + noise + what ratings scatter by themselves,                         (3)
-    x*_j estimated from z_j (`settle`): biases by themselves, factors coordinate by coordinate in the basis of K̄
+From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A the part of residuals that the cut G leaves,
 
-(biases and factors each as if the other were right, so without the part of K̄ that is between them; the steps to come
-make up for it). (3) is one step of Gauss and Newton with the average curvature in place of each item's own, which would
-cost r times as many numbers. A sum of residuals shrinks while the model learns, and so does what the cut G loses: that
-is why G can be small, and noise is proportional to it. ι, the part of biases, follows from the released counts: where
-they leave little signal, biases are most of what can be learnt. The first coordinate of u_i is the same in all steps,
-so their sums are averaged for the biases, by the known noise; factors keep a quarter of the step before (`momentum`),
-because û_i changes. Later steps get more of the budget.
+    z_j = A c_j K̃ v_j − g̃_j  =  A c_j K̃ v*_j + noise + what ratings scatter by themselves.                          (5)
 
-Before the first step, biases are learnt alone in the same way, with 1 in place of u_i. They and the factors are drawn
-towards a regression on public features and on the released counts (`feature_prior`), where there is any.
+That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its noise, with what the
+pairs say as a prior; a step that was taken far from where the model is now counts less. Biases are estimated by their
+known noise from all of (2) and the first coordinate of (4), with a regression on counts and features as a prior
+(`feature_prior`). G follows the released σ².
+
+What is bought is decided by numbers that have been released (`worth_of_biases`): pairs, where biases would lose next to
+nothing without that part of the budget, and steps for factors, where a dimension of taste stands out of the noise of the
+pairs. Else the lines buy biases again. So the model is never far below its own bias-only form.
+
+Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest release is decided by
+earlier releases; whatever it is, its noise is that multiplier times its own sensitivity, so that every line is μ-GDP
+with its own μ, and composes adaptively. G and L are public numbers when they are used.
 """
 
 from __future__ import annotations
@@ -32,13 +40,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import solve_rows, solve_rows_constant, tall_product
+from discreet.kernels.products import symmetric_of
 from discreet.models.algorithms.algorithm import (
     EVERY_ITEM,
     Algorithm,
@@ -46,11 +53,14 @@ from discreet.models.algorithms.algorithm import (
     Progress,
     Range,
     Rows,
-    check_centring,
     middle,
+    most_frequent,
     width,
 )
-from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
+from discreet.models.algorithms.feature_prior import FeaturePrior, standardised
+from discreet.models.algorithms.known_noise import likely_counts
+from discreet.models.algorithms.personal import Biases, Crowd, Personal
+from discreet.models.algorithms.residual_pairs import Tastes, spectrum, tastes
 from discreet.models.algorithms.signal import check_signal
 from discreet.models.checks import (
     MOST_SWEEPS,
@@ -61,16 +71,21 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
-from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session, Statistic
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.descent import BiasGradient, Descent, WeighEntries
+from discreet.privacy.people.descent import ResidualGradient as Gradients
+from discreet.privacy.people.own_solve import ResidualPairs, SolutionGram, own_solve
 from discreet.privacy.people.users import Users
 from discreet.privacy.statistics.sums import packed_size, unpack
 
 BY_SIGNAL = "by signal"
+ESTIMATED = "estimated"
+PAIRS = "pairs or biases"
+MARGIN = 3  # dimensions beside those that stand out of the noise
+FORGET = 0.5  # how far from the average an item's curvature is taken to be
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,41 +95,40 @@ class ResidualGradient(Algorithm):
     Parameters
     ----------
     factors : int, optional
-        Rank r. 0 learns nothing but a bias for each item. Default: by the budget, 6 at ε = 1 and 8 at ε = 20
-        (δ = 1e-5).
+        Largest rank of the vectors; how many there are follows from the pairs. 0 learns a bias for each item and
+        nothing else. Default 32.
     iterations : int, optional
-        T. Every step costs. Default 8, or 3 without factors.
-    regularization : float
-        λ of a user's least squares.
-    centring : "user" or float
-        Every user has an offset of its own, or a public constant is subtracted from all ratings.
-    prior_count : float
-        κ: a user's offset counts so many ratings at everybody's mean as well.
+        T, steps after the pairs. Default 4, or 3 without factors.
+    regularization : float or "estimated"
+        λ of a user's own solve; estimated, it is σ².
+    prior_count : float or "estimated"
+        κ: how many ratings at everybody's mean a user's level starts with; estimated, σ² over the variance of levels.
+    slope, taste : float or "estimated"
+        Variances of β and of p √(mean ℓ²)/σ. 0 leaves the coefficient out.
     residual_norm : float, optional
-        G: what a user's residuals are cut to, as a weighted root mean square. Default: a fifth of the rating range.
-    user_norm, item_norm : float
-        To which the vectors of users are stretched and those of items cut.
+        G of the first step: what a user's residuals are cut to, as a weighted root mean square. Default: a fifth of the
+        rating range. Later it is 0.9 σ.
+    user_norm : float
+        Norm of what users contribute, Γ; noise and signal are both proportional to it.
     intercept : float or "by signal"
-        ι, the part of the users' norm that goes to biases in every step: 0, or from 0.001 to below 1. By signal:
-        between 0.5 and 0.9 by the released counts, more where there is little signal.
+        ι, the part of the users' norm that goes to biases in every step, from 0.001 to below 1. By signal: between 0.5
+        and 0.9 by the released counts, more where there is little signal.
     bias_iterations : int
-        Steps that learn item biases before all else; 0 is for data without any.
+        Steps that learn item biases before all else.
     rarity : float
         a: users weigh items by q_j = c̃_j^(−2a), so that rare items get a share.
     growth : float
         How many times the budget μ² of a step is that of the step before.
-    momentum : float
-        Released gradients of earlier steps count on with this factor per step; they have been paid for.
-    shrinkage : float
-        How many times what ratings scatter by themselves counts when factors are estimated.
-    step_size : float
-        How far items move towards their estimate.
-    stretch : bool
-        Stretch users' vectors to `user_norm`; else they are only cut.
+    likely : bool
+        Estimate counts by their known noise; else they are taken as they are.
+    attenuation : bool
+        Divide sums by the part of the residuals that the cut leaves.
     popularity : bool
         Draw biases towards a regression on the released counts.
-    initial_scale : float
-        Standard deviation of the factors to start from.
+    largest_core : int
+        How many items have pairs, at most. 0 leaves pairs out, and factors with them.
+    gate : float
+        Pairs are bought where that makes biases worse by less than this part of the error. 1 always buys.
     shares : dict
         Parts of the budget μ² by the names of the releases.
     """
@@ -123,30 +137,29 @@ class ResidualGradient(Algorithm):
 
     factors: int | None = None
     iterations: int | None = None
-    regularization: float = 8.0
-    centring: float | Literal["user"] = "user"
-    prior_count: float = 3.0
+    regularization: float | str = ESTIMATED
+    prior_count: float | str = ESTIMATED
+    slope: float | str = ESTIMATED
+    taste: float | str = ESTIMATED
     rating_range: Range | None = None
     residual_norm: float | None = None
     user_norm: float = 1.0
-    item_norm: float = 4.0
     intercept: float | str = BY_SIGNAL
     bias_iterations: int = 3
     rarity: float = 0.3
     growth: float = 1.4
-    momentum: float = 0.25
-    shrinkage: float = 3.0
-    step_size: float = 1.0
-    stretch: bool = True
+    likely: bool = True
+    attenuation: bool = True
     popularity: bool = True
-    initial_scale: float = 0.3
+    largest_core: int = 200
+    gate: float = 0.002
     shares: Mapping[str, float] = field(default_factory=dict)
 
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        factors = usual_rank(gdp.mu(budget.epsilon, budget.delta)) if self.factors is None else self.factors
-        usual_steps = 8 if factors else 3
+        factors = 32 if self.factors is None else self.factors
+        usual_steps = 4 if factors else 3
         found = replace(
             self,
             factors=factors,
@@ -160,46 +173,51 @@ class ResidualGradient(Algorithm):
     def _check(self) -> None:
         require_whole("factors", self.factors, 0)
         require_whole("iterations", self.iterations, 1, MOST_SWEEPS)
-        require_whole("bias_iterations", self.bias_iterations, 0, MOST_SWEEPS)
-        for name in ("regularization", "rarity", "momentum", "shrinkage", "prior_count"):
+        require_whole("bias_iterations", self.bias_iterations, 1, MOST_SWEEPS)
+        require_whole("largest_core", self.largest_core, 0)
+        require(self.largest_core <= 2000, f"largest_core is {self.largest_core!r}, but must be at most 2000")
+        for name in ("rarity", "gate"):
             require_number(name, getattr(self, name))
-        for name in ("residual_norm", "user_norm", "item_norm", "growth", "step_size", "initial_scale"):
+        for name in ("residual_norm", "user_norm", "growth"):
             require_positive(name, getattr(self, name))
-        for name in ("stretch", "popularity"):
+        for name in ("likely", "attenuation", "popularity"):
             require_flag(name, getattr(self, name))
+        for name in ("regularization", "prior_count", "slope", "taste"):
+            value = getattr(self, name)
+            if value != ESTIMATED:
+                require_number(name, value)
+                require(value > 0 or name in ("slope", "taste"), f"{name} is {value!r}, but must be above 0")
         require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
-        require(self.momentum < 1, f"momentum is {self.momentum!r}, but must be at least 0 and below 1")
         require_growth(self.growth, self._steps)
         require(1e-6 <= self.user_norm <= 1e6, f"user_norm is {self.user_norm!r}, but must lie between 1e-6 and 1e6")
-        iota = self.intercept
-        if iota != BY_SIGNAL:
-            require_number("intercept", iota)
-            small = iota == 0 or 1e-3 <= float(iota) < 1
-            require(small, f"intercept is {iota!r} of the norm, but must be 0, or at least 0.001 and below 1")
-        check_centring(self.centring, "user")
-        require(
-            bool(self.factors) or self.has_intercept,
-            "factors is 0, which leaves item biases, and they need an intercept and bias_iterations",
-        )
+        if self.intercept != BY_SIGNAL:
+            require_number("intercept", self.intercept)
+            inside = 1e-3 <= float(self.intercept) < 1
+            require(inside, f"intercept is {self.intercept!r} of the norm, but must be at least 0.001 and below 1")
 
     def bounds(self) -> Bounds:
-        return Bounds(items=EVERY_ITEM, rating=self.residual_norm, centre=self.middle, norm=self.user_norm)
+        assert self.rating_range is not None
+        return Bounds(items=EVERY_ITEM, rating=self.first_cut, centre=middle(self.rating_range), norm=self.user_norm)
 
     def releases(self, n_items: int) -> list[Line]:
+        biases = self.bias_iterations
         lines = [
             Line("size", share=0.005, shape=(3,)),
             Line("counts", share=0.04, shape=(n_items,)),
             Line("recounts", share=0.04, shape=(n_items,)),
+            Line("prior", times=biases, share=0.01, shape=(2, 1 + len(self._columns))),
+            Line("fit", times=biases + self._steps, share=0.01, shape=(3,)),
+            Line("bias", times=biases, share=0.05, shape=(n_items,)),
         ]
-        if self.bias_iterations:
-            lines.append(Line("bias", times=self.bias_iterations, share=0.05, shape=(n_items,)))
-        lines.append(Line("balance", times=self._steps, share=0.02, shape=(1, packed_size(self.rank))))
+        if self.has_pairs:
+            lines.append(Line(PAIRS, share=0.15, shape=None))
+            lines.append(Line("balance", times=self._steps, share=0.01, shape=None))
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
 
     def _gradients(self, n_items: int, share: float = 1.0) -> list[Line]:
         """The release of each step; steps whose noise differs are lines of their own."""
-        shape = (n_items, self.rank)
+        shape = None if self.has_pairs else (n_items,)
         if self.growth == 1:
             return [Line("gradient", times=self._steps, share=share, shape=shape)] * self._steps
         parts = self.growth ** np.arange(self._steps)
@@ -207,26 +225,31 @@ class ResidualGradient(Algorithm):
         return [Line("gradient", step + 1, share=float(part), shape=shape) for step, part in enumerate(each)]
 
     def statistics(self, users: Users) -> dict[str, Statistic]:
-        users.choose()
+        n = users.n_items
         walk = Descent(users)
-        walk.weigh(np.ones(users.n_items))
-        found: dict[str, Statistic] = {"size": walk.size(self.half)}
-        found |= {"counts": walk.counts(), "recounts": walk.counts()}
-        intercept = 0.5 * self.user_norm if self.has_intercept else 0.0
-        walk.solve(np.zeros((users.n_items, self._rank_of_factors), np.float32), 1.0, intercept=intercept)
-        found["balance"] = walk.gram()
-        walk.look(np.zeros((users.n_items, self.rank), np.float32), self.largest, own=False)
-        found |= {str(line): walk.gradient() for line in self._gradients(users.n_items)}
-        return found | {"bias": walk.bias_gradient()}
+        walk.weigh(np.ones(n))
+        counts = walk.counts()
+        personal = self._personal(Crowd(1.0, 1.0, 0.0), np.ones(n))
+        rank = min(self._rank, n) if self.has_pairs else 0
+        bias = np.ones(n)
+        A = personal.solve(users, np.zeros((n, 0)), bias)
+        found: dict[str, Statistic] = {"size": walk.size(self.half), "counts": counts, "recounts": counts}
+        found["prior"] = users.add_up(personal.prior_moments(A))
+        found["bias"] = users.add_up(BiasGradient())
+        found["fit"] = users.add_up(personal.fit_moments())
+        if self.has_pairs:
+            found[PAIRS] = users.add_up(ResidualPairs(np.arange(min(self.largest_core, n))))
+        gradient = found["bias"]
+        if rank:
+            personal.solve(users, np.zeros((n, rank)), bias, 0.5 * self.user_norm)
+            found["balance"] = users.add_up(SolutionGram(rank, longest(rank)))
+            gradient = users.add_up(Gradients())
+        return found | {str(line): gradient for line in self._gradients(n)}
 
     @property
-    def has_intercept(self) -> bool:
-        return self.bias_iterations > 0 and self.intercept != 0
-
-    @property
-    def rank(self) -> int:
-        """Of what is released: factors, and the bias."""
-        return self._rank_of_factors + self.has_intercept
+    def has_pairs(self) -> bool:
+        """Whether there is anything to learn beside biases."""
+        return self._rank > 0 and self.largest_core > 2
 
     @property
     def half(self) -> float:
@@ -235,16 +258,14 @@ class ResidualGradient(Algorithm):
         return width(self.rating_range) / 2
 
     @property
-    def largest(self) -> float:
-        """G."""
+    def first_cut(self) -> float:
+        """G before anything has been released."""
         assert self.residual_norm is not None
         return self.residual_norm
 
     @property
-    def middle(self) -> float:
-        """What is subtracted from every rating."""
-        assert self.rating_range is not None
-        return middle(self.rating_range) if isinstance(self.centring, str) else self.centring
+    def _columns(self) -> list[str]:
+        return [name for name in ("slope", "taste") if getattr(self, name) != 0]
 
     @property
     def _steps(self) -> int:
@@ -252,9 +273,13 @@ class ResidualGradient(Algorithm):
         return self.iterations
 
     @property
-    def _rank_of_factors(self) -> int:
+    def _rank(self) -> int:
         assert self.factors is not None
         return self.factors
+
+    def _personal(self, crowd: Crowd, popular: NDArray[np.float64]) -> Personal:
+        given = {name: getattr(self, name) for name in ("regularization", "prior_count", "slope", "taste")}
+        return Personal(given, (0.4 * self.half) ** 2, self.first_cut, crowd, popular)
 
     # ------------------------------------------------------------ learning
 
@@ -263,204 +288,320 @@ class ResidualGradient(Algorithm):
     ) -> Learnt:
         walk = Descent(users)
         n = users.n_items
-        r = self._rank_of_factors
-        G = self.largest
-        m, per_user, centre = self._size(walk, session)
-        first, least, c, deviation = self._weigh(walk, session)
-        heavy = m / max(float(first.sum()), m)  # what an average rating weighs
-        spread = heavy * G**2
+        crowd = self._size(walk, session)
+        counts = self._count(users, session, crowd)
         lines = self._gradients(n)
         noise = self._noise(session, lines)
-        signal = check_signal(session, c, deviation, noise, "raise epsilon", "they get little but what others share")
-        c = np.maximum(c, max(deviation / 2, 1e-3))[:, None]
-        known = first / heavy
-        popular = np.log(np.maximum(known, least / heavy)) if self.popularity and self.bias_iterations else None
-        solve = partial(
-            walk.solve,
-            ridge=self.regularization,
-            centre=centre if self.centring == "user" else None,
-            prior_count=self.prior_count,
+        signal = check_signal(
+            session, counts.raw, counts.deviation, noise, "raise epsilon", "they get little but what others share"
         )
-        none = np.zeros((n, 0), np.float32)
-        biases = _Biases(c, spread, G, _prior(features, popular, 1))
+        popular = _standard_log(counts.even)
+        personal = self._personal(crowd, popular)
+        regression = popular if self.popularity else None
+        prior = None if regression is None and features is None else FeaturePrior(features, regression, 1)
+        biases = Biases(counts.c, counts.even, counts.heavy, 0.4 * self.half, prior)
+        none = np.zeros((n, 0))
         for _ in range(self.bias_iterations):
-            solve(none, bias=biases.now)
-            walk.look(none, G, bias=biases.now, own=False)
-            gradient = walk.bias_gradient()
-            g = session.release("bias", gradient)
-            biases.learn(g, session.deviation("bias", gradient), 1.0)
-        iota = self._iota(c, noise)
-        rho = math.sqrt(1 - iota**2)
-        some = slice(int(iota > 0), None)
-        prior = _prior(features, popular, 0) if features is not None else None
-        V = self._start(n, seed, prior)
-        z = np.zeros((n, r))
-        P = np.zeros((r, r))
-        precision = 0.0
+            A = personal.solve(users, none, biases.now)
+            moments = users.add_up(personal.prior_moments(A))
+            fitting = users.add_up(personal.fit_moments())
+            gradient = users.add_up(BiasGradient())
+            prior_sum, fit, g = session.release_together([("prior", moments), ("fit", fitting), ("bias", gradient)])
+            self._fitted(personal, fit, session.deviation("fit", fitting))
+            biases.learn(g, session.deviation("bias", gradient), 1.0, personal)
+            personal.learn_prior(prior_sum, session.deviation("prior", moments))
+            personal.cut_again()
+        state = _State(personal, biases, counts, crowd)
+        found = self._pairs(users, session, state, features) if self.has_pairs else None
+        progress(1, self._steps + 1, "pairs")
+        V = none if found is None else found.start
+        iota = self._iota(counts.c, noise) if found is not None else 1.0
+        history = None if found is None else Steps(found, counts.c, counts.heavy)
         for step, line in enumerate(lines):
-            solve(V, bias=biases.now, stretch=self.stretch, intercept=iota * self.user_norm)
-            x = np.hstack([biases.now[:, None] / (iota * self.user_norm), V / rho]) if iota else V
-            walk.look(x, G, bias=None if iota else biases.now, own=False)
-            gram = walk.gram()
-            gradient = walk.gradient()
-            K, g = session.release_together([("balance", gram), (line, gradient)])
-            K = unpack(K, x.shape[1])[0]
-            deviation = session.deviation(line, gradient)
-            K = K / self._users(K, m)
-            if iota:
-                biases.learn(g[:, 0], deviation, iota * self.user_norm)
-            K = K[some, some]
-            z = self.momentum * z + (c * tall_product(V / rho, K) - g[:, some]) / deviation**2
-            P = self.momentum * P + K / deviation**2
-            precision = self.momentum**2 * precision + deviation**-2
-            s, Q = np.linalg.eigh(P / precision)
-            s = np.maximum(s, session.deviation("balance", gram) / m)  # noise may have made some negative
-            target = settle(
-                z @ Q / precision, c * s, 1 / precision, spread, self.shrinkage, G / self.user_norm, 1.0, prior
-            )
-            V = project(V + self.step_size * (rho * (target @ Q.T) - V), self.item_norm)
-            progress(step + 1, self._steps, "steps")
-        details = {
-            "centre": centre,
-            "share_rated": per_user / n,
-            "intercept": iota,
-            "signal_to_noise": signal,
-        }
-        return Learnt(V.astype(np.float32), biases.now.astype(np.float32), known, details)
+            if history is None:
+                self._bias_step(users, session, line, state)
+            else:
+                V = self._step(users, session, line, state, history, V, iota)
+            progress(step + 2, self._steps + 1, "steps")
+        return self._learnt(V, state, found, signal, iota)
 
-    def _size(self, walk: Descent, session: Session) -> tuple[float, float, float]:
-        """How many users there are, how many items they have rated, and their mean, drawn to 0 by its known noise."""
+    def _size(self, walk: Descent, session: Session) -> Crowd:
+        """The mean is drawn to the middle of the range by its known noise."""
         sizes = walk.size(self.half)
         share, m, mean = session.release("size", sizes)
         m = max(float(m), 1.0)
         session.judge_delta(m)
         noise = session.deviation("size", sizes) / m
         centre = float(np.clip(mean / m, -1, 1) * self.half) / (1 + 16 * noise**2)  # means differ by a quarter of it
-        return m, min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items, centre
+        return Crowd(m, min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items, centre)
 
-    def _weigh(self, walk: Descent, session: Session) -> tuple[NDArray[Any], float, NDArray[Any], float]:
-        """The counts of the items in even weights and what they are floored at; those of (2) and their deviation."""
-        walk.weigh(np.ones(walk.n_items))
-        counts = walk.counts()
-        first = session.release("counts", counts).astype(np.float64)
-        least = max(session.deviation("counts", counts), 0.5)
-        walk.weigh(np.maximum(first, least) ** (-2 * self.rarity))
-        counts = walk.counts()
-        c = session.release("recounts", counts).astype(np.float64)
-        return first, least, c, session.deviation("recounts", counts)
+    def _count(self, users: Users, session: Session, crowd: Crowd) -> Counts:
+        """Counts in even weights, and in those that all sums have from then on."""
+        walk = Descent(users)
+        walk.weigh(np.ones(users.n_items))
+        counting = walk.counts()
+        first = session.release("counts", counting)
+        one = session.deviation("counts", counting)
+        heavy = crowd.users / max(float(first.sum()), crowd.users)
+        q = np.maximum(first, max(one, 0.5)) ** (-2 * self.rarity)
+        walk.weigh(q)
+        counting = walk.counts()
+        raw = session.release("recounts", counting)
+        two = session.deviation("recounts", counting)
+        if not self.likely:
+            floor = max(two / 2, 1e-3)
+            return Counts(np.maximum(first, max(one, 0.5)), np.maximum(raw, floor), raw, two, heavy, q)
+        unit = np.sqrt(q) * max(float(raw.sum()), 1.0) / max(float((np.maximum(first, 0) * np.sqrt(q)).sum()), 1.0)
+        precision = one**-2 + (unit / two) ** 2
+        both = (first / one**2 + raw * unit / two**2) / precision
+        even = np.maximum(likely_counts(both, 1 / precision), 1e-3)
+        return Counts(even, even * unit, raw, two, heavy, q)
 
     def _noise(self, session: Session, lines: list[Line]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what one user can add."""
         precision = sum(session.plan.noise_multiplier(line) ** -2 for line in lines)
-        return float(precision**-0.5) * (2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0)
+        return precision**-0.5 * (2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0)
 
     def _iota(self, c: NDArray[Any], noise: float) -> float:
         """ι by the signal that all steps together can hold over the noise on it, for an average item."""
-        if not self.has_intercept:
-            return 0.0
-        if isinstance(self.intercept, str):
-            by_signal = float(np.clip(1.05 - 0.027 * c.mean() / noise, 0.5, 0.9))
-            iota = by_signal if self.factors else 1.0
-        else:
-            iota = self.intercept
-        return min(iota, 0.999)  # all of it, up to rounding
+        if self.intercept != BY_SIGNAL:
+            return float(self.intercept)
+        return float(np.clip(1.05 - 0.027 * c.mean() / noise, 0.5, 0.9))
 
-    def _users(self, K: NDArray[Any], m: float) -> float:
-        """How many users K is a sum over: all their vectors have the same length, so its trace says it best."""
-        trace = float(np.trace(K)) / self.user_norm**2
-        return trace if self.stretch and trace > m / 2 else m
+    def _fitted(self, personal: Personal, fit: NDArray[Any], deviation: float) -> None:
+        personal.learn_fit(fit, deviation)
+        if not self.attenuation:
+            personal.left = 1.0
 
-    def _start(self, n: int, seed: int, prior: FeaturePrior | None) -> NDArray[np.float64]:
-        start = np.random.default_rng(seed).standard_normal((n, self._rank_of_factors))
-        return self.initial_scale * (start if prior is None else prior.start(start))
+    # ------------------------------------------------------------ pairs
+
+    def _pairs(
+        self, users: Users, session: Session, state: _State, features: NDArray[Any] | None
+    ) -> Found | None:
+        """What pairs of residuals say, if they are worth it and a dimension of taste stands out of their noise."""
+        counts = state.counts
+        core = most_frequent(counts.even, min(self.largest_core, users.n_items))
+        personal = state.personal
+        users.map(WeighEntries(np.ones(users.n_items)))
+        personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
+        if not self._worth(session, state) or len(core) < 3:
+            users.map(WeighEntries(counts.importance))
+            personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
+            gradient = users.add_up(BiasGradient())
+            state.biases.learn(session.release(PAIRS, gradient), session.deviation(PAIRS, gradient), 1.0, personal)
+            return None
+        products = users.add_up(ResidualPairs(core))
+        G = symmetric_of(session.release(PAIRS, products), len(core)) / math.sqrt(2.0)
+        users.map(WeighEntries(counts.importance))
+        t = session.deviation(PAIRS, products) / math.sqrt(2.0)
+        c = np.maximum(counts.even[core], 0.5)
+        part = min(float(c.sum()) / max(float(counts.even.sum()), 1e-9), 1.0)
+        per_user = max(state.crowd.per_user * part, 1.0)
+        several = state.crowd.users * (1 - math.exp(-per_user))  # who have a pair, more or less
+        both = max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
+        scale = state.crowd.users * max(per_user - 0.5, 0.5) / personal.variance / both
+        G += scale * np.outer(c, c) * personal.variance / (state.crowd.per_user + personal.prior_count)
+        np.fill_diagonal(G, 0.0)
+        seen = spectrum(G, t, c, several)
+        if not seen.dimensions:
+            return None
+        F = None if features is None else standardised(features)
+        rank = min(self._rank, seen.dimensions + MARGIN, len(core))
+        return Found(core, tastes(seen, rank, scale, None if F is None else F[core]), F, users.n_items)
+
+    def _worth(self, session: Session, state: _State) -> bool:
+        """Whether biases would lose next to nothing without what pairs cost."""
+        spent = [Line("bias"), *self._gradients(1)]
+        factor = 2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0
+        G = state.personal.largest * factor
+        without = sum(session.plan.noise_multiplier(line) ** -2 for line in dict.fromkeys(spent))
+        more = session.plan.noise_multiplier(PAIRS) ** -2
+        error = [state.biases.error(G * part**-0.5, state.personal) for part in (without, without + more)]
+        return (error[0] - error[1]) / (2 * state.personal.variance) < self.gate
+
+    # ------------------------------------------------------------ steps
+
+    def _bias_step(self, users: Users, session: Session, line: Line, state: _State) -> None:
+        """(2) again, of all that the line can buy."""
+        personal = state.personal
+        personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
+        fitting = users.add_up(personal.fit_moments())
+        gradient = users.add_up(BiasGradient())
+        names: list[str | Line] = [line, "balance"] if self.has_pairs else [line]
+        fit, *sums = session.release_together([("fit", fitting), *((name, gradient) for name in names)])
+        self._fitted(personal, fit, session.deviation("fit", fitting))
+        precision = np.array([session.deviation(name, gradient) ** -2 for name in names])
+        g = sum(weight * one for weight, one in zip(precision / precision.sum(), sums, strict=True))
+        state.biases.learn(np.asarray(g), float(precision.sum() ** -0.5), 1.0, personal)
+        personal.cut_again()
+
+    def _step(
+        self,
+        users: Users,
+        session: Session,
+        line: Line,
+        state: _State,
+        history: Steps,
+        V: NDArray[np.float64],
+        iota: float,
+    ) -> NDArray[np.float64]:
+        """(4) and (5); returns V after it."""
+        personal = state.personal
+        rank = V.shape[1]
+        personal.solve(users, V, state.biases.now, iota * self.user_norm)
+        fitting = users.add_up(personal.fit_moments())
+        gram = users.add_up(SolutionGram(rank, longest(rank)))
+        gradient = users.add_up(Gradients())
+        fit, packed, g = session.release_together([("fit", fitting), ("balance", gram), (line, gradient)])
+        self._fitted(personal, fit, session.deviation("fit", fitting))
+        deviation = session.deviation(line, gradient) / self.user_norm
+        g = g / self.user_norm
+        state.biases.learn(g[:, 0], deviation, iota, personal)
+        rho = math.sqrt(1 - iota**2)
+        K = rho * unpack(packed, rank)[0] / state.crowd.users
+        unsure = rho * session.deviation("balance", gram) / state.crowd.users
+        V = history.add(V, K, unsure, g[:, 1:], deviation, personal)
+        personal.cut_again()
+        return V
+
+    def _learnt(
+        self, V: NDArray[Any], state: _State, found: Found | None, signal: Mapping[str, float], iota: float
+    ) -> Learnt:
+        personal = state.personal
+        bias = state.biases.now
+        A = np.hstack([V, personal.columns(bias)])
+        counts = state.counts
+        details = {
+            "centre": state.crowd.centre,
+            **personal.values,
+            "learnt_columns": V.shape[1],
+            "share_rated": state.crowd.per_user / len(bias),
+            "intercept": iota,
+            "signal_to_noise": signal,
+            "dimensions": 0 if found is None else found.tastes.dimensions,
+            "feature_strength": None if found is None else found.tastes.strength,
+            "learnt": in_words(found),
+        }
+        return Learnt(A.astype(np.float32), bias.astype(np.float32), counts.even / counts.heavy, details)
 
     # ------------------------------------------------------------ reading out
 
     def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
-        """(1) as in training, but for the stretch."""
-        V = learnt.factors
-        centre = np.float32(self.middle)
-        ridge = np.full(rows.n, self.regularization)
-        y = rows.values.astype(np.float32) - centre - learnt.biases[rows.indices]
-        if self.centring != "user":
-            return solve_rows(rows.indptr, rows.indices, y, V, ridge), np.full(rows.n, centre)
-        mean = np.float32(learnt.details["centre"])
-        y = y - mean
-        lead = math.sqrt(self.regularization / self.prior_count)
-        if V.shape[1]:
-            U, own = solve_rows_constant(rows.indptr, rows.indices, y, V, ridge, lead)
-        else:
-            one = np.full((len(V), 1), lead, V.dtype)
-            own = solve_rows(rows.indptr, rows.indices, y, one, ridge)[:, 0]
-            U = np.zeros((rows.n, 0), V.dtype)
-        return U, centre + (mean + np.float32(lead) * own)
+        """A user's own solve, as in training."""
+        assert self.rating_range is not None
+        start = np.float32(middle(self.rating_range)) + np.float32(learnt.details["centre"])
+        ridge = learnt.details["ridge"]
+        count = learnt.details["prior_count"]
+        values = rows.values.astype(np.float32)
+        U, own = own_solve(rows.indptr, rows.indices, values, learnt.factors, ridge, count, learnt.biases + start)
+        return U, own + start
+
+    def comparable(self, learnt: Learnt) -> NDArray[Any]:
+        """Of what was learnt from people alone."""
+        return np.ascontiguousarray(learnt.factors[:, : learnt.details["learnt_columns"]])
 
 
-class _Biases:
-    """Item biases: what all steps say about them, averaged by the known noise."""
+class Counts(NamedTuple):
+    """Counts in even weights and in those of the sums, the latter as released, their noise, what a rating weighs, q."""
 
-    def __init__(self, c: NDArray[Any], spread: float, largest: float, prior: FeaturePrior | None) -> None:
-        self._c = c
-        self._spread = spread
-        self._largest = largest
-        self._prior = prior
-        self._z = np.zeros_like(c)
-        self._precision = 0.0
-        self.now: NDArray[np.float64] = np.zeros(len(c))
-
-    def learn(self, g: NDArray[Any], deviation: float, first: float) -> None:
-        """(3) for the first coordinate, which is `first` for every user."""
-        self._z += (self._c[:, 0] * self.now - g / first)[:, None] * (first / deviation) ** 2
-        self._precision += (first / deviation) ** 2
-        z = self._z / self._precision
-        found = settle(z, self._c, 1 / self._precision, self._spread, 1.0, self._largest, 0.0, self._prior)
-        self.now = found[:, 0]
+    even: NDArray[np.float64]
+    c: NDArray[np.float64]
+    raw: NDArray[np.float64]
+    deviation: float
+    heavy: float
+    importance: NDArray[np.float64]
 
 
-def usual_rank(mu: float) -> int:
-    """Rank by the budget: 6 at ε = 1 and 8 at ε = 20, for δ = 1e-5."""
-    return int(np.clip(round(7 * mu**0.13), 4, 8))
+class _State(NamedTuple):
+    """What is known after the biases."""
+
+    personal: Personal
+    biases: Biases
+    counts: Counts
+    crowd: Crowd
 
 
-def project(A: NDArray[Any], largest: float) -> NDArray[Any]:
-    """Rows cut to the length `largest`."""
-    cut: NDArray[Any] = A * np.minimum(1.0, largest / np.maximum(np.linalg.norm(A, axis=1, keepdims=True), 1e-30))
-    return cut
+class Found:
+    """What the pairs say of all items: in the core, and by features outside it."""
+
+    def __init__(self, core: NDArray[np.int64], found: Tastes, features: NDArray[Any] | None, n_items: int) -> None:
+        self.core = core
+        self.tastes = found
+        self.start = np.zeros((n_items, found.T.shape[0])) if features is None else features @ found.W
+        self.mean = self.start.copy()
+        self.start[core] = found.mean
+        self.mean[core] = found.mean
+        small = 1e-9 * float(np.trace(found.T))
+        self.outside = np.linalg.inv(found.T + small * np.eye(len(found.T)))
+        self.inside = found.precisions()
 
 
-def settle(
-    z: NDArray[Any],
-    S: NDArray[Any],
-    noise: float,
-    spread: float,
-    shrinkage: float,
-    largest: float,
-    by_chance: float = 1.0,
-    prior: FeaturePrior | None = None,
-) -> NDArray[Any]:
-    """What best explains z = S x + noise + scatter, entry by entry, with x of a variance τ² that z itself tells.
+class Steps:
+    """All steps taken, and the factors that explain them best with the pairs as a prior."""
 
-    Parameters
-    ----------
-    z, S : (n, r), S > 0
-    noise : variance of the noise
-    spread : the variance of z for other reasons, over S
-    shrinkage : what `spread` is multiplied by once τ is known; above 1 it draws to 0 more than this model asks for
-    largest : τ is between this and a hundredth of it
-    by_chance : how many standard deviations Σ z² must be above what noise alone would give
-    prior : what x is like by the features of the items, which learns from z; else 0
-    """
-    rest = noise + spread * S
-    chance = by_chance * np.sqrt(2 * (rest**2).sum(axis=0))
-    tau = ((z**2 - rest).sum(axis=0) - chance) / (S**2).sum(axis=0)
-    tau = np.clip(tau, 1e-4 * largest**2, largest**2)
-    mean = np.zeros_like(z)
-    if prior is not None and z.shape[1]:
-        tau = prior.learn(Sums(z, S, rest), tau, largest**2)
-        mean = prior.mean()
-    x: NDArray[Any] = mean + S * (z - S * mean) / (S**2 + (noise + shrinkage * spread * S) / tau)
-    return x
+    def __init__(self, found: Found, c: NDArray[np.float64], heavy: float) -> None:
+        self._found = found
+        self._c = c[:, None]
+        self._heavy = heavy
+        self._taken: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]] = []
+
+    def add(
+        self,
+        V: NDArray[np.float64],
+        K: NDArray[np.float64],
+        unsure: float,
+        g: NDArray[np.float64],
+        deviation: float,
+        personal: Personal,
+    ) -> NDArray[np.float64]:
+        """The factors after a step from V, with noisy K and g."""
+        c = personal.left * self._c
+        self._taken.append((V, K, c * (V @ K) - g, deviation))
+        weights = [
+            1 / (noise**2 + FORGET**2 * float(((c * ((V - before) @ K)) ** 2).mean()))
+            for before, _, _, noise in self._taken
+        ]
+        precision = sum(weights)
+        Z = sum(w * (z @ k) for w, (_, k, z, _) in zip(weights, self._taken, strict=True)) / precision
+        M = sum(w * (k.T @ k) for w, (_, k, _, _) in zip(weights, self._taken, strict=True)) / precision
+        s, Q = np.linalg.eigh(np.asarray(M))
+        s = np.sqrt(np.maximum(s, unsure**2))
+        S = c * s
+        known = S**2 / (1 / precision + self._heavy * personal.variance * S)
+        return self._posterior(Q, known, known * (Z @ Q / s) / S)
+
+    def _posterior(self, Q: NDArray[Any], known: NDArray[Any], pull: NDArray[Any]) -> NDArray[np.float64]:
+        """Means of Gaussians: the prior of each item, and `known` and `pull` of it in the basis Q; by blocks of items."""
+        found = self._found
+        V = np.empty_like(pull)
+        place = np.full(len(V), -1)
+        place[found.core] = np.arange(len(found.core))
+        for start in range(0, len(V), 4096):
+            part = slice(start, min(start + 4096, len(V)))
+            at = place[part]
+            prior = np.where((at >= 0)[:, None, None], found.inside[np.maximum(at, 0)], found.outside)
+            right = np.einsum("jab,jb->ja", prior, found.mean[part]) + pull[part] @ Q.T
+            A = prior + (Q * known[part][:, None, :]) @ Q.T
+            V[part] = np.linalg.solve(A, right[:, :, None])[:, :, 0]
+        return V
 
 
-def _prior(X: NDArray[Any] | None, popular: NDArray[Any] | None, leading: int) -> FeaturePrior | None:
-    return None if X is None and popular is None else FeaturePrior(X, popular, leading)
+def longest(rank: int) -> float:
+    """L: the length from which on a user's coefficients count no more for K; they are N(0, I) before any rating."""
+    return math.sqrt(2 * rank)
+
+
+def in_words(found: Found | None) -> str:
+    """What survived the noise."""
+    own = "a user's own level, and how much it follows others and what is popular"
+    if found is None:
+        return f"Which items are rated how, and {own}; no taste stands out of the noise."
+    many = found.tastes.dimensions
+    return f"Which items are rated how, {own}, and taste in about {many} dimension{'s' if many > 1 else ''}."
+
+
+def _standard_log(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms of counts with mean 0 and mean square 1 over ratings."""
+    x = np.log(np.maximum(counts, 0.1))
+    x = x - np.average(x, weights=counts)
+    return np.asarray(x / max(math.sqrt(float(np.average(x**2, weights=counts))), 1e-9))
