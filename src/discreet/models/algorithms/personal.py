@@ -18,9 +18,10 @@ from discreet.models.algorithms.known_noise import shrunk_ratio
 from discreet.privacy.people.own_solve import MOST, FitMoments, LookOwn, PriorMoments, SolveOwn
 from discreet.privacy.people.users import Users
 
-FIRST = {"prior_count": 3.0, "slope": 0.1, "taste": 0.02}  # before anything has been released
+FIRST = {"prior_count": 3.0, "slope": 0.05, "taste": 0.01}  # before anything has been released
 LIMITS = {"prior_count": (0.2, 50.0), "slope": (1e-4, 2.0), "taste": (1e-4, 0.5)}
 CUT = 0.9  # G over σ
+USUAL_BIASES = 0.2  # variance of biases over σ²
 USUAL_CUT = 0.85  # what a cut of that size leaves
 
 
@@ -158,11 +159,14 @@ class Biases:
         self._tau = largest**2
         self.now: NDArray[np.float64] = np.zeros(len(c))
 
-    def learn(self, g: NDArray[Any], deviation: float, first: float, personal: Personal) -> None:
-        """From noisy sums of residuals times `first`, which every user has; the cut is made up for."""
+    def add(self, g: NDArray[Any], deviation: float, first: float, personal: Personal) -> None:
+        """Noisy sums of residuals times `first`, which every user has; the cut is made up for."""
         gain = first * personal.left
         self._z += gain * (gain * self._c * self.now - g) / deviation**2
         self._precision += (gain / deviation) ** 2
+
+    def settle(self, personal: Personal) -> None:
+        """The biases that all sums together say."""
         z = (self._z / self._precision)[:, None]
         spread = self._heavy * personal.variance
         found, tau = settle(z, self._c[:, None], 1 / self._precision, spread, self._largest, self._prior)
@@ -170,9 +174,13 @@ class Biases:
         self._tau = float(tau[0])
 
     def error(self, deviation: float, personal: Personal) -> float:
-        """Mean square error of the biases at a rating, from counts alone, if their sums had that noise."""
+        """Mean square error of the biases at a rating, from counts alone, if their sums had that noise.
+
+        Where noise has hidden how much items differ, they are taken to differ as they usually do.
+        """
+        tau = max(self._tau, USUAL_BIASES * personal.variance)
         noise = (deviation / personal.left) ** 2 + self._heavy * personal.variance * self._c
-        return float((self._p * self._tau / (1 + self._tau * self._c**2 / noise)).sum())
+        return float((self._p * tau / (1 + tau * self._c**2 / noise)).sum())
 
 
 def settle(

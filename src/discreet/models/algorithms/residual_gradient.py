@@ -40,12 +40,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels.products import symmetric_of
 from discreet.models.algorithms.algorithm import (
     EVERY_ITEM,
     Algorithm,
@@ -54,14 +53,13 @@ from discreet.models.algorithms.algorithm import (
     Range,
     Rows,
     middle,
-    most_frequent,
     width,
 )
-from discreet.models.algorithms.feature_prior import FeaturePrior, standardised
+from discreet.models.algorithms.feature_prior import FeaturePrior
 from discreet.models.algorithms.known_noise import likely_counts
 from discreet.models.algorithms.personal import Biases, Crowd, Personal
-from discreet.models.algorithms.residual_pairs import Tastes, spectrum, tastes
 from discreet.models.algorithms.signal import check_signal
+from discreet.models.algorithms.tasting import Counts, State, Steps, Tasting
 from discreet.models.checks import (
     MOST_SWEEPS,
     require,
@@ -75,7 +73,7 @@ from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session, Statistic
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import BiasGradient, Descent, WeighEntries
+from discreet.privacy.people.descent import BiasGradient, Descent
 from discreet.privacy.people.descent import ResidualGradient as Gradients
 from discreet.privacy.people.own_solve import ResidualPairs, SolutionGram, own_solve
 from discreet.privacy.people.users import Users
@@ -84,8 +82,6 @@ from discreet.privacy.statistics.sums import packed_size, unpack
 BY_SIGNAL = "by signal"
 ESTIMATED = "estimated"
 PAIRS = "pairs or biases"
-MARGIN = 3  # dimensions beside those that stand out of the noise
-FORGET = 0.5  # how far from the average an item's curvature is taken to be
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,7 +148,7 @@ class ResidualGradient(Algorithm):
     attenuation: bool = True
     popularity: bool = True
     largest_core: int = 200
-    gate: float = 0.002
+    gate: float = 0.0005
     shares: Mapping[str, float] = field(default_factory=dict)
 
     # ------------------------------------------------------------ pure
@@ -211,7 +207,7 @@ class ResidualGradient(Algorithm):
         ]
         if self.has_pairs:
             lines.append(Line(PAIRS, share=0.15, shape=None))
-            lines.append(Line("balance", times=self._steps, share=0.01, shape=None))
+            lines += [Line("balance", step + 1, share=0.01 / self._steps, shape=None) for step in range(self._steps)]
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
 
@@ -242,7 +238,8 @@ class ResidualGradient(Algorithm):
         gradient = found["bias"]
         if rank:
             personal.solve(users, np.zeros((n, rank)), bias, 0.5 * self.user_norm)
-            found["balance"] = users.add_up(SolutionGram(rank, longest(rank)))
+            balance = users.add_up(SolutionGram(rank, longest(rank)))
+            found |= {f"balance {step + 1}": balance for step in range(self._steps)}
             gradient = users.add_up(Gradients())
         return found | {str(line): gradient for line in self._gradients(n)}
 
@@ -295,7 +292,7 @@ class ResidualGradient(Algorithm):
         signal = check_signal(
             session, counts.raw, counts.deviation, noise, "raise epsilon", "they get little but what others share"
         )
-        popular = _standard_log(counts.even)
+        popular = log_counts(counts.even)
         personal = self._personal(crowd, popular)
         regression = popular if self.popularity else None
         prior = None if regression is None and features is None else FeaturePrior(features, regression, 1)
@@ -308,22 +305,23 @@ class ResidualGradient(Algorithm):
             gradient = users.add_up(BiasGradient())
             prior_sum, fit, g = session.release_together([("prior", moments), ("fit", fitting), ("bias", gradient)])
             self._fitted(personal, fit, session.deviation("fit", fitting))
-            biases.learn(g, session.deviation("bias", gradient), 1.0, personal)
+            biases.add(g, session.deviation("bias", gradient), 1.0, personal)
+            biases.settle(personal)
             personal.learn_prior(prior_sum, session.deviation("prior", moments))
             personal.cut_again()
-        state = _State(personal, biases, counts, crowd)
-        found = self._pairs(users, session, state, features) if self.has_pairs else None
-        progress(1, self._steps + 1, "pairs")
-        V = none if found is None else found.start
-        iota = self._iota(counts.c, noise) if found is not None else 1.0
-        history = None if found is None else Steps(found, counts.c, counts.heavy)
+        state = State(personal, biases, counts, crowd)
+        tasting = self._tasting(users, session, state, features) if self.has_pairs else None
+        if tasting is not None:
+            self._pairs_or_biases(users, session, [PAIRS], state, tasting, with_fit=False)
+        iota = self._iota(counts.c, noise)
         for step, line in enumerate(lines):
-            if history is None:
-                self._bias_step(users, session, line, state)
+            bought: list[str | Line] = [line, f"balance {step + 1}"] if self.has_pairs else [line]
+            if tasting is not None and tasting.steps is not None:
+                self._step(users, session, bought, state, tasting.steps, iota)
             else:
-                V = self._step(users, session, line, state, history, V, iota)
-            progress(step + 2, self._steps + 1, "steps")
-        return self._learnt(V, state, found, signal, iota)
+                self._pairs_or_biases(users, session, bought, state, tasting)
+            progress(step + 1, self._steps, "steps")
+        return self._learnt(state, tasting, signal, iota)
 
     def _size(self, walk: Descent, session: Session) -> Crowd:
         """The mean is drawn to the middle of the range by its known noise."""
@@ -351,11 +349,12 @@ class ResidualGradient(Algorithm):
         if not self.likely:
             floor = max(two / 2, 1e-3)
             return Counts(np.maximum(first, max(one, 0.5)), np.maximum(raw, floor), raw, two, heavy, q)
-        unit = np.sqrt(q) * max(float(raw.sum()), 1.0) / max(float((np.maximum(first, 0) * np.sqrt(q)).sum()), 1.0)
+        alone = likely_counts(first, np.full(len(first), one**2))
+        unit = np.sqrt(q) * max(float(raw.sum()), 1.0) / max(float((alone * np.sqrt(q)).sum()), 1.0)
         precision = one**-2 + (unit / two) ** 2
         both = (first / one**2 + raw * unit / two**2) / precision
-        even = np.maximum(likely_counts(both, 1 / precision), 1e-3)
-        return Counts(even, even * unit, raw, two, heavy, q)
+        even = likely_counts(both, 1 / precision)
+        return Counts(np.maximum(even, 1e-3), np.maximum(even * unit, 1e-3), raw, two, heavy, q)
 
     def _noise(self, session: Session, lines: list[Line]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what one user can add."""
@@ -373,114 +372,87 @@ class ResidualGradient(Algorithm):
         if not self.attenuation:
             personal.left = 1.0
 
-    # ------------------------------------------------------------ pairs
+    # ------------------------------------------------------------ what the rest buys
 
-    def _pairs(
-        self, users: Users, session: Session, state: _State, features: NDArray[Any] | None
-    ) -> Found | None:
-        """What pairs of residuals say, if they are worth it and a dimension of taste stands out of their noise."""
-        counts = state.counts
-        core = most_frequent(counts.even, min(self.largest_core, users.n_items))
-        personal = state.personal
-        users.map(WeighEntries(np.ones(users.n_items)))
-        personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
-        if not self._worth(session, state) or len(core) < 3:
-            users.map(WeighEntries(counts.importance))
-            personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
-            gradient = users.add_up(BiasGradient())
-            state.biases.learn(session.release(PAIRS, gradient), session.deviation(PAIRS, gradient), 1.0, personal)
-            return None
-        products = users.add_up(ResidualPairs(core))
-        G = symmetric_of(session.release(PAIRS, products), len(core)) / math.sqrt(2.0)
-        users.map(WeighEntries(counts.importance))
-        t = session.deviation(PAIRS, products) / math.sqrt(2.0)
-        c = np.maximum(counts.even[core], 0.5)
-        part = min(float(c.sum()) / max(float(counts.even.sum()), 1e-9), 1.0)
-        per_user = max(state.crowd.per_user * part, 1.0)
-        several = state.crowd.users * (1 - math.exp(-per_user))  # who have a pair, more or less
-        both = max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
-        scale = state.crowd.users * max(per_user - 0.5, 0.5) / personal.variance / both
-        G += scale * np.outer(c, c) * personal.variance / (state.crowd.per_user + personal.prior_count)
-        np.fill_diagonal(G, 0.0)
-        seen = spectrum(G, t, c, several)
-        if not seen.dimensions:
-            return None
-        F = None if features is None else standardised(features)
-        rank = min(self._rank, seen.dimensions + MARGIN, len(core))
-        return Found(core, tastes(seen, rank, scale, None if F is None else F[core]), F, users.n_items)
+    def _tasting(
+        self, users: Users, session: Session, state: State, features: NDArray[Any] | None
+    ) -> Tasting:
+        lines = [Line("bias"), Line(PAIRS), *self._gradients(1)]
+        whole = sum(session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines)))
+        return Tasting(users, session, state, features, self.largest_core, self._rank, self.gate, whole)
 
-    def _worth(self, session: Session, state: _State) -> bool:
-        """Whether biases would lose next to nothing without what pairs cost."""
-        spent = [Line("bias"), *self._gradients(1)]
-        factor = 2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0
-        G = state.personal.largest * factor
-        without = sum(session.plan.noise_multiplier(line) ** -2 for line in dict.fromkeys(spent))
-        more = session.plan.noise_multiplier(PAIRS) ** -2
-        error = [state.biases.error(G * part**-0.5, state.personal) for part in (without, without + more)]
-        return (error[0] - error[1]) / (2 * state.personal.variance) < self.gate
-
-    # ------------------------------------------------------------ steps
-
-    def _bias_step(self, users: Users, session: Session, line: Line, state: _State) -> None:
-        """(2) again, of all that the line can buy."""
-        personal = state.personal
-        personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
-        fitting = users.add_up(personal.fit_moments())
-        gradient = users.add_up(BiasGradient())
-        names: list[str | Line] = [line, "balance"] if self.has_pairs else [line]
-        fit, *sums = session.release_together([("fit", fitting), *((name, gradient) for name in names)])
-        self._fitted(personal, fit, session.deviation("fit", fitting))
-        precision = np.array([session.deviation(name, gradient) ** -2 for name in names])
-        g = sum(weight * one for weight, one in zip(precision / precision.sum(), sums, strict=True))
-        state.biases.learn(np.asarray(g), float(precision.sum() ** -0.5), 1.0, personal)
-        personal.cut_again()
-
-    def _step(
+    def _pairs_or_biases(
         self,
         users: Users,
         session: Session,
-        line: Line,
-        state: _State,
-        history: Steps,
-        V: NDArray[np.float64],
-        iota: float,
-    ) -> NDArray[np.float64]:
-        """(4) and (5); returns V after it."""
+        names: list[str | Line],
+        state: State,
+        tasting: Tasting | None,
+        with_fit: bool = True,
+    ) -> None:
+        """Pairs where biases can do without, else (2) again."""
         personal = state.personal
-        rank = V.shape[1]
-        personal.solve(users, V, state.biases.now, iota * self.user_norm)
+        pairs = tasting is not None and tasting.worth(names)
+        if pairs:
+            assert tasting is not None
+            tasting.look()
+        else:
+            personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
+        if with_fit:
+            fitting = users.add_up(personal.fit_moments())
+            self._fitted(personal, session.release("fit", fitting), session.deviation("fit", fitting))
+        if pairs:
+            assert tasting is not None
+            tasting.buy(names)
+        else:
+            gradient = users.add_up(BiasGradient())
+            sums = session.release_together([(name, gradient) for name in names])
+            for name, g in zip(names, sums, strict=True):
+                state.biases.add(g, session.deviation(name, gradient), 1.0, personal)
+            state.biases.settle(personal)
+        personal.cut_again()
+
+    def _step(
+        self, users: Users, session: Session, names: list[str | Line], state: State, steps: Steps, iota: float
+    ) -> None:
+        """(4) and (5)."""
+        personal = state.personal
+        line, balance = names
+        rank = steps.V.shape[1]
+        personal.solve(users, steps.V, state.biases.now, iota * self.user_norm)
         fitting = users.add_up(personal.fit_moments())
         gram = users.add_up(SolutionGram(rank, longest(rank)))
         gradient = users.add_up(Gradients())
-        fit, packed, g = session.release_together([("fit", fitting), ("balance", gram), (line, gradient)])
+        fit, packed, g = session.release_together([("fit", fitting), (balance, gram), (line, gradient)])
         self._fitted(personal, fit, session.deviation("fit", fitting))
         deviation = session.deviation(line, gradient) / self.user_norm
         g = g / self.user_norm
-        state.biases.learn(g[:, 0], deviation, iota, personal)
+        state.biases.add(g[:, 0], deviation, iota, personal)
+        state.biases.settle(personal)
         rho = math.sqrt(1 - iota**2)
         K = rho * unpack(packed, rank)[0] / state.crowd.users
-        unsure = rho * session.deviation("balance", gram) / state.crowd.users
-        V = history.add(V, K, unsure, g[:, 1:], deviation, personal)
+        unsure = rho * session.deviation(balance, gram) / state.crowd.users
+        steps.take(K, unsure, g[:, 1:], deviation, personal)
         personal.cut_again()
-        return V
 
-    def _learnt(
-        self, V: NDArray[Any], state: _State, found: Found | None, signal: Mapping[str, float], iota: float
-    ) -> Learnt:
+    def _learnt(self, state: State, tasting: Tasting | None, signal: Mapping[str, float], iota: float) -> Learnt:
         personal = state.personal
         bias = state.biases.now
+        steps = None if tasting is None else tasting.steps
+        V = np.zeros((len(bias), 0)) if steps is None else steps.V
         A = np.hstack([V, personal.columns(bias)])
         counts = state.counts
+        dimensions = 0 if tasting is None else tasting.dimensions
         details = {
             "centre": state.crowd.centre,
             **personal.values,
             "learnt_columns": V.shape[1],
             "share_rated": state.crowd.per_user / len(bias),
-            "intercept": iota,
+            "intercept": 1.0 if steps is None else iota,
             "signal_to_noise": signal,
-            "dimensions": 0 if found is None else found.tastes.dimensions,
-            "feature_strength": None if found is None else found.tastes.strength,
-            "learnt": in_words(found),
+            "dimensions": dimensions,
+            "feature_strength": None if tasting is None else tasting.strength,
+            "learnt": in_words(dimensions),
         }
         return Learnt(A.astype(np.float32), bias.astype(np.float32), counts.even / counts.heavy, details)
 
@@ -501,107 +473,20 @@ class ResidualGradient(Algorithm):
         return np.ascontiguousarray(learnt.factors[:, : learnt.details["learnt_columns"]])
 
 
-class Counts(NamedTuple):
-    """Counts in even weights and in those of the sums, the latter as released, their noise, what a rating weighs, q."""
-
-    even: NDArray[np.float64]
-    c: NDArray[np.float64]
-    raw: NDArray[np.float64]
-    deviation: float
-    heavy: float
-    importance: NDArray[np.float64]
-
-
-class _State(NamedTuple):
-    """What is known after the biases."""
-
-    personal: Personal
-    biases: Biases
-    counts: Counts
-    crowd: Crowd
-
-
-class Found:
-    """What the pairs say of all items: in the core, and by features outside it."""
-
-    def __init__(self, core: NDArray[np.int64], found: Tastes, features: NDArray[Any] | None, n_items: int) -> None:
-        self.core = core
-        self.tastes = found
-        self.start = np.zeros((n_items, found.T.shape[0])) if features is None else features @ found.W
-        self.mean = self.start.copy()
-        self.start[core] = found.mean
-        self.mean[core] = found.mean
-        small = 1e-9 * float(np.trace(found.T))
-        self.outside = np.linalg.inv(found.T + small * np.eye(len(found.T)))
-        self.inside = found.precisions()
-
-
-class Steps:
-    """All steps taken, and the factors that explain them best with the pairs as a prior."""
-
-    def __init__(self, found: Found, c: NDArray[np.float64], heavy: float) -> None:
-        self._found = found
-        self._c = c[:, None]
-        self._heavy = heavy
-        self._taken: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]] = []
-
-    def add(
-        self,
-        V: NDArray[np.float64],
-        K: NDArray[np.float64],
-        unsure: float,
-        g: NDArray[np.float64],
-        deviation: float,
-        personal: Personal,
-    ) -> NDArray[np.float64]:
-        """The factors after a step from V, with noisy K and g."""
-        c = personal.left * self._c
-        self._taken.append((V, K, c * (V @ K) - g, deviation))
-        weights = [
-            1 / (noise**2 + FORGET**2 * float(((c * ((V - before) @ K)) ** 2).mean()))
-            for before, _, _, noise in self._taken
-        ]
-        precision = sum(weights)
-        Z = sum(w * (z @ k) for w, (_, k, z, _) in zip(weights, self._taken, strict=True)) / precision
-        M = sum(w * (k.T @ k) for w, (_, k, _, _) in zip(weights, self._taken, strict=True)) / precision
-        s, Q = np.linalg.eigh(np.asarray(M))
-        s = np.sqrt(np.maximum(s, unsure**2))
-        S = c * s
-        known = S**2 / (1 / precision + self._heavy * personal.variance * S)
-        return self._posterior(Q, known, known * (Z @ Q / s) / S)
-
-    def _posterior(self, Q: NDArray[Any], known: NDArray[Any], pull: NDArray[Any]) -> NDArray[np.float64]:
-        """Means of Gaussians: the prior of each item, and `known` and `pull` of it in the basis Q; by blocks of items."""
-        found = self._found
-        V = np.empty_like(pull)
-        place = np.full(len(V), -1)
-        place[found.core] = np.arange(len(found.core))
-        for start in range(0, len(V), 4096):
-            part = slice(start, min(start + 4096, len(V)))
-            at = place[part]
-            prior = np.where((at >= 0)[:, None, None], found.inside[np.maximum(at, 0)], found.outside)
-            right = np.einsum("jab,jb->ja", prior, found.mean[part]) + pull[part] @ Q.T
-            A = prior + (Q * known[part][:, None, :]) @ Q.T
-            V[part] = np.linalg.solve(A, right[:, :, None])[:, :, 0]
-        return V
-
-
 def longest(rank: int) -> float:
     """L: the length from which on a user's coefficients count no more for K; they are N(0, I) before any rating."""
     return math.sqrt(2 * rank)
 
 
-def in_words(found: Found | None) -> str:
+def in_words(dimensions: int) -> str:
     """What survived the noise."""
-    own = "a user's own level, and how much it follows others and what is popular"
-    if found is None:
-        return f"Which items are rated how, and {own}; no taste stands out of the noise."
-    many = found.tastes.dimensions
-    return f"Which items are rated how, {own}, and taste in about {many} dimension{'s' if many > 1 else ''}."
+    own = "a user's own level, and how far it follows others and what is popular"
+    if not dimensions:
+        return f"How items are rated, and {own}; no taste stands out of the noise."
+    return f"How items are rated, {own}, and taste in about {dimensions} dimension{'s' if dimensions > 1 else ''}."
 
 
-def _standard_log(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of counts with mean 0 and mean square 1 over ratings."""
+def log_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms of counts with mean 0 over ratings."""
     x = np.log(np.maximum(counts, 0.1))
-    x = x - np.average(x, weights=counts)
-    return np.asarray(x / max(math.sqrt(float(np.average(x**2, weights=counts))), 1e-9))
+    return np.asarray(x - np.average(x, weights=counts))

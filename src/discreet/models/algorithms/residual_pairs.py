@@ -5,10 +5,9 @@ items go together as far as taste does: E[e_j e_k] = v_j · v_k for users with u
 (`discreet.privacy.people.own_solve.ResidualPairs`), so with c_j = Σ_i 1/√n_i over the raters of item j, as if raters of
 different items were independent, ω = Σ_i √(n_i (n_i − 1)) / (σ² ((Σ c)² − Σ c²)), and κ = ñ/((Σ c)² − Σ c²) for sampling:
 
-    G̃_jk = ω c_j c_k (v_j · v_k − σ²/(n + κ_o)) + N(0, t² + κ c_j c_k),    v_j ~ N(Wᵀ f_j, T),   W_f ~ N(0, T/strength)
+    G̃_jk = ω c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),    v_j ~ N(Wᵀ f_j, T),   W_f ~ N(0, T/strength)
 
-The term with n is what each user's own offset takes out. f_j are public features, where there are any. Rounds are those
-of `pair_ranking`, without a mean that all items share.
+f_j are public features, where there are any. Rounds are those of `pair_ranking`, without a mean that all items share.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from discreet.models.algorithms.pair_ranking import common_basis
 
 BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
+TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise
 ROUNDS = 15  # later ones prune too much
 
 
@@ -48,7 +48,8 @@ class Tastes(NamedTuple):
 class Spectrum(NamedTuple):
     """The matrix with noise of deviation 1 everywhere, a = h c, and its eigenvalues, largest first.
 
-    `edge` is how far its negative end, which is noise alone, reaches.
+    `edge` is how far noise alone reaches: as far as its negative end does, but for a few eigenvalues there, which are
+    what users' own level and slopes have taken out.
     """
 
     a: NDArray[np.float64]
@@ -77,7 +78,8 @@ def spectrum(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: flo
     h = (t + math.sqrt(kappa) * c) ** -0.5
     white = h[:, None] * G * h
     values, vectors = np.linalg.eigh(white)
-    return Spectrum(h * c, white, values[::-1], vectors[:, ::-1], max(-float(values[0]), 1e-9))
+    edge = -float(values[min(TAKEN_OUT, len(c) // 4)])
+    return Spectrum(h * c, white, values[::-1], vectors[:, ::-1], float(np.clip(edge, 1e-9, 2 * math.sqrt(len(c)))))
 
 
 def tastes(

@@ -38,7 +38,7 @@ def check_signal(
     levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
     signal = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
     shown = ", ".join(f"{name}: {value:.2g}" for name, value in signal.items())
-    unsure = 2 * counting / math.sqrt(len(counts)) / noise
+    unsure = counting / math.sqrt(len(counts)) / noise / 2
     if signal["average"] < max(LEAST, unsure):  # the average, because single counts drown in their own noise first
         raise BudgetExceeded(
             f"ε = {session.plan.budget.epsilon:g} is too little for so few people: the noise on an item's sum drowns "
