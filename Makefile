@@ -7,12 +7,13 @@ WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test browser check layers bench results clean
+.PHONY: help demo install test browser check layers docs bench results clean
 help:
 	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
 	@echo "make install  .venv with everything the tests and benchmarks need"
 	@echo "make check    lint, types, layers"
+	@echo "make docs     the documentation site in site/, with every link checked"
 	@echo "make bench    speed against other libraries, as ratios in one run"
 	@echo "make results  write docs/results.md: scores on real data and the twins (a quarter of an hour)"
 	@echo "make clean    remove .venv and caches"
@@ -60,7 +61,11 @@ layers: .venv/.dev
 browser: .venv/.dev
 	@$(PY) tests/report/chromium.py
 
-test: check browser
+docs: .venv/.dev
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+	@echo "The site is in site/index.html"
+
+test: check docs browser
 	@$(PY) -m discreet demo --out .venv/demo
 	$(PY) -m pytest -n 2 --dist loadfile
 

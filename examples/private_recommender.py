@@ -18,13 +18,14 @@ def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
     ratings = discreet.load_dataset("cinema", scale=scale)
     print(ratings)
 
-    # 2. Train. ε says how much anybody may learn about any one person: smaller is more private, and noisier.
-    #    feedback="implicit" learns from who watched what; for predicting stars, leave it out and give
-    #    rating_range=(0.5, 5), so that the range need not be read from people's ratings.
-    model = discreet.DPALS(16, epsilon=2.0, delta=1e-6, feedback="implicit").fit(ratings)
+    # 2. Train. ε says how much anybody may learn about any one person: smaller is more private, and noisier. The range
+    #    of the ratings is public; if you leave it out, it is read from the data, and the promise says so.
+    #    goal="rating" predicts stars instead of ranking films.
+    private = {"delta": 1e-6, "rating_range": (0.5, 5.0)}
+    model = discreet.DPMF(epsilon=2.0, **private).fit(ratings)
 
     # 3. Read the promise. It is also in the saved folder, with the ledger of everything that was released.
-    print("\n" + str(model.privacy_) + "\n")
+    print(f"\n{model.learnt_}\n\n{model.privacy_}\n")
 
     # 4. Recommend. A person's vector is computed from their own history, for them alone, and kept nowhere.
     titles = dict(zip(model.item_ids_.tolist(), model.titles_.tolist(), strict=True))
@@ -35,13 +36,13 @@ def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
     # 5. Compare budgets on ratings that were held out. Every training is a release of its own: do this on public or
     #    invented data, as here, and train once on people's.
     split = random_ratings(ratings, (0.9, 0.1), seed=0)
-    rivals = {"not private": discreet.ALS(16, feedback="implicit"), "most popular": discreet.Popularity()}
+    rivals = {"ALS, not private": discreet.ALS(16, feedback="implicit"), "most popular": discreet.Popularity()}
     for epsilon in (0.5, 2.0, 8.0):
-        rivals[f"ε = {epsilon:g}"] = discreet.DPALS(16, epsilon=epsilon, delta=1e-6, feedback="implicit")
+        rivals[f"DPMF, ε = {epsilon:g}"] = discreet.DPMF(epsilon=epsilon, **private)
     print("\nrecall@20 on held-out ratings")
     for name, rival in rivals.items():
         score = discreet.evaluate(rival.fit(split.train), split, "recall@20", slices=None).values["recall@20"]
-        print(f"{name:>14}  {score:.3f}")
+        print(f"{name:>18}  {score:.3f}")
 
     # 6. Export: plain files (safetensors and JSON, no pickle), read back in one line, here or on another machine.
     model.save(folder)

@@ -30,3 +30,15 @@ def test_pages_name_files_that_exist():
         named += [f"src/discreet/{file}" for file in re.findall(r"`((?:models|privacy|experiments)/[\w/]+\.py)`", text)]
         missing = [file for file in named if "your_" not in file and not (ROOT / file).is_file()]
         assert missing == [], page.name
+
+
+def test_the_map_of_the_architecture_names_every_module_below_the_command_line():
+    """Whoever adds a file says in one word on the map what it is for."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"\w+", text.split("```")[1]))
+    rooms = ("models", "engines", "privacy", "evaluation", "kernels", "data")
+    files = [file for room in rooms for file in (ROOT / "src" / "discreet" / room).rglob("*.py")]
+    inner = {"blocks", "spark"}  # engines of several files are one word on the map
+    names = {file.stem for file in files if file.stem != "__init__" and file.parent.name not in inner}
+    assert len(names) > 80
+    assert sorted(names - drawn) == [], "name them in the map of docs/architecture.md"

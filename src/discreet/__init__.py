@@ -13,10 +13,12 @@ from discreet.version import __version__
 
 if TYPE_CHECKING:
     from discreet import errors, mechanisms, report
+    from discreet.auditing import audit
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
     from discreet.evaluation.protocols import evaluate
+    from discreet.evaluation.tuning import tune
     from discreet.models.als import ALS
     from discreet.models.baselines import DPSGD, DPSGLD, DPSVD, DPFrankWolfe
     from discreet.models.bias import Bias
@@ -46,19 +48,23 @@ __all__ = [
     "Ratings",
     "Split",
     "__version__",
+    "audit",
     "errors",
     "evaluate",
     "load",
     "load_dataset",
     "mechanisms",
     "report",
+    "tune",
 ]
 
 _HOME = MODELS | {
     "BudgetStore": "discreet.privacy.accounting.lifetime",
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
+    "audit": "discreet.auditing",
     "evaluate": "discreet.evaluation.protocols",
+    "tune": "discreet.evaluation.tuning",
     "load": "discreet.models.storage.model_folder",
     "load_dataset": "discreet.data.datasets",
 }

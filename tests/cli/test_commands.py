@@ -16,7 +16,19 @@ import discreet
 from discreet.cli.app import app
 from discreet.data.cinema import films
 
-COMMANDS = ["demo", "train", "evaluate", "recommend", "similar", "budget", "datasets", "doctor", "bench", "reproduce"]
+COMMANDS = [
+    "demo",
+    "train",
+    "evaluate",
+    "recommend",
+    "similar",
+    "budget",
+    "tune",
+    "datasets",
+    "doctor",
+    "bench",
+    "reproduce",
+]
 
 
 def test_help_lists_every_command_and_nothing_else(run):
@@ -345,4 +357,4 @@ def test_the_example_for_newcomers_runs(tmp_path, capsys):
     told = capsys.readouterr().out
     assert "joint differential privacy for each user with ε = 2" in told
     assert "README.md, factors.safetensors, ledger.json, model.json" in told
-    assert "<title>DPALS: private, ε = 2" in (tmp_path / "model.html").read_text(encoding="utf-8")
+    assert "<title>DPMF: private, ε = 2" in (tmp_path / "model.html").read_text(encoding="utf-8")

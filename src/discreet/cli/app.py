@@ -30,11 +30,14 @@ _MODULES = (
     "recommend",
     "similar",
     "budget",
+    "audit",
+    "tune",
     "datasets",
     "doctor",
     "bench",
     "reproduce",
     "report",
+    "export",
 )
 
 app = typer.Typer(
@@ -52,7 +55,8 @@ def run(args: list[str]) -> int:
     kernels = os.environ.get("DISCREET_KERNELS", "")
     if kernels not in ("", "vector", "plain"):
         raise ConfigError(f"DISCREET_KERNELS is {kernels!r}, but must be 'vector' (as it is without) or 'plain'")
-    for module in _MODULES:
+    wanted = [args[0]] if args and args[0] in _MODULES else _MODULES  # help and near misses need all of them
+    for module in wanted:
         importlib.import_module(f"discreet.cli.{module}")
     order = {name: at for at, name in enumerate(_MODULES)}  # modules import each other, and help should not show that
     app.registered_commands.sort(key=lambda command: order.get(command.name or "", len(order)))

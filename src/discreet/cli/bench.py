@@ -19,11 +19,13 @@ def bench(
     out: Output,
     quick: Annotated[bool, typer.Option("--quick", help="Measure on a twentieth of the data.")] = False,
     only: Annotated[
-        str | None, typer.Option(help=f"Some of {', '.join(SECTIONS)}, with commas between.", metavar="SECTIONS")
+        str | None, typer.Option(help=f"Some of {', '.join(SECTIONS)}, separated by commas.", metavar="SECTIONS")
     ] = None,
-    to: Annotated[str | None, typer.Option("--out", "-o", help="Also write it as Markdown.", metavar="FILE")] = None,
+    to: Annotated[
+        str | None, typer.Option("--out", "-o", help="Also write the results as Markdown.", metavar="FILE")
+    ] = None,
 ) -> None:
-    """Measure the speed of training, ranking, reading, starting and private training, each beside a peer."""
+    """Measure the speed of training, ranking, reading and starting, each against another library."""
     chosen = None if only is None else {name.strip() for name in only.split(",") if name.strip()}
     for name in chosen or ():
         if name not in SECTIONS:

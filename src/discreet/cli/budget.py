@@ -77,9 +77,9 @@ def budget(
         str | None,
         typer.Argument(help="A file of accounts, and one of them: people.sqlite:customers.", metavar="STORE"),
     ] = None,
-    items: Annotated[int | None, typer.Option(help="How many items the catalogue has.", min=1, metavar="N")] = None,
+    items: Annotated[int | None, typer.Option(help="Number of items in the catalogue.", min=1, metavar="N")] = None,
     plot: Annotated[
-        str | None, typer.Option(help="Draw ε over δ, the noise over ε, and the shares.", metavar="FILE.png")
+        str | None, typer.Option(help="Plot ε against δ, the noise against ε, and the shares.", metavar="FILE.png")
     ] = None,
     note: Annotated[
         str | None, typer.Option(help="With open: who these people are and who decided, for the log.", metavar="TEXT")
@@ -88,11 +88,11 @@ def budget(
         str | None, typer.Option(help="With verify: a hash from earlier, which must still be there.", metavar="HASH")
     ] = None,
 ) -> None:
-    """Price a private model before it sees any data, or price the ledger of one again.
+    """Price a private model before it sees any data, or check the ledger of a trained one.
 
-    Without LEDGER: what the model with these options will release, how often, how far one user can move it, how much
-    noise hides that, and what half the ε would do. With LEDGER: checks that nobody changed the file, and prices what it
-    lists, also by an independent accountant.
+    Without LEDGER: what a model with these options will release, how often, how far one user can move each release, how
+    much noise hides that, and what half the ε would mean. With LEDGER: check that the file was not changed, and price
+    what it lists again, also with an independent accountant.
 
     With STORE: one budget for all trainings on the same people. open makes an account with its total --epsilon and
     --delta, which cannot be changed; show prints what is left; log every training; verify checks the whole file.
@@ -240,8 +240,8 @@ def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
 
 def _read(path: Path) -> Ledger:
     """The ledger in a file, or in the folder of a model, verified."""
+    from discreet.models.storage.contents import MODEL
     from discreet.models.storage.earlier_ledgers import LEDGER
-    from discreet.models.storage.model_folder import MODEL
     from discreet.privacy.door.ledger import Ledger
 
     file = path / LEDGER if path.is_dir() else path
@@ -257,7 +257,7 @@ def _read(path: Path) -> Ledger:
 
 
 def _check_sum(folder: Path, file: Path) -> None:
-    from discreet.models.storage.model_folder import MODEL
+    from discreet.models.storage.contents import MODEL
 
     try:
         known = json.loads((folder / MODEL).read_bytes())["sha256"][file.name]

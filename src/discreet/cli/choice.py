@@ -37,67 +37,73 @@ class Choice:
     goal: Annotated[
         Literal["ranking", "rating"] | None,
         _option(
-            "For dpmf: rank items, from ratings or from what was chosen at all (the default), or predict ratings.",
+            "For dpmf: rank items, from ratings or plain interactions (the default), or predict ratings.",
             show_choices=True,
         ),
     ] = None
     factors: Annotated[
         int | None,
-        _option("Length of the vectors; by default 32 for als, 64 or by the budget for dpmf.", metavar="N"),
+        _option(
+            "Number of factors. Default: 32 for als; for dpmf, 64 to rank and by the budget to predict ratings.",
+            metavar="N",
+        ),
     ] = None
     iterations: Annotated[
         int | None,
         _option(
-            "Sweeps over users and items, each of which costs a private model; by default 15 for als, and 8 for dpmf "
-            "with --goal rating.",
+            "Sweeps over users and items; a private model pays for each. Default: 15 for als, 8 for dpmf with "
+            "--goal rating.",
             metavar="N",
         ),
     ] = None
     regularization: Annotated[
-        float | None, _option("How strongly vectors are held back; als finds a value by default.")
+        float | None, _option("Strength of the regularization; by default the model chooses it.")
     ] = None
     feedback: Annotated[
         Literal["explicit", "implicit"] | None,
         _option(
-            "For als and dpals: predict ratings (the default), or rank items from what was chosen at all.",
+            "For als and dpals: predict ratings (explicit, the default), or rank items from plain interactions.",
             show_choices=True,
         ),
     ] = None
     random_state: Annotated[
         int | None,
-        _option("Seed of the start; by default 0 for als, and a new one in every private training.", metavar="SEED"),
+        _option(
+            "Seed of the initial factors. Default: 0 for als, a fresh one for every private training.", metavar="SEED"
+        ),
     ] = None
     epsilon: Annotated[
-        float | None, _option("How much may be learnt about one user; smaller is more private.", panel=_PRIVACY)
+        float | None,
+        _option("Privacy budget: how much may be learnt about any one user. Smaller is more private.", panel=_PRIVACY),
     ] = None
-    delta: Annotated[
-        float | None, _option("Probability with which that may fail; 1e-6 by default.", panel=_PRIVACY)
-    ] = None
+    delta: Annotated[float | None, _option("Probability that this bound fails; 1e-6 by default.", panel=_PRIVACY)] = (
+        None
+    )
     allow_large_delta: Annotated[
-        bool | None, _option("Take a delta above 1e-3 nevertheless.", "--allow-large-delta", panel=_PRIVACY)
+        bool | None, _option("Accept a delta above 1e-3.", "--allow-large-delta", panel=_PRIVACY)
     ] = None
     neighbouring: Annotated[
         Literal["add-remove", "replace-one"] | None,
         _option(
-            "Neighbouring data differ by one user who is there or not (the default), or by one exchanged for another.",
+            "What is hidden: whether a user is in the data at all (the default), or which user it is.",
             panel=_PRIVACY,
         ),
     ] = None
     noise: Annotated[
         Literal["secure", "seeded"] | None,
-        _option("Secure by default; seeded noise is for research only.", panel=_PRIVACY),
+        _option("Secure by default. Seeded noise is for research only.", panel=_PRIVACY),
     ] = None
     accountant: Annotated[
         Literal["auto", "gdp", "rdp", "pld", "pure"] | None,
         _option(
-            "How the price is computed; by default gdp, for dpsgd pld, for huberals auto (the least noise).",
+            "How the privacy cost is computed. Default: gdp; pld for dpsgd; auto (the least noise) for huberals.",
             panel=_PRIVACY,
         ),
     ] = None
     rating_range: Annotated[
         str | None,
         _option(
-            "Public range of the ratings, such as 1,5; by default it is read from the data, with a caution.",
+            "Public range of the ratings, such as 1,5. By default it is read from the data, and the statement says so.",
             panel=_PRIVACY,
             metavar="LOW,HIGH",
         ),
@@ -105,8 +111,8 @@ class Choice:
     item_features: Annotated[
         str | None,
         _option(
-            "Public features of the items, such as genres, for dpmf: a file with an id, and numbers or words such "
-            "as Comedy|War, per line.",
+            "For dpmf: file of public item features, such as genres. Each line has an id, then numbers or words "
+            "such as Comedy|War.",
             metavar="FILE",
         ),
     ] = None
@@ -175,7 +181,7 @@ class Choice:
                 raise ConfigError(f"--set takes KEY=VALUE, such as --set regularization=25, and {setting!r} was given")
             if name in given:
                 raise ConfigError(f"the parameter {name!r} is given twice")
-            given[name] = _value(text.strip())
+            given[name] = parse_value(text.strip())
         return given
 
 
@@ -194,7 +200,7 @@ def is_private(model: Any) -> bool:
     return statement is not None and bool(statement.private)
 
 
-def _value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """A setting as a Python value: numbers, true, false and none are themselves, the rest is text."""
     words = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in words:

@@ -10,7 +10,7 @@ _STATE = {"embedded": "built in", "generated": "made when asked for"}
 
 @command("discreet datasets")
 def _datasets(out: Output) -> None:
-    """List the data sets that can be loaded by name: what they are, whether they are here, their licence."""
+    """List the data sets that can be loaded by name, with their licences and whether they are installed."""
     from discreet.data.datasets import datasets
     from discreet.data.download import cache_folder
 

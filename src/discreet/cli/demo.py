@@ -46,8 +46,10 @@ def demo(
         float | None,
         typer.Option(help=f"The privacy budget; {EPSILON:g} by default, {QUICK_EPSILON:g} with --quick."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the invented people and of the start.", min=0, metavar="SEED")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help="Invent a fifth of the people only.")] = False,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the invented people and of the initial factors.", min=0, metavar="SEED")
+    ] = 0,
+    quick: Annotated[bool, typer.Option("--quick", help="Use only a fifth of the people.")] = False,
 ) -> None:
     """Train a private recommender on invented films, measure it and use it, end to end in under a minute."""
     start = time.perf_counter()

@@ -45,7 +45,7 @@ TOLERANCE = {"float32": 2e-3, "float64": 1e-8}
 def doctor(out: Output) -> None:
     """Check this installation: versions, processor, threads, folders, and every kernel against its plain twin.
 
-    The exit code is 1 where something is wrong. What is only worth knowing, such as a folder that cannot be written,
+    The exit code is 1 if something is wrong. What is only worth knowing, such as a folder that cannot be written,
     is a note.
     """
     with out.progress("Checking") as progress:

@@ -49,23 +49,24 @@ def evaluate(
     out: Output,
     metrics: Annotated[
         str | None,
-        typer.Option(help="Names with commas between: rmse, mae, recall@20, ndcg@100, precision@10, map@10, mrr, ..."),
+        typer.Option(help="Comma-separated names: rmse, mae, recall@20, ndcg@100, precision@10, map@10, mrr, ..."),
     ] = None,
     relevant: Annotated[
-        float | None, typer.Option(help="Lowest held-out rating that ranking metrics count.", metavar="RATING")
+        float | None,
+        typer.Option(help="Lowest held-out rating that counts as relevant in ranking metrics.", metavar="RATING"),
     ] = None,
     part: Annotated[
-        Literal["test", "valid"], typer.Option(help="What to measure on; valid is for choosing parameters.")
+        Literal["test", "valid"], typer.Option(help="Which part to measure on; use valid to choose parameters.")
     ] = "test",
-    slices: Annotated[bool, typer.Option("--slices", help="Also by the popularity of the items.")] = False,
+    slices: Annotated[bool, typer.Option("--slices", help="Also break the scores down by item popularity.")] = False,
     baselines: Annotated[
-        bool, typer.Option("--baselines/--no-baselines", help="Whether to show popularity and bias beside it.")
+        bool, typer.Option("--baselines/--no-baselines", help="Also measure Popularity and Bias, for comparison.")
     ] = True,
     known: Annotated[
-        str | None, typer.Option(help="For a saved model: file of what is known of the users.", metavar="FILE")
+        str | None, typer.Option(help="For a saved model: file with the users' histories.", metavar="FILE")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="For a saved model: file of the ratings to be guessed.", metavar="FILE")
+        str | None, typer.Option(help="For a saved model: file with the ratings to predict.", metavar="FILE")
     ] = None,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="For a saved model: leave out ratings of items it does not know.")
@@ -73,9 +74,8 @@ def evaluate(
 ) -> None:
     """Measure a model on ratings that it has not seen.
 
-    Given ratings: holds some out, trains on the rest, measures, and shows the baselines beside it; repeated with
-    several seeds or folds where asked for. Given a saved model: measures it on --target, where each user is known by
-    --known.
+    Given ratings, hold some out, train on the rest, and measure the model beside baselines, over several seeds or folds
+    if you like. Given a saved model, measure it on the ratings in --target; --known holds the same users' histories.
 
     Scores are exact statistics of people's ratings: a look at them that no model's ε pays for. With --score-epsilon
     they are released with noise, intervals and a ledger instead, from a split by person unless another one is named,

@@ -33,7 +33,7 @@ class Output:
     """The options that every command has, and the ways to use them."""
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")] = False
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show log lines on stderr.")] = False
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print log messages to stderr.")] = False
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False
 
     def __post_init__(self) -> None:

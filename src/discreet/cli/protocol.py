@@ -31,22 +31,30 @@ class Protocol:
     split: Annotated[
         str | None,
         _option(
-            "Percentages over ratings such as 90/10 or 80/10/10 (train/valid/test, the default); by-person (the same "
+            "Percentages of the ratings such as 90/10 or 80/10/10 (train/valid/test, the default); by-person (the same "
             "by coins of each person's own); users (whole users are held out); leave-one-out; newest (each user's "
             "last rating); time (the newest tenth).",
             metavar="HOW",
         ),
     ] = None
     folds: Annotated[int | None, _option("Cross-validation with this many folds instead.", min=2, metavar="K")] = None
-    seeds: Annotated[int | None, _option("How many seeds to repeat it with; 1 by default.", min=1, metavar="N")] = None
+    seeds: Annotated[int | None, _option("How many seeds to repeat this with; 1 by default.", min=1, metavar="N")] = (
+        None
+    )
     seed: Annotated[int | None, _option("The first seed; 0 by default.", min=0, metavar="SEED")] = None
     test_users: Annotated[
         int | None,
-        _option("With --split users: how many users to test on, and as many to validate on.", min=1, metavar="N"),
+        _option(
+            "With --split users: how many users to hold out for testing, and as many again for validation.",
+            min=1,
+            metavar="N",
+        ),
     ] = None
     fold_in: Annotated[
         float | None,
-        _option("With --split users: share of a test user's ratings that is known; 0.8 by default.", metavar="SHARE"),
+        _option(
+            "With --split users: share of a test user's ratings that the model sees; 0.8 by default.", metavar="SHARE"
+        ),
     ] = None
 
     @property

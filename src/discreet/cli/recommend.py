@@ -30,17 +30,19 @@ def recommend(
     out: Output,
     history: Annotated[
         list[str] | None,
-        typer.Option("--history", help="Items (ids or titles), each with =RATING or without.", metavar="ITEMS"),
+        typer.Option("--history", help="Items by id or title, optionally with =RATING.", metavar="ITEMS"),
     ] = None,
     history_file: Annotated[
-        str | None, typer.Option(help="File with an item and perhaps a rating per line.", metavar="FILE")
+        str | None, typer.Option(help="File with one item, and optionally a rating, on each line.", metavar="FILE")
     ] = None,
     users: Annotated[str | None, typer.Option(help="File with the histories of many users.", metavar="FILE")] = None,
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
     exclude: Annotated[
         list[str] | None, typer.Option(help="An item never to recommend; may be repeated.", metavar="ITEM")
     ] = None,
-    include_seen: Annotated[bool, typer.Option("--include-seen", help="Allow items of the history.")] = False,
+    include_seen: Annotated[
+        bool, typer.Option("--include-seen", help="Also recommend items that are in the history.")
+    ] = False,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="Ignore items that the model does not know.")
     ] = False,
@@ -53,22 +55,24 @@ def recommend(
     The history never leaves this machine and is not stored: a user's vector is computed from it when needed. An item
     without a rating counts as liked.
     """
-    from discreet.models.storage.model_folder import load
-
     if to is not None:
         _check_file(to)
-    model = load(folder)
     if users is not None:
+        from discreet.models.storage.model_folder import load
+
         if history or history_file:
             raise ConfigError("--users is for many users, so --history and --history-file cannot go with it")
         if exclude:
             raise ConfigError("--exclude goes with the history of one user, not with --users")
-        return _many(model, users, layout, n, include_seen, skip_unknown, to, out)
+        return _many(load(folder), users, layout, n, include_seen, skip_unknown, to, out)
     layout.refuse("is for --users", "user", "timestamp", "duplicates")
     if history_file is None:
         layout.refuse("is for --users and --history-file", "item", "rating", "separator", "header")
+    from discreet.models.storage.scorer_folder import open_model
+
+    model = open_model(folder, once=True)
     known = _history(model, history, history_file, layout, skip_unknown)
-    if getattr(model, "details_", {}).get("dimensions") == 0:
+    if model.details.get("dimensions") == 0:
         out.note(f"what this model learnt: {model.learnt_}")
     _one(model, known, n, exclude or [], include_seen, to, out)
 
@@ -90,11 +94,15 @@ def _history(model: Any, texts: list[str] | None, file: str | None, layout: Layo
 def _one(
     model: Any, history: dict[Any, float], n: int, exclude: list[str], include_seen: bool, to: str | None, out: Output
 ) -> None:
+    from discreet.models.scorer import as_history
+
     items = Items(model)
-    ids, scores = model.recommend(
-        history, n, exclude_seen=not include_seen, exclude=[items.id_of(text) for text in exclude]
+    scorer = model.scorer
+    left_out = [scorer.position(items.id_of(text)) for text in exclude]
+    best, scores = scorer.best(
+        *as_history(scorer, history), n, exclude_seen=not include_seen, exclude=left_out if exclude else None
     )
-    rows = ranked(items, ids, scores)
+    rows = ranked(items, model.item_ids_[best], scores)
     if to is not None:
         _write(to, rows)
         out.say(f"Wrote {len(rows):,} rows to {to}")

@@ -32,12 +32,12 @@ def report(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Ratings to measure on, which is a look at them: a file or the name of a data set.", metavar="DATA"
+            help="Ratings to measure on, a look at people's data: a file or the name of a data set.", metavar="DATA"
         ),
     ] = None,
     test: Annotated[
         str | None,
-        typer.Option(help="Ratings that the model has not seen, of users in --data, to ask it about.", metavar="FILE"),
+        typer.Option(help="Ratings by the users in --data that the model has not seen.", metavar="FILE"),
     ] = None,
     skip_unknown: Annotated[
         bool, typer.Option("--skip-unknown", help="Leave out ratings of items that the model does not know.")

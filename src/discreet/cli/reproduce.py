@@ -29,24 +29,25 @@ def reproduce(
     names: Annotated[
         list[str], typer.Argument(help="Entries to run, or: list, show ENTRY, all, docs.", metavar="NAME...")
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="Run a small version, to have a look.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run a small version, for a first look.")] = False,
     folder: Annotated[
-        str, typer.Option("--out", "-o", help="Folder for the results; what has finished there is not run again.")
+        str, typer.Option("--out", "-o", help="Folder for the results; cells that finished there are not run again.")
     ] = "out/reproduce",
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes to run cells in.")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Number of processes.")] = 1,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Also run finished cells again that were computed by other code.")
+        bool, typer.Option("--fresh", help="Rerun finished cells that were computed by different code.")
     ] = False,
     data: Annotated[
-        list[str] | None, typer.Option("--data", help="Official data, as NAME=PATH; may be repeated.")
+        list[str] | None, typer.Option("--data", help="Where official data are, as NAME=PATH; may be repeated.")
     ] = None,
-    to: Annotated[str, typer.Option(help="With docs: the page to write finished entries into.")] = "docs/results.md",
+    to: Annotated[str, typer.Option(help="With docs: the page to write the finished entries to.")] = "docs/results.md",
 ) -> None:
-    """Run the experiments of the papers again, and lay the results beside the published ones.
+    """Rerun the experiments of the papers, and show the results next to the published ones.
 
-    A run that was stopped goes on where it was. Official data are used where they are at hand, else their twins; the
-    results say which. Each entry's folder gets results.json, results.csv, a plot and a README with the conditions. What
-    an entry is, what data and seeds it has and how long it takes: discreet reproduce show NAME.
+    A run that was stopped resumes where it left off. Official data are used if they are at hand, otherwise their
+    simulated twins; the results say which. Each entry's folder gets results.json, results.csv, a plot and a README with
+    the conditions. discreet reproduce show NAME says what an entry is, which data and seeds it uses and how long it
+    takes.
     """
     from discreet.experiments import entry as entries
     from discreet.experiments import pages

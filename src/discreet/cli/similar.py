@@ -19,14 +19,15 @@ def similar(
     out: Output,
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
 ) -> None:
-    """Show the items most like one: those whose vectors point most nearly the same way."""
-    from discreet.models.storage.model_folder import load
+    """Show the items most similar to a given one, by the angle between their vectors."""
+    from discreet.models.storage.scorer_folder import open_model
 
-    model = load(folder)
+    model = open_model(folder, once=True)
     items = Items(model)
     item_id = items.id_of(item)
-    ids, scores = model.similar_items(item_id, n)
-    rows = ranked(items, ids, scores)
+    model.check_comparable()
+    best, scores = model.scorer.similar(model.scorer.position(item_id), n)
+    rows = ranked(items, model.item_ids_[best], scores)
     title = items.title_of(item_id)
     out.say(f"Most like {item_id if title is None else title}:", style="bold")
     show(out, rows, "cosine")

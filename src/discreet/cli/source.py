@@ -43,17 +43,19 @@ def _option(help: str, *names: str, panel: str = _READING, **rest: Any) -> Any:
 class Layout:
     """How a file of ratings is written."""
 
-    user: Annotated[str | None, _option("Column of the users: a name, or a number from 0.", metavar="COLUMN")] = None
-    item: Annotated[str | None, _option("Column of the items.", metavar="COLUMN")] = None
-    rating: Annotated[str | None, _option("Column of the ratings; 'none' ignores them.", metavar="COLUMN")] = None
-    timestamp: Annotated[str | None, _option("Column of the times; 'none' ignores them.", metavar="COLUMN")] = None
-    separator: Annotated[str | None, _option("What separates the columns of a text file.")] = None
+    user: Annotated[str | None, _option("User column: its name, or its position counted from 0.", metavar="COLUMN")] = (
+        None
+    )
+    item: Annotated[str | None, _option("Item column.", metavar="COLUMN")] = None
+    rating: Annotated[str | None, _option("Rating column; 'none' to ignore ratings.", metavar="COLUMN")] = None
+    timestamp: Annotated[str | None, _option("Timestamp column; 'none' to ignore times.", metavar="COLUMN")] = None
+    separator: Annotated[str | None, _option("Column separator of a text file.")] = None
     header: Annotated[
-        bool | None, _option("Whether the first line of a text file holds names.", "--header/--no-header")
+        bool | None, _option("Whether a text file begins with a line of column names.", "--header/--no-header")
     ] = None
     duplicates: Annotated[
         Literal["last", "mean", "error"] | None,
-        _option("What to do when a user rated an item twice; last by default."),
+        _option("What to keep when a user rated an item twice; last by default."),
     ] = None
 
     def read_file(self, file: str, **more: Any) -> Ratings:
@@ -97,24 +99,22 @@ class Source(Layout):
     """Ratings from a file or a data set, and which of them."""
 
     items: Annotated[
-        str | None, _option("Public item catalogue: a file with an id and a title per line.", metavar="FILE")
+        str | None, _option("Public item catalogue: a file with an id and a title on each line.", metavar="FILE")
     ] = None
     unknown_items: Annotated[
         Literal["error", "drop"] | None,
-        _option("What to do with ratings of items that are not in the catalogue; error by default."),
+        _option("What to do with ratings of items outside the catalogue; error by default."),
     ] = None
-    path: Annotated[
-        str | None, _option("Where the file of a data set lies: an archive or a folder.", panel=_DATA_SET)
-    ] = None
-    catalogue: Annotated[bool, _option("Keep items that nobody rated, too.", "--catalogue", panel=_DATA_SET)] = False
+    path: Annotated[str | None, _option("Where the data set is: an archive or a folder.", panel=_DATA_SET)] = None
+    catalogue: Annotated[bool, _option("Also keep items that nobody rated.", "--catalogue", panel=_DATA_SET)] = False
     scale: Annotated[
-        float | None, _option("Fraction of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET)
+        float | None, _option("Share of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET)
     ] = None
     min_rating: Annotated[float | None, _option("Leave out ratings below this.", metavar="RATING", panel=_CHOOSING)] = (
         None
     )
     binarize: Annotated[
-        float | None, _option("Keep ratings from this on, each as 1.", metavar="RATING", panel=_CHOOSING)
+        float | None, _option("Keep only ratings of at least this, each as 1.", metavar="RATING", panel=_CHOOSING)
     ] = None
     min_user_ratings: Annotated[
         int, _option("Leave out users with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)
@@ -122,7 +122,7 @@ class Source(Layout):
     min_item_ratings: Annotated[
         int,
         _option(
-            "Leave out items with fewer ratings; exact counts decide, so the statement carries a caution.",
+            "Leave out items with fewer ratings. This looks at exact counts, so the statement warns of it.",
             min=0,
             metavar="N",
             panel=_CHOOSING,

@@ -63,11 +63,12 @@ def train(
 ) -> None:
     """Learn from ratings and save the model.
 
-    With --epsilon the model is private: what it holds would be nearly as likely without any one user. Without, it is
-    not. If a private training is interrupted or fails, the ledger of what it had released is written beside the folder.
+    With --epsilon the model is private: it would be almost as likely to come out the same without any one user.
+    Without --epsilon it is not private. If private training is interrupted or fails, the ledger of what was released by
+    then is written beside the folder.
 
-    DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) with a user, an item and, where there
-    is one, a rating per line, - for the same through a pipe, or the name of a data set (see discreet datasets).
+    DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) whose lines hold a user, an item and,
+    if there is one, a rating; or - to read the same from a pipe; or the name of a data set (see discreet datasets).
     """
     model = choice.ready()
     check_out(to, replace)

@@ -16,20 +16,23 @@ types, each by itself, sorted where it has an order and by first appearance wher
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "NULL", "null", "None", "<NA>", "NaT")
 """What programs write where a value is missing."""
@@ -88,7 +91,7 @@ def as_ids(ids: Any, what: str = "id") -> NDArray[Any]:
     """
     if isinstance(ids, (str, bytes)):
         raise DataError(f"a list of {what}s is needed, and the single value {ids!r} was given: write [{ids!r}]")
-    if isinstance(ids, (pa.Array, pa.ChunkedArray)):
+    if _is_arrow(ids):
         return _arrow_ids(ids, what)
     if hasattr(ids, "to_numpy"):  # pandas and polars series
         ids = ids.to_numpy()
@@ -111,7 +114,9 @@ def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]
     """
     if isinstance(ids, Coded):
         return _encode_coded(ids.values, ids.codes, what)
-    if isinstance(ids, (pa.Array, pa.ChunkedArray)):
+    if _is_arrow(ids):
+        import pyarrow as pa
+
         column = refuse_nulls(ids, what)
         if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
             return _encode_integers(numpy_chunks(column))
@@ -126,6 +131,8 @@ def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]
 
 def as_coded(column: pa.ChunkedArray) -> Coded:
     """Distinct values by arrow's hashing."""
+    import pyarrow as pa
+
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     encoded = encoded.unify_dictionaries()
     if encoded.num_chunks == 0:
@@ -217,8 +224,16 @@ def unhashable(what: str) -> DataError:
     return DataError(f"{what}s must be hashable (numbers, text, tuples ...), not lists or dicts")
 
 
+def _is_arrow(ids: Any) -> bool:
+    """Whether these are arrow's, without importing it: who has such an array has imported it."""
+    arrow = sys.modules.get("pyarrow")
+    return arrow is not None and isinstance(ids, (arrow.Array, arrow.ChunkedArray))
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Whether an arrow type holds text, plainly or dictionary-encoded."""
+    import pyarrow as pa
+
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return str(kind) in ("string", "large_string", "string_view")
@@ -243,6 +258,8 @@ def numpy_chunks(column: pa.ChunkedArray) -> list[NDArray[Any]]:
 
 def refuse_nulls(column: pa.Array | pa.ChunkedArray, what: str, advice: str = "") -> pa.ChunkedArray:
     """The column in chunks, if no value is missing; else a :class:`RowError` with the first row that has none."""
+    import pyarrow as pa
+
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if column.null_count:
         raise missing(column.is_null().to_pylist().index(True), what, column.null_count, advice)
@@ -271,6 +288,8 @@ def stands_for_nothing(value: Any) -> bool:
 
 
 def _arrow_ids(ids: pa.Array | pa.ChunkedArray, what: str) -> NDArray[Any]:
+    import pyarrow as pa
+
     column = refuse_nulls(ids, what)
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return _array_ids(np.concatenate(numpy_chunks(column)), what)
@@ -333,7 +352,7 @@ def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
     low = min(int(chunk.min()) for chunk in chunks)
     high = max(int(chunk.max()) for chunk in chunks)
     if high - low >= max(1 << 16, 4 * n):
-        return _encode_sparse(pa.chunked_array([_as_arrow(chunk.astype(np.int64, copy=False)) for chunk in chunks]))
+        return _encode_sparse([chunk.astype(np.int64, copy=False) for chunk in chunks])
     present = np.zeros(high - low + 1, dtype=bool)
     for chunk in chunks:
         present[chunk.astype(np.int64, copy=False) - low] = True
@@ -348,14 +367,14 @@ def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
     return distinct, indices
 
 
-def _as_arrow(chunk: NDArray[np.int64]) -> pa.Array:
-    """Arrow view of integers; ``pa.array`` would import pandas, where that is installed, to look for its types."""
-    return pa.Array.from_buffers(pa.int64(), len(chunk), [None, pa.py_buffer(np.ascontiguousarray(chunk))])
-
-
-def _encode_sparse(column: pa.ChunkedArray) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def _encode_sparse(chunks: Sequence[NDArray[np.int64]]) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Distinct integers by arrow's hashing, then sorted."""
-    encoded = column.dictionary_encode().unify_dictionaries()
+    import pyarrow as pa
+
+    # views of the integers; pa.array would import pandas, where that is installed, to look for its types
+    buffers = [pa.py_buffer(np.ascontiguousarray(chunk)) for chunk in chunks]
+    parts = [pa.Array.from_buffers(pa.int64(), len(c), [None, b]) for c, b in zip(chunks, buffers, strict=True)]
+    encoded = pa.chunked_array(parts).dictionary_encode().unify_dictionaries()
     codes = np.concatenate(numpy_chunks(pa.chunked_array([chunk.indices for chunk in encoded.chunks])))
     values = np.concatenate(numpy_chunks(pa.chunked_array([encoded.chunk(0).dictionary])))
     order = np.argsort(values, kind="stable")

@@ -1,7 +1,7 @@
 """How good a model is: metrics are pure functions, protocols ask a model about ratings it has not seen.
 
-`metrics` has one function per metric, `protocols` has `evaluate`, and `results` the tables that it returns. The names
-below are public, and imported on first use.
+`metrics` has one function per metric, `protocols` has `evaluate`, `results` the tables that it returns, `priced` the
+same as a release, and `tuning` has `tune`. The names below are public, and imported on first use.
 """
 
 from __future__ import annotations
@@ -10,12 +10,22 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from discreet.evaluation.priced import PricedEvaluation
     from discreet.evaluation.protocols import evaluate
     from discreet.evaluation.results import Evaluation, Slice
+    from discreet.evaluation.tuning import Between, Tuned, tune
 
-__all__ = ["Evaluation", "Slice", "evaluate"]
+__all__ = ["Between", "Evaluation", "PricedEvaluation", "Slice", "Tuned", "evaluate", "tune"]
 
-_HOME = {"Evaluation": "results", "Slice": "results", "evaluate": "protocols"}
+_HOME = {
+    "Between": "tuning",
+    "Evaluation": "results",
+    "PricedEvaluation": "priced",
+    "Slice": "results",
+    "Tuned": "tuning",
+    "evaluate": "protocols",
+    "tune": "tuning",
+}
 
 
 def __getattr__(name: str) -> Any:

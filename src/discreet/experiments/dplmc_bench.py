@@ -19,7 +19,7 @@ from scipy import sparse
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import second_moment, tall_product
-from discreet.models.algorithms.residual_gradient import project
+from discreet.models.read_outs import project
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Plan, Release
 from discreet.privacy.door.session import Session

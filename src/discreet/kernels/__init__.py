@@ -1,21 +1,34 @@
-"""Compiled functions on plain arrays. They know neither people nor privacy; each has a numpy twin in the same file."""
+"""Compiled functions on plain arrays. They know neither people nor privacy; each has a numpy twin in the same file.
 
-from discreet.kernels.cholesky import solve_spd
-from discreet.kernels.dense import second_moment, tall_product
-from discreet.kernels.exact import packed_grams
-from discreet.kernels.normal import solve_rows, solve_rows_constant
-from discreet.kernels.packed import aligned_empty, on_cache_lines, sum_rows
-from discreet.kernels.pairs import pair_products
-from discreet.kernels.psd import project_psd, solve_psd
-from discreet.kernels.threads import set_threads, thread_count
-from discreet.kernels.topk import top_k
+The names below are public and imported on first use: loading the compiler takes longer than answering one question,
+and `once` answers it without.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from discreet.kernels.cholesky import solve_spd
+    from discreet.kernels.dense import second_moment, tall_product
+    from discreet.kernels.exact import packed_grams
+    from discreet.kernels.gradient import residual_rows
+    from discreet.kernels.normal import solve_rows, solve_rows_constant
+    from discreet.kernels.packed import aligned_empty, on_cache_lines, sum_rows
+    from discreet.kernels.pairs import pair_products
+    from discreet.kernels.psd import project_psd, solve_psd
+    from discreet.kernels.threads import set_threads, thread_count
+    from discreet.kernels.topk import Panels, top_k
 
 __all__ = [
+    "Panels",
     "aligned_empty",
     "on_cache_lines",
     "packed_grams",
     "pair_products",
     "project_psd",
+    "residual_rows",
     "second_moment",
     "set_threads",
     "solve_psd",
@@ -27,3 +40,31 @@ __all__ = [
     "thread_count",
     "top_k",
 ]
+
+_HOME = {
+    "Panels": "topk",
+    "aligned_empty": "packed",
+    "on_cache_lines": "packed",
+    "packed_grams": "exact",
+    "pair_products": "pairs",
+    "project_psd": "psd",
+    "residual_rows": "gradient",
+    "second_moment": "dense",
+    "set_threads": "threads",
+    "solve_psd": "psd",
+    "solve_rows": "normal",
+    "solve_rows_constant": "normal",
+    "solve_spd": "cholesky",
+    "sum_rows": "packed",
+    "tall_product": "dense",
+    "thread_count": "threads",
+    "top_k": "topk",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'discreet.kernels' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"discreet.kernels.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found

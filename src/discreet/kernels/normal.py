@@ -169,7 +169,10 @@ def _solve_rows(
     rows = np.flatnonzero(~few)
     P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
-    run(lambda a, b: _solve(entries, P, ridge, S, c, X, x0, rows, r, a, b), cost_cuts(cost[rows], W))
+    if n == 1:  # one row is solved sooner without asking for threads
+        _solve(entries, P, ridge, S, c, X, x0, rows, r, 0, len(rows))
+    else:
+        run(lambda a, b: _solve(entries, P, ridge, S, c, X, x0, rows, r, a, b), cost_cuts(cost[rows], W))
     return X if r == R else np.ascontiguousarray(X[:, :r]), x0
 
 

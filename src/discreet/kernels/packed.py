@@ -153,7 +153,10 @@ def sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, 
         return b
     P = pad_columns(Y, padded(r, Y.itemsize))
     b = np.zeros((n, P.shape[1]), Y.dtype)
-    run(lambda start, stop: _sums(indptr, indices, c, P, b, whole, start, stop), cuts)
+    if n == 1:  # one row is added up sooner without asking for threads
+        _sums(indptr, indices, c, P, b, whole, 0, 1)
+    else:
+        run(lambda start, stop: _sums(indptr, indices, c, P, b, whole, start, stop), cuts)
     return b if r == P.shape[1] else np.ascontiguousarray(b[:, :r])
 
 

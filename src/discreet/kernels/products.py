@@ -11,10 +11,11 @@ Every row is computed by itself, in the order of its entries, so that no bit dep
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
+from discreet.compiling import njit
 from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 
@@ -27,14 +28,14 @@ def inverse_diagonals_numpy(
     """The specification of `inverse_diagonals`."""
     F = np.column_stack([V, np.ones(len(V))]).astype(np.float64)
     prior = np.diag([*[ridge] * V.shape[1], constant])
-    own = [F[indices[a:b]] for a, b in zip(indptr[:-1], indptr[1:], strict=True)]
+    own = [F[indices[a:b]] for a, b in pairwise(indptr)]
     return np.array([np.diag(np.linalg.inv(f.T @ f + prior)) for f in own]).reshape(len(own), F.shape[1])
 
 
 def inverse_diagonals(
     indptr: np.ndarray, indices: np.ndarray, V: np.ndarray, ridge: float, constant: float
 ) -> np.ndarray:
-    """The diagonal of (Σ_j f_j f_jᵀ + P)⁻¹ of each row, (n, r + 1), with f_j = (v_j, 1) and P = diag(ridge, …, constant).
+    """The diagonal of (Σ_j f_j f_jᵀ + P)⁻¹ of each row, (n, r + 1): f_j = (v_j, 1), P = diag(ridge, …, constant).
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ def inverse_diagonals(
 def pair_products_numpy(indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m: int) -> np.ndarray:
     """Σ p_jk over the rows as a strict upper triangle, (m(m − 1)/2,): the specification of `add_pair_products`."""
     total = np.zeros((m, m))
-    for a, b in zip(indptr[:-1], indptr[1:], strict=True):
+    for a, b in pairwise(indptr):
         dense = np.zeros(m)
         dense[indices[a:b]] = x[a:b]
         squares = np.triu(np.outer(dense**2, dense**2), 1).sum()
@@ -122,10 +123,9 @@ def _inverse_diagonals(
         for at in range(indptr[i], indptr[i + 1]):
             v = V[indices[at]]
             for a in range(r):
-                value = np.float64(v[a])
                 for b in range(a + 1):
-                    A[a, b] += value * np.float64(v[b])
-                A[r, a] += value
+                    A[a, b] += np.float64(v[a]) * np.float64(v[b])
+                A[r, a] += np.float64(v[a])
         for a in range(r):
             A[a, a] += ridge
         A[r, r] = indptr[i + 1] - indptr[i] + constant

@@ -42,14 +42,32 @@ def top_k_numpy(
     return np.pad(items, pad, constant_values=-1), np.pad(best, pad, constant_values=-np.inf)
 
 
+class Panels:
+    """Item factors (m, r), packed as tiles want them on first use: for who asks about them again and again."""
+
+    def __init__(self, V: np.ndarray) -> None:
+        self.V = floats("V", V, 2, np.float32)
+        self.shape = self.V.shape
+        self._packed: dict[int, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return len(self.V)
+
+    def packed(self, width: int) -> np.ndarray:
+        """[panel][r][width]; the last panel is filled with 0."""
+        if width not in self._packed:
+            self._packed[width] = _panels(self.V, width)
+        return self._packed[width]
+
+
 def top_k(
-    U: np.ndarray, V: np.ndarray, bias: np.ndarray, k: int, seen: tuple[np.ndarray, np.ndarray] | None = None
+    U: np.ndarray, V: np.ndarray | Panels, bias: np.ndarray, k: int, seen: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best `k` items of each user by ``u · v_j + bias_j``.
 
     Parameters
     ----------
-    U : (n, r), V : (m, r), bias : (m,)
+    U : (n, r), V : (m, r) or `Panels` of them, bias : (m,)
         A bias of -inf keeps an item out.
     seen : (indptr, indices), optional
         CSR rows of items to leave out, one row per user; indices sorted within a row.
@@ -61,7 +79,8 @@ def top_k(
 
     Scores that are NaN are never chosen. Equal scores are ordered by index.
     """
-    U, V, bias = floats("U", U, 2, np.float32), floats("V", V, 2, np.float32), floats("bias", bias, 1, np.float32)
+    U, bias = floats("U", U, 2, np.float32), floats("bias", bias, 1, np.float32)
+    V = V if isinstance(V, Panels) else Panels(V)
     same_length("vectors of users and of items", U.shape[1], V.shape[1])
     same_length("items and biases", len(V), len(bias))
     n, m = len(U), len(V)
@@ -70,7 +89,9 @@ def top_k(
     items = np.full((n, k), -1, np.int32)
     scores = np.full((n, k), -np.inf, np.float32)
     width, scored = (TILE, _score) if simd.enabled() else (PLAIN, _score_plain)
-    panels, starts = _panels(V, bias, width)
+    panels = V.packed(width)
+    starts = np.zeros((len(panels), width), np.float32)
+    starts.ravel()[:m] = bias
     step = ITEMS // width
 
     def work(start: int, stop: int) -> None:
@@ -93,23 +114,24 @@ def top_k(
                     scores[own],
                 )
 
-    run(work, even_cuts(n, USERS, pieces=max(-(-n // (4 * USERS)), thread_count())))
+    if n == 1:  # one question is answered sooner without asking for threads
+        work(0, 1)
+    else:
+        run(work, even_cuts(n, USERS, pieces=max(-(-n // (4 * USERS)), thread_count())))
     _sort_rows(items, scores)
     return items, scores
 
 
-def _panels(V: np.ndarray, bias: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Items side by side as tiles want them, [panel][r][width], and their biases; the last panel is filled with 0."""
+def _panels(V: np.ndarray, width: int) -> np.ndarray:
+    """Items side by side as tiles want them, [panel][r][width]; the last panel is filled with 0."""
     (m, r) = V.shape
     n = -(-len(V) // width)
     panels = aligned_empty((n, r, width), V.dtype)
-    starts = np.zeros((n, width), V.dtype)
-    starts.ravel()[:m] = bias
     panels[m // width :] = 0
     for at in range(n):
         own = V[at * width : (at + 1) * width]
         panels[at, :, : len(own)] = own.T
-    return panels, starts
+    return panels
 
 
 @njit(nogil=True, cache=True)

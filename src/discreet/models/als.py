@@ -35,6 +35,7 @@ from discreet.data.ratings import Ratings
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant
 from discreet.models.base import Progress, Recommender, to_learn_from
 from discreet.models.checks import require, require_number, require_one_of, require_whole
+from discreet.models.read_outs import Alternating, ReadOut
 
 logger = logging.getLogger("discreet")
 
@@ -135,6 +136,16 @@ class ALS(Recommender):
         rows = indptr, indices, values
         U, b = self._half_step(rows, self.item_factors_, self.item_biases_ + np.asarray(self.mean_, self.dtype), ridge)
         return U, b + np.asarray(self.mean_, self.dtype)
+
+    def read_out(self) -> ReadOut:
+        return Alternating(
+            ridge=self.regularization_ * self.user_scale_,
+            exponent=self.user_exponent,
+            explicit=self._explicit,
+            mean=self.mean_,
+            intercept=self.intercept_scale_,
+            shared=self._everywhere(self.item_factors_),
+        )
 
     def state(self) -> dict[str, Any]:
         return {

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Self
@@ -28,6 +29,9 @@ from discreet.kernels import pair_products, top_k
 from discreet.models.checks import require, require_one_of, require_whole
 from discreet.models.history import as_pairs, as_rows, as_user_rows
 from discreet.models.keywords import named_by_class, no_parameter
+from discreet.models.read_outs import Likeness, ReadOut, Rows
+from discreet.models.recommendations import Recommendations
+from discreet.models.scorer import Scorer
 
 logger = logging.getLogger("discreet")
 
@@ -164,7 +168,7 @@ class Recommender(ABC):
         exclude: Sequence[Any] = (),
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
-    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    ) -> Recommendations:
         """The best items for one user.
 
         Parameters
@@ -181,14 +185,24 @@ class Recommender(ABC):
 
         Returns
         -------
-        item_ids, scores : best first; fewer than `n` where there are no more items. Predicted ratings stay within the
-        range of the ratings learnt from, so that several may be equal.
+        Recommendations
+            A table that unpacks to ``(item_ids, scores)``, best first; fewer than `n` where there are no more items.
+            Predicted ratings stay within the range of the ratings learnt from, so that several may be equal.
         """
-        rows = self._history(history, unknown)
+        self._check_fitted()
         require_whole("n", n)
-        at, scores = self._top(rows, min(n, len(self.item_ids_)), exclude_seen, exclude, items, unknown)
-        found = at[0] >= 0
-        return self.item_ids_[at[0][found]], scores[0][found]
+        require_one_of("unknown", unknown, "error", "skip")
+        scorer = self.scorer()
+        at, values = scorer.history(history) or self._history(history, unknown)[1:]
+        best, scores = scorer.best(
+            at,
+            values,
+            n,
+            exclude_seen=exclude_seen,
+            exclude=self._known(exclude, unknown) if len(exclude) else None,
+            only=None if items is None else self._known(items, unknown),
+        )
+        return self._listed(best, scores)
 
     def recommend_many(
         self,
@@ -223,28 +237,56 @@ class Recommender(ABC):
         """As `recommend_many`, with positions in ``item_ids_`` instead of ids."""
         self._check_fitted()
         rows = self._rows(as_user_rows(ratings, self.item_ids_), unknown)
-        return self._top(rows, n, exclude_seen, (), items, unknown, progress)
+        return self._top(rows, n, exclude_seen, items, unknown, progress)
 
-    def similar_items(self, item_id: Any, n: int = 10) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def similar_items(self, item_id: Any, n: int = 10) -> Recommendations:
         """The items whose factors point most nearly the same way (cosine), without the item itself."""
         self._check_fitted()
         require_whole("n", n)
         at = self._positions([item_id], "error")[0]
-        V = self._comparable()
-        length = np.linalg.norm(V, axis=1, keepdims=True)
-        require(length[at, 0] > 0, f"nothing was learnt of {item_id!r} by which items could be like it")
-        V = V / np.maximum(length, 1e-30)
-        skip = np.zeros(len(V), np.float32)
-        skip[at] = -np.inf
-        items, scores = top_k(V[at : at + 1], V, skip, min(n, len(V)))
-        found = items[0] >= 0
-        return self.item_ids_[items[0][found]], scores[0][found]
+        self._check_comparable()
+        items, scores = self.scorer().similar(int(at), n)
+        return self._listed(items, scores)
 
-    def _comparable(self) -> NDArray[np.floating[Any]]:
-        """Vectors by which items are like each other."""
+    def _listed(self, at: NDArray[Any], scores: NDArray[np.float32]) -> Recommendations:
+        return Recommendations(self.item_ids_[at], scores, None if self.titles_ is None else self.titles_[at])
+
+    def _check_comparable(self) -> None:
+        """Raise a `ConfigError` where there is nothing to compare items by."""
         if self.item_factors_.shape[1] == 0:
             raise ConfigError(f"{type(self).__name__} has no item factors to compare items by: ALS and DPALS have")
-        return self.item_factors_
+
+    def read_out(self) -> ReadOut:
+        """How a user's vector follows from a history, as a value; by default whatever `fold` does, in Python alone."""
+        return ByCode(self)
+
+    def likeness(self) -> Likeness:
+        """Which part of the item factors items are compared by."""
+        return Likeness()
+
+    def scorer(self) -> Scorer:
+        """The thin read-out path, which is kept until the items are others."""
+        made_of = (self.item_ids_, self.item_factors_, self.item_biases_)
+        known = vars(self).get("_scorer")
+        if known is None or any(one is not other for one, other in zip(known[0], made_of, strict=True)):
+            ids, factors, biases = made_of
+            scorer = Scorer(
+                ids,
+                factors,
+                biases,
+                self.read_out(),
+                titles=self.titles_,
+                rating_range=self.rating_range_,
+                liked_rating=self.liked_rating,
+                likeness=self.likeness(),
+            )
+            known = self._scorer = (made_of, scorer)
+        found: Scorer = known[1]
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what follows from the rest."""
+        return {name: value for name, value in vars(self).items() if name != "_scorer"}
 
     @property
     def liked_rating(self) -> float:
@@ -357,6 +399,11 @@ class Recommender(ABC):
             )
         return at
 
+    def _known(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
+        """Positions of those of the ids that the model knows."""
+        at = self._positions(ids, unknown)
+        return at[at >= 0]
+
     def _history(self, history: Any, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of one user's history; an item without a rating counts as rated with the top of the scale."""
         self._check_fitted()
@@ -375,7 +422,6 @@ class Recommender(ABC):
         rows: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
         n: int,
         exclude_seen: bool,
-        exclude: Sequence[Any],
         items: Sequence[Any] | None,
         unknown: Unknown,
         progress: Progress | None = None,
@@ -384,11 +430,8 @@ class Recommender(ABC):
         bias = self.item_biases_.astype(np.float32)
         if items is not None:
             allowed = np.zeros(len(bias), bool)
-            at = self._positions(items, unknown)
-            allowed[at[at >= 0]] = True
+            allowed[self._known(items, unknown)] = True
             bias[~allowed] = -np.inf
-        at = self._positions(exclude, unknown)
-        bias[at[at >= 0]] = -np.inf
         users = len(indptr) - 1
         require_whole("n", n)
         best = np.empty((users, n), np.int32)
@@ -416,3 +459,29 @@ class Recommender(ABC):
         vectors, offsets, V = self.scoring(np.append(indptr, indptr[-1]), indices, values)  # the last row is nobody's
         dots = pair_products(vectors, V, user, item)
         return np.where(item >= 0, dots + offsets[user] + self.item_biases_[item], np.nan).astype(np.float32)
+
+
+class ByCode(ReadOut):
+    """The read-out of a model that writes `fold` itself: it cannot be saved, and works in Python alone."""
+
+    kind = "by code"
+    model: Recommender
+
+    def __init__(self, model: Recommender) -> None:
+        object.__setattr__(self, "model", weakref.proxy(model))  # the model keeps this
+
+    def fold(
+        self, rows: Rows, V: NDArray[Any], b: NDArray[Any], kernels: Any = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        return self.model.fold(*rows)
+
+    def scoring(
+        self, rows: Rows, V: NDArray[Any], b: NDArray[Any], kernels: Any = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        return self.model.scoring(*rows)[:2]
+
+    def scoring_factors(self, V: NDArray[Any]) -> NDArray[Any]:
+        return self.model.scoring(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))[2]
+
+    def exact_in_part(self, r: int) -> bool:
+        return False

@@ -18,17 +18,17 @@ class DPFrankWolfe(PrivateRecommender):
     Parameters
     ----------
     factors : int, optional
-        How many steps, each of which adds one direction. Default 5.
+        Number of steps; each one adds a direction. Default 5.
     epsilon, delta, neighbouring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     nuclear_norm : float, optional
-        Of the matrix. Default: by a released number of users.
+        Largest nuclear norm of the matrix. Default: follows from a released number of users.
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that take part. Default 0.1.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution.
+        Public range of the ratings. If not given, it is read from the data, and the statement says so.
     allow_large_delta : bool
-        Take a `delta` above 1e-3 nevertheless; the statement says so.
+        Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : FrankWolfe, optional
@@ -84,9 +84,9 @@ class DPSVD(PrivateRecommender):
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.1.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution.
+        Public range of the ratings. If not given, it is read from the data, and the statement says so.
     allow_large_delta : bool
-        Take a `delta` above 1e-3 nevertheless; the statement says so.
+        Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : CovarianceSVD, optional
@@ -140,9 +140,9 @@ class DPSGLD(PrivateRecommender):
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution.
+        Public range of the ratings. If not given, it is read from the data, and the statement says so.
     allow_large_delta : bool
-        Take a `delta` above 1e-3 nevertheless; the statement says so.
+        Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : Langevin, optional
@@ -200,9 +200,9 @@ class DPSGD(PrivateRecommender):
     item_fraction : float, optional
         The share of items, the most frequent by noisy counts, that get factors. Default 0.4.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution.
+        Public range of the ratings. If not given, it is read from the data, and the statement says so.
     allow_large_delta : bool
-        Take a `delta` above 1e-3 nevertheless; the statement says so.
+        Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : PoissonDescent, optional

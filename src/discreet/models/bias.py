@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from discreet.models.base import Progress, Recommender, to_learn_from
 from discreet.models.checks import require, require_number, require_whole
+from discreet.models.read_outs import OwnOffset, ReadOut
 
 
 class Bias(Recommender):
@@ -75,6 +76,9 @@ class Bias(Recommender):
             total = np.bincount(np.repeat(np.arange(n), count), residual, minlength=n)
             bias = total / np.maximum(count + self.regularization, 1e-9)
         return np.zeros((n, 0), np.float32), self.mean_ + bias
+
+    def read_out(self) -> ReadOut:
+        return OwnOffset(self.mean_, self.regularization, self.users)
 
     def state(self) -> dict[str, Any]:
         return {"mean": self.mean_}

@@ -15,14 +15,14 @@ class DPALS(PrivateRecommender):
     Parameters
     ----------
     factors : int, optional
-        Rank. Every item has r(r+3)/2 noisy numbers per step. Default 16, or 32 for implicit feedback on 10,000 items
-        and more.
+        Rank r. Every step releases r(r+3)/2 numbers for each item. Default 16, or 32 for implicit feedback on 10,000
+        items and more.
     epsilon, delta, neighbouring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     feedback : {"explicit", "implicit"}
-        Predict ratings, or rank items from what was chosen at all.
+        Predict ratings, or rank items from plain interactions.
     iterations : int, optional
-        Steps, each of which costs. Default 2, or by the budget for implicit feedback on 10,000 items and more.
+        Number of steps; each one costs. Default 2, or by the budget for implicit feedback on 10,000 items and more.
     regularization : float, optional
         λ of users and items. Default 80 for explicit and 0.5 for implicit feedback, or by the signal on 10,000 items
         and more.
@@ -31,9 +31,9 @@ class DPALS(PrivateRecommender):
     item_fraction : float, optional
         The share of items, the most frequent, that get factors. Default 0.4.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution.
+        Public range of the ratings. If not given, it is read from the data, and the statement says so.
     allow_large_delta : bool
-        Take a `delta` above 1e-3 nevertheless; the statement says so.
+        Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : NoisySolve, optional

@@ -21,15 +21,15 @@ class DPLMC(PrivateRecommender):
     epsilon, delta, neighbouring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
-        Steps, each of which costs. Default 5; the paper has 10 to 60.
+        Number of steps; each one costs. Default 5; the paper has 10 to 60.
     step_size : float, optional
         η. Default 1.
     user_norm, item_norm : float, optional
-        To which vectors of users and items are cut. Default 1 and 4.
+        The longest that the vectors of users and items may be. Default 1 and 4.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution.
+        Public range of the ratings. If not given, it is read from the data, and the statement says so.
     allow_large_delta : bool
-        Take a `delta` above 1e-3 nevertheless; the statement says so.
+        Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : ProjectedGradient, optional

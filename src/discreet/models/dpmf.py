@@ -23,39 +23,39 @@ class DPMF(PrivateRecommender):
     Parameters
     ----------
     factors : int, optional
-        How many dimensions of taste at most. Default: 64 for ranking, where noise hides most of them; for ratings by
-        the budget, and 0 learns only how much each item is liked.
+        The largest number of dimensions of taste. Default: 64 for ranking, where noise hides most of them; for ratings,
+        chosen by the budget. With 0, a model of ratings learns only how much each item is liked.
     epsilon : float
-        How much may be learnt about one user; smaller is more private. Whoever trains privately says it.
+        The privacy budget: how much may be learnt about any one user. Smaller is more private. There is no default.
     delta : float
-        Probability with which that may fail. See docs/privacy.md.
+        Probability that this bound fails. See docs/privacy.md.
     goal : {"ranking", "rating"}
-        Rank items by how much a user will like them, from ratings or from plain choices; or predict ratings.
+        Rank items by how much a user will like them, from ratings or plain interactions; or predict ratings.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution. For ranking, the upper
-        quarter of it counts as liked (4 and 5 of 1 to 5), and everything where all ratings are the same.
+        Public range of the ratings. If not given, it is read from the data, and the statement says so. For ranking, the
+        upper quarter of it counts as liked (4 and 5 of 1 to 5), or everything if all ratings are equal.
     item_features : file, frame, mapping or array, optional
         Public features of the items, such as genres or years: a prior for their factors, at no privacy cost.
     iterations : int, optional
-        For ratings: steps, each of which costs.
+        For ratings: the number of steps. Each one costs.
     regularization : float, optional
         For ratings: λ, the ridge of a user's own least squares.
     neighbouring : {"add-remove", "replace-one"}
+        What is hidden: whether a user is in the data at all, or which user it is.
     accountant : {"gdp", "rdp", "pld"}
+        How the privacy cost is computed.
     allow_large_delta : bool
-        Take a `delta` above 1e-3 nevertheless; the statement says so.
+        Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
         Seeded noise is for research: whoever knows the seed can subtract it, so it needs a `random_state`.
     random_state : int, optional
-        Seed of the start. Default: another one in every fit.
+        Seed of the initial factors. Default: a fresh one for every fit.
     method : PairRanking or ResidualGradient, optional
         The algorithm with every knob, in place of `factors`, `iterations` and `regularization`.
     """
 
     #: What the command line says of parameters that other models have.
-    instead: ClassVar[dict[str, str]] = {
-        "feedback": "say --goal ranking (the default: from ratings or plain choices) or --goal rating"
-    }
+    instead: ClassVar[dict[str, str]] = {"feedback": "use --goal ranking (the default) or --goal rating"}
 
     def __init__(
         self,

@@ -30,9 +30,9 @@ class HuberALS(PrivateRecommender):
     max_items : int, optional
         Through how many items a user contributes. Default 30.
     rating_range : (low, high), optional
-        Public range of the ratings. Inferred where not given, which is recorded as a caution.
+        Public range of the ratings. If not given, it is read from the data, and the statement says so.
     allow_large_delta : bool
-        Take a `delta` above 1e-3 nevertheless; the statement says so.
+        Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
     method : RobustSolve or HuberAsPrinted, optional

@@ -14,6 +14,7 @@ None of these steps raises (1) for the side that it solves. With a huge α all w
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from discreet.kernels import pair_products, solve_rows
 from discreet.models.als import ALS
 from discreet.models.checks import require, require_number, require_whole
+from discreet.models.read_outs import Alternating, ReadOut
 
 
 class IRLS(ALS):
@@ -81,6 +83,11 @@ class IRLS(ALS):
         s = np.asarray(self.intercept_scale_, Y.dtype)
         X = self._solve(indptr, indices, target, np.column_stack([Y, np.full(len(Y), s)]), ridge)
         return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
+
+    def read_out(self) -> ReadOut:
+        plain = super().read_out()
+        assert isinstance(plain, Alternating)
+        return dataclasses.replace(plain, transition=self.transition, inner_iterations=self.inner_iterations)
 
     def _solve(
         self, indptr: NDArray[Any], indices: NDArray[Any], target: NDArray[Any], Y: NDArray[Any], ridge: NDArray[Any]

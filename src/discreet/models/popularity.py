@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models.base import Progress, Recommender, to_learn_from
+from discreet.models.read_outs import ReadOut, Same
 
 
 class Popularity(Recommender):
@@ -33,3 +34,6 @@ class Popularity(Recommender):
         """Nothing of the user matters."""
         n = len(indptr) - 1
         return np.zeros((n, 0), np.float32), np.zeros(n, np.float32)
+
+    def read_out(self) -> ReadOut:
+        return Same()

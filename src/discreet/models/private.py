@@ -2,8 +2,8 @@
 
 A private `fit` resolves the algorithm, seals the ratings, makes a session from the plan, and from then on holds nothing
 but released numbers. The plan follows from the parameters and the number of items in the public catalogue; no rating is
-needed to price it. The resolved algorithm is saved with the model, so that nothing is derived anew when it is read.
-A `fit` that does not come to its end (Ctrl-C, an error) leaves the ledger of what it had released, and nothing learnt.
+needed to price it. The resolved algorithm is saved with the model, so that loading derives nothing. A `fit` that is cut
+short (Ctrl-C, an error) leaves the ledger of what it had released, and nothing learnt.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
 from discreet.models.base import Progress, Recommender, logger, to_learn_from
 from discreet.models.checks import require, require_range, require_whole
+from discreet.models.read_outs import Likeness, ReadOut
 from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
 from discreet.privacy.accounting.lifetime import Account, charged
@@ -41,13 +42,12 @@ class PrivateRecommender(Recommender):
     """Base of the models with a promise.
 
     Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise``, ``random_state``,
-    ``rating_range`` and ``method`` among their parameters, and say which kinds of algorithm they are a shell of.
-    Parameters that the algorithm has by the same name are None where its own default is meant. A `random_state` of None
-    stands for another seed in every fit; seeded noise needs one that is given, because a seed that everybody knows
-    hides nothing.
+    ``rating_range`` and ``method`` among their parameters, and say which kinds of algorithm they are a shell of. A
+    parameter that the algorithm has as well is None for the algorithm's own default. With a `random_state` of None,
+    every fit has a fresh seed; seeded noise needs an explicit one, because a seed that everybody knows hides nothing.
 
-    Attributes whose names end with an underscore are what a fit learnt: the next one begins without them. Those that
-    begin with one are its notes: they are dropped as well if it does not come to its end.
+    Attributes whose names end with an underscore are what a fit learnt; the next fit begins without them. Those whose
+    names begin with one are its notes; they are dropped as well if it is cut short.
 
     Attributes
     ----------
@@ -243,7 +243,7 @@ class PrivateRecommender(Recommender):
         return self
 
     def _abandon(self, algorithm: Algorithm, ledger: Ledger) -> None:
-        """All that is left of a fit that did not come to its end is what it released."""
+        """All that is left of a fit that was cut short is what it released."""
         self._forget()
         for name in [name for name in vars(self) if name.startswith("_")]:
             delattr(self, name)
@@ -329,19 +329,24 @@ class PrivateRecommender(Recommender):
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         return self.algorithm_.scoring(Rows(indptr, indices, values), self._learnt())
 
+    def read_out(self) -> ReadOut:
+        return self.algorithm_.read_out(self._learnt()) or super().read_out()
+
+    def likeness(self) -> Likeness:
+        return self.algorithm_.likeness(self._learnt())
+
     @property
     def learnt_(self) -> str:
         """In one sentence what survived the noise; empty where the algorithm does not say."""
         self._check_fitted()
         return str(self.details_.get("learnt", ""))
 
-    def _comparable(self) -> NDArray[Any]:
-        if not self.item_factors_.shape[1] and self.learnt_:
+    def _check_comparable(self) -> None:
+        if self.item_factors_.shape[1] <= self.algorithm_.likeness(self._learnt()).first and self.learnt_:
             raise ConfigError(f"there is nothing to compare items by. What was learnt: {self.learnt_}")
-        super()._comparable()
+        super()._check_comparable()
         if self.details_.get("dimensions") == 0:
             logger.warning("what is shown as alike may be noise. What was learnt: %s", self.learnt_)
-        return self.algorithm_.comparable(self._learnt())
 
     def _learnt(self) -> Learnt:
         return Learnt(self.item_factors_, self.item_biases_, self.counts_, self.details_)

@@ -50,7 +50,13 @@ def clone(model: PrivateRecommender, **changes: Any) -> Any:
 
 
 def fit(
-    model: PrivateRecommender, ratings: Ratings, *, replay: Watch | None = None, draws: int = 0, times: int = 1
+    model: PrivateRecommender,
+    ratings: Ratings,
+    *,
+    replay: Watch | None = None,
+    draws: int = 0,
+    times: int = 1,
+    newcomers: bool = False,
 ) -> Run:
     """Fit the model (which is changed) and look at everything that others could see of it."""
     said: list[str] = []
@@ -58,7 +64,7 @@ def fit(
     def progress(*what: Any) -> None:
         said.append(f"progress{what}")
 
-    with Watch(replay, draws) as watch, _listening(said):
+    with Watch(replay, draws, newcomers) as watch, _listening(said):
         for _ in range(times):
             model.fit(ratings, progress=progress)
         text = f"{model!r} {model.privacy_}"

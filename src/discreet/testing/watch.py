@@ -1,8 +1,9 @@
 """What a fit does at the one door: every release, what was computed for it, and what left.
 
-While a `Watch` is active, `Session.release`, `Session.release_blocks` and the sources of noise report to it. It sees
-exact sums, so it is for tests alone. A watch may also *replay* an earlier one: every release then returns what it
-returned there, whatever the data are, and so shows what two data sets lead to once the same values have been released.
+While a `Watch` is active, sessions report to it what they charge and compute, by whichever way of releasing, and the
+sources of noise what they draw. It sees exact sums, so it is for tests and for audits of generated people alone. A
+watch may also *replay* an earlier one: every release then returns what it returned there, whatever the data are, and so
+shows what two data sets lead to once the same values have been released.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Part:
 
 @dataclass
 class Released:
-    """One call of ``Session.release`` or ``release_blocks``."""
+    """One release that a session charged."""
 
     name: str
     statistic: Any
@@ -87,23 +88,27 @@ class Watch:
         Return what was released there.
     draws : int
         Draw at least this much noise for every release, to look at its law; what is released holds the first draw.
+    newcomers : bool
+        In a replay, whoever was not there before is in every batch: what a batch costs is about those who are in it.
     """
 
-    def __init__(self, replay: Watch | None = None, draws: int = 0):
+    def __init__(self, replay: Watch | None = None, draws: int = 0, newcomers: bool = False):
         self.replay = replay
         self.draws = draws
+        self.newcomers = newcomers
         self.releases: list[Released] = []
         self.current: Released | None = None
         self.looks = 0
         self.through_the_door = 0
         self.stray = 0
+        self._charged: dict[int, tuple[Entry, Released]] = {}
         self.batches: list[dict[int, bool]] = []  # who was in them, for a replay has the same people in its own
 
     def __enter__(self) -> Self:
         self._stack = ExitStack()
         for owner, name, make in (
-            (Session, "release", self._release),
-            (Session, "release_blocks", self._release),
+            (Session, "_charge", self._charge),
+            (Session, "_noisy", self._noisy),
             (SecureNoise, "add", self._add),
             (SeededNoise, "add", self._add),
             (NoNoise, "add", self._add),
@@ -121,17 +126,24 @@ class Watch:
         """Every session that released something, in order."""
         return list({id(record.session): record.session for record in self.releases}.values())
 
-    def _release(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def release(session: Session, name: str | Line, statistic: Any, *rest: Any, **options: Any) -> Any:
-            record = Released(str(name), statistic, session)
+    def _charge(self, original: Callable[..., Entry]) -> Callable[..., Entry]:
+        def charge(session: Session, name: str | Line, statistic: Any) -> Entry:
             before = len(session.ledger.entries)
-            self.releases.append(record)
-            try:
-                return original(session, name, Watched(statistic, record, self), *rest, **options)
-            finally:
-                record.entry = next(iter(session.ledger.entries[before:]), None)
+            entry = original(session, name, statistic)
+            written = next(iter(session.ledger.entries[before:]), None)
+            self.releases.append(Released(str(name), statistic, session, written))
+            self._charged[id(entry)] = (entry, self.releases[-1])  # with the entry, so that its id stays its own
+            return entry
 
-        return release
+        return charge
+
+    def _noisy(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def noisy(session: Session, entry: Entry, statistic: Any, rows: slice | None) -> Any:
+            if id(entry) not in self._charged:  # from before the watch
+                return original(session, entry, statistic, rows)
+            return original(session, entry, Watched(statistic, self._charged[id(entry)][1], self), rows)
+
+        return noisy
 
     def _add(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def add(
@@ -174,7 +186,8 @@ class Watch:
             at = len(self.batches)
             known = batches[at] if at < len(batches) else {}
             thrown = zip(rows.key.tolist(), original(rows, rate, seed).tolist(), strict=True)
-            self.batches.append({person: known.get(person, there) for person, there in thrown})
+            always = self.newcomers and self.replay is not None
+            self.batches.append({person: known.get(person, there or always) for person, there in thrown})
             return np.fromiter(self.batches[-1].values(), bool, len(self.batches[-1]))
 
         return who_is_in

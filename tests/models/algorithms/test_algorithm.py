@@ -181,8 +181,21 @@ def test_a_document_with_other_fields_is_refused_instead_of_guessed(value):
     document = value.to_dict()
     missing = {name: field for name, field in document.items() if name != "factors"}
     for wrong in (missing, document | {"colour": 3}, document | {"name": "alchemy"}, {}):
-        with pytest.raises(DataError, match=r"not the .* of this version|no algorithm"):
+        with pytest.raises(DataError, match=r"has other parameters .*: load it with the version .*|no algorithm"):
             algorithm_from(wrong)
+
+
+def test_a_field_that_was_added_later_means_in_an_old_folder_what_was_done_before(monkeypatch):
+    now = PairRanking(gate=2.0)
+    old = {name: field for name, field in now.to_dict().items() if name != "gate"}
+    monkeypatch.setattr(PairRanking, "added_later", {"gate": 0.25})
+    assert algorithm_from(old) == PairRanking(gate=0.25)
+    assert algorithm_from(now.to_dict()) == now
+
+
+@every
+def test_what_was_added_later_is_a_field(value):
+    assert set(value.added_later) <= {entry.name for entry in dataclasses.fields(value)}
 
 
 # ------------------------------------------------------------ what is wrong is said

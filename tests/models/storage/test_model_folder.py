@@ -18,7 +18,7 @@ from scipy import sparse
 import discreet
 from discreet import ALS, Bias, Popularity, Ratings
 from discreet.errors import ConfigError, DataError
-from discreet.models.storage import exchange, model_folder
+from discreet.models.storage import contents, exchange
 
 FILES = {"factors.safetensors", "model.json", "README.md"}
 MODELS = {
@@ -218,7 +218,7 @@ KILLED = """if True:
     import os, shutil, signal, sys
     import discreet
     from discreet.errors import DataError
-    from discreet.models.storage import exchange, model_folder
+    from discreet.models.storage import contents, exchange, model_folder
 
     work, half = sys.argv[1], sys.argv[2] == "half"
     if sys.argv[2] == "two renames":
@@ -364,7 +364,7 @@ def rewrite(folder, **changes):
     """Change model.json as somebody would who also puts the checksum right."""
     described = json.loads((folder / "model.json").read_bytes()) | changes
     described.pop("checksum")
-    described = {"checksum": model_folder._checksum(described)} | described
+    described = {"checksum": contents.checksum(described)} | described
     (folder / "model.json").write_text(json.dumps(described))
 
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from discreet.errors import DataError
-from discreet.models.algorithms.algorithm import Algorithm, Learnt, Rows, field_names
+from discreet.models.algorithms.algorithm import Algorithm, Learnt, field_names
+from discreet.models.read_outs import Rows
 
 __all__ = ["ALGORITHMS", "Algorithm", "Learnt", "Rows", "algorithm_class", "algorithm_from", "field_names"]
 

@@ -2,8 +2,8 @@
 
 A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the range of ratings,
 what was left open; after it no field is None, and the resolved value is what a saved model keeps. `bounds`, `releases`,
-`plan` and `statistics` are pure. `learn` sees people only through sealed users and a session, and whatever it finds out
-on the way, such as a ridge that follows from released counts, goes into `Learnt`. `fold` reads the fields and `Learnt`,
+`plan` and `statistics` are pure. `learn` sees people only through sealed users and a session; what it finds out on the
+way, such as a ridge that follows from released counts, goes into `Learnt`. `fold` reads the fields and `Learnt`,
 and nothing else: that is why a folder written today predicts the same tomorrow.
 """
 
@@ -14,13 +14,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from numbers import Real
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import DataError
 from discreet.models.checks import require
+from discreet.models.read_outs import Likeness, ReadOut, Rows
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Line, Plan, reshare
@@ -32,29 +33,6 @@ from discreet.privacy.people.users import Users
 Progress = Callable[[int, int, str], None]
 Range = tuple[float, float]
 EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
-
-
-class Rows(NamedTuple):
-    """Histories of users as CSR arrays over the model's items."""
-
-    indptr: NDArray[Any]
-    indices: NDArray[Any]
-    values: NDArray[Any]
-
-    @property
-    def n(self) -> int:
-        """How many users."""
-        return len(self.indptr) - 1
-
-    @property
-    def counts(self) -> NDArray[np.int64]:
-        """How many ratings each user has."""
-        return np.diff(self.indptr)
-
-    @property
-    def row(self) -> NDArray[np.int64]:
-        """Whose each entry is."""
-        return np.repeat(np.arange(self.n), self.counts)
 
 
 @dataclass(frozen=True)
@@ -96,6 +74,8 @@ class Algorithm(ABC):
     name: ClassVar[str]
     #: What it learns from; algorithms that can do both have a field of this name.
     feedback: ClassVar[str] = "explicit"
+    #: Fields that came after models had been saved, each with the value that stands for what was done before.
+    added_later: ClassVar[Mapping[str, Any]] = {}
 
     # ------------------------------------------------------------ pure: before any rating is read
 
@@ -135,17 +115,29 @@ class Algorithm(ABC):
     ) -> Learnt:
         """Release what was planned and make the most of it. `seed` is of the start, never of noise."""
 
-    @abstractmethod
+    def read_out(self, learnt: Learnt) -> ReadOut | None:
+        """How a user's own vector follows from a history, as a value that every reader of a saved model understands.
+
+        An algorithm may write `fold` instead; its models then work in Python alone.
+        """
+        return None
+
     def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
         """Vectors (n, r) and offsets (n,) of users, each from its own row; what a user computes is for itself."""
+        read_out = self.read_out(learnt)
+        assert read_out is not None, "an algorithm writes read_out, or else fold"
+        return read_out.fold(rows, learnt.factors, learnt.biases)
 
     def scoring(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
-        return *self.fold(rows, learnt), learnt.factors
+        read_out = self.read_out(learnt)
+        if read_out is None:
+            return *self.fold(rows, learnt), learnt.factors
+        return *read_out.scoring(rows, learnt.factors, learnt.biases), read_out.scoring_factors(learnt.factors)
 
-    def comparable(self, learnt: Learnt) -> NDArray[Any]:
-        """Vectors by which items are like each other; rows of zeros where nothing is known of one."""
-        return learnt.factors
+    def likeness(self, learnt: Learnt) -> Likeness:
+        """Which part of the factors items are compared by."""
+        return Likeness()
 
     # ------------------------------------------------------------ as a document
 
@@ -158,16 +150,19 @@ class Algorithm(ABC):
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """The algorithm that ``to_dict`` described. A field that is not there is an error, never a default."""
+        """The algorithm that ``to_dict`` described. A field that is not there never gets today's default."""
         names = field_names(cls)
-        given = {key: value for key, value in document.items() if key != "name"}
+        given = {**cls.added_later, **{key: value for key, value in document.items() if key != "name"}}
         if sorted(given) != sorted(names):
             odd = sorted(set(given) ^ set(names))
-            raise DataError(f"this is not the {cls.name} of this version of discreet: {', '.join(odd[:3])} differs")
+            raise DataError(
+                f"its algorithm ({cls.name}) has other parameters in this version of discreet, such as {odd[0]}: load "
+                "it with the version that saved it, or train it again"
+            )
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
 
     def __repr__(self) -> str:
-        """With the fields that are not as by default; subclasses are dataclasses without a repr of their own."""
+        """With the fields that differ from their defaults; subclasses are dataclasses without a repr of their own."""
         usual = {entry.name: _default(entry) for entry in fields(self)}
         given = [f"{name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
         return f"{type(self).__name__}({', '.join(given)})"
@@ -192,12 +187,6 @@ def field_names(kind: type[Algorithm]) -> list[str]:
 
 
 # ------------------------------------------------------------------ what several algorithms do
-
-
-def centred_by_own_mean(rows: Rows, prior_mean: float, prior_count: float) -> NDArray[np.float32]:
-    """Every user's own mean, counting `prior_count` ratings of the public value `prior_mean` as well."""
-    total = np.bincount(rows.row, rows.values, minlength=rows.n) + prior_mean * prior_count
-    return (total / (rows.counts + prior_count)).astype(np.float32)
 
 
 def most_frequent(counts: NDArray[Any], how_many: int) -> NDArray[np.int64]:

@@ -17,12 +17,11 @@ from discreet.models.algorithms.algorithm import (
     Algorithm,
     Learnt,
     Range,
-    Rows,
     most_frequent,
     share_of_items,
     spread_out,
 )
-from discreet.models.algorithms.own_mean import own_mean_bounds, ridge_fold, what_factors_explain
+from discreet.models.algorithms.own_mean import own_mean_bounds, what_factors_explain
 from discreet.models.checks import (
     MOST_STEPS,
     require,
@@ -31,6 +30,7 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
+from discreet.models.read_outs import ReadOut
 from discreet.privacy.door.session import Session
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import Users
@@ -125,9 +125,7 @@ class ClippedDescent(Algorithm):
         whole = spread_out(factors, frequent, n_items)
         return Learnt(whole, spread_out(biases, frequent, n_items), None, details)
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         assert self.rating_range is not None
         known = learnt.some("frequent")
-        offset, target = what_factors_explain(rows, learnt, known, self.rating_range, "user", self.prior_count)
-        kept = np.bincount(rows.row, known[rows.indices], minlength=rows.n)
-        return ridge_fold(rows, learnt, target, self.ridge_per_rating * np.maximum(kept, 1.0)), offset
+        return what_factors_explain(self.ridge_per_rating, 1.0, known, self.rating_range, "user", self.prior_count)

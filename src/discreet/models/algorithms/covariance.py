@@ -35,14 +35,12 @@ from discreet.models.algorithms.algorithm import (
     Learnt,
     Progress,
     Range,
-    Rows,
     middle,
     most_frequent,
     share_of_items,
     spread_out,
     width,
 )
-from discreet.models.algorithms.own_mean import ridge_fold
 from discreet.models.checks import (
     require,
     require_flag,
@@ -52,6 +50,7 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
+from discreet.models.read_outs import LeastSquares, Projection, ReadOut
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session, Statistic
@@ -195,25 +194,16 @@ class CovarianceSVD(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         """A user's vector, by ridge regression or, with `density` p, by (6)."""
-        offset, target = self._centred(rows, learnt)
-        if not self.density:
-            return ridge_fold(rows, learnt, target, np.full(rows.n, self.regularization)), offset
-        from scipy.sparse import csr_array
-
-        V = learnt.factors.astype(np.float64)  # V = Q Λ^{1/2}, so Q Qᵀ = V Λ⁻¹ Vᵀ
-        u = csr_array((target, rows.indices, rows.indptr), shape=(rows.n, len(V))) @ V
-        return (u / np.maximum((V**2).sum(axis=0), 1e-30) / self.density).astype(np.float32), offset
-
-    def _centred(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """(3) for anybody: the offset is the global mean and, if wanted, the user's own damped deviation from (2)."""
         centre = learnt.details["centre"]
-        left = rows.values - centre - learnt.biases[rows.indices]
-        own = np.bincount(rows.row, left, minlength=rows.n) / (rows.counts + self.prior_count)
-        own = own * (self.centring == "user")
-        target = np.where(learnt.some("frequent")[rows.indices], left - own[rows.row], 0.0)
-        return (centre + own).astype(np.float32), target.astype(np.float32)
+        known = learnt.some("frequent")
+        personal = self.centring == "user"
+        if not self.density:
+            centring: Any = "own deviation" if personal else "constant"
+            return LeastSquares(self.regularization, 0.0, centring, centre, self.prior_count, masked=True, known=known)
+        squares = (learnt.factors.astype(np.float64) ** 2).sum(axis=0)  # V = Q Λ^{1/2}, so Q Qᵀ = V Λ⁻¹ Vᵀ
+        return Projection(centre, self.prior_count, self.density, personal, known, squares)
 
 
 def damped_means(

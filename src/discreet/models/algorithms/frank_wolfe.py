@@ -34,14 +34,14 @@ from discreet.models.algorithms.algorithm import (
     Learnt,
     Progress,
     Range,
-    Rows,
     check_centring,
+    middle,
     most_frequent,
     share_of_items,
     spread_out,
     width,
 )
-from discreet.models.algorithms.own_mean import own_mean_bounds, ridge_fold, what_factors_explain
+from discreet.models.algorithms.own_mean import own_mean_bounds, what_factors_explain
 from discreet.models.checks import (
     require,
     require_fraction,
@@ -50,11 +50,12 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
+from discreet.models.read_outs import FrankWolfeSteps, ReadOut
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session, Statistic
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.residuals import Residuals, crowd, frank_wolfe_step, residuals_of
+from discreet.privacy.people.residuals import Residuals, crowd, residuals_of
 from discreet.privacy.people.users import Users
 from discreet.privacy.statistics.sums import packed_size, unpack
 
@@ -211,29 +212,25 @@ class FrankWolfe(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         """A user's weights of the directions, from its own ratings and what was released."""
         assert self.rating_range is not None
         assert self.row_norm is not None
         known = learnt.some("frequent")
-        offset, target = what_factors_explain(rows, learnt, known, self.rating_range, self.centring, self.prior_count)
         if self.folding == "least-squares":
-            return ridge_fold(rows, learnt, target, np.full(rows.n, self.regularization)), offset
-        scale = math.sqrt(max(int(known.sum()), 1))
-        own = known[rows.indices]
-        row = rows.row[own]
-        y = target[own].astype(np.float64)
-        V = learnt.factors[rows.indices[own]] / scale
-        fitted = np.zeros(len(y))
-        weights = np.zeros((rows.n, self.factors))
-        size = learnt.details["nuclear_norm"]
-        for t, length in enumerate(learnt.details["lengths"]):
-            gamma = self._gamma(t)
-            fitted, step, shrink = frank_wolfe_step(row, rows.n, V[:, t], y, fitted, length, size, gamma, self.row_norm)
-            weights *= 1 - gamma
-            weights[:, t] = step
-            weights *= shrink[:, None]
-        return (weights / scale).astype(np.float32), offset
+            ridge = self.regularization
+            return what_factors_explain(ridge, 0.0, known, self.rating_range, self.centring, self.prior_count)
+        by_own_mean = self.centring == "user"
+        return FrankWolfeSteps(
+            nuclear_norm=learnt.details["nuclear_norm"],
+            row_norm=self.row_norm,
+            scale=math.sqrt(max(int(known.sum()), 1)),
+            centre=middle(self.rating_range) if by_own_mean else float(self.centring),
+            prior_count=self.prior_count if by_own_mean else None,
+            known=known,
+            lengths=np.asarray(learnt.details["lengths"], np.float64),
+            gammas=np.array([self._gamma(t) for t in range(self.factors)]),
+        )
 
 
 def top_eigen(W: NDArray[Any]) -> tuple[NDArray[Any], float]:

@@ -18,10 +18,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import solve_psd, solve_rows
-from discreet.models.algorithms.algorithm import EVERY_ITEM, Algorithm, Learnt, Progress, Range, Rows
+from discreet.kernels import solve_psd
+from discreet.models.algorithms.algorithm import EVERY_ITEM, Algorithm, Learnt, Progress, Range
 from discreet.models.algorithms.robust_solve import MECHANISMS, SOLVERS
 from discreet.models.checks import MOST_SWEEPS, require_number, require_one_of, require_positive, require_whole
+from discreet.models.read_outs import LeastSquares, ReadOut
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Line, Plan
@@ -139,10 +140,8 @@ class HuberAsPrinted(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
-        V = learnt.factors
-        ridge = np.full(rows.n, self.regularization)
-        return solve_rows(rows.indptr, rows.indices, rows.values.astype(V.dtype), V, ridge), np.zeros(rows.n)
+    def read_out(self, learnt: Learnt) -> ReadOut:
+        return LeastSquares(self.regularization, centring="none")
 
 
 class PrintedStatement(PrivacyStatement):

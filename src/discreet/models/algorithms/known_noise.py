@@ -36,7 +36,8 @@ def likely_counts(noisy: NDArray[np.float64], variance: NDArray[np.float64]) -> 
         share = 0.98 * belongs.mean(axis=0) + 0.02 / len(size)
     belongs = fit * share
     belongs /= belongs.sum(axis=1, keepdims=True)
-    return np.maximum((belongs * (z * own + size * v) / total).sum(axis=1), 0.0)
+    mean: NDArray[np.float64] = (belongs * (z * own + size * v) / total).sum(axis=1)
+    return np.maximum(mean, 0.0)
 
 
 def shrunk_ratio(total: float, weight: float, deviation: float, spread: float = 0.5) -> float:

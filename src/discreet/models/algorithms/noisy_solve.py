@@ -29,14 +29,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import project_psd, solve_psd, solve_rows
+from discreet.kernels import project_psd, solve_psd
 from discreet.models.algorithms.algorithm import (
     Algorithm,
     Learnt,
     Progress,
     Range,
-    Rows,
-    centred_by_own_mean,
     check_centring,
     middle,
     most_frequent,
@@ -56,6 +54,7 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
+from discreet.models.read_outs import LeastSquares, ReadOut
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line, Plan, Release
@@ -464,32 +463,22 @@ class NoisySolve(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Equation (1) without the cut: what a user computes for itself is for itself."""
+    def read_out(self, learnt: Learnt) -> ReadOut:
+        """Equation (1) without the cut. Items without factors are predicted by the user's own mean in any case."""
         V = learnt.factors
-        kept = np.bincount(rows.row, learnt.some("frequent")[rows.indices], minlength=rows.n)
-        offset = np.zeros(rows.n, np.float32)
-        target = np.ones(len(rows.indices), np.float32)
-        if self._explicit:
-            offset = self._offset(rows, learnt)
-            target = rows.values.astype(np.float32) - offset[rows.row] - learnt.biases[rows.indices]
-        shared = self.lambda_0 * (V.T @ V) if self.lambda_0 > 0 else None
-        scale = learnt.details["regularization"] * self._user_scale()
-        ridge = scale * np.maximum(kept, 1.0) ** self.user_exponent
-        return solve_rows(rows.indptr, rows.indices, target, V, ridge, shared), offset
-
-    def scoring(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Items without factors are predicted by the user's own mean, also where that is not the offset."""
-        vectors, offsets = self.fold(rows, learnt)
-        if not self._explicit or self.centring == "user":
-            return vectors, offsets, learnt.factors
-        total = np.bincount(rows.row, rows.values, minlength=rows.n)
-        mean = np.where(rows.counts > 0, total / np.maximum(rows.counts, 1), offsets)
-        tail = ~learnt.some("frequent")[:, None]
-        return np.column_stack([vectors, mean - offsets]), offsets, np.hstack([learnt.factors, tail])
-
-    def _offset(self, rows: Rows, learnt: Learnt) -> NDArray[np.float32]:
-        assert self.rating_range is not None
-        if self.centring == "user":
-            return centred_by_own_mean(rows, middle(self.rating_range), self.prior_count)
-        return np.full(rows.n, learnt.details["centre"], np.float32)
+        by_own_mean = self._explicit and self.centring == "user"
+        ridge: dict[str, Any] = dict(
+            ridge=learnt.details["regularization"] * self._user_scale(),
+            exponent=self.user_exponent,
+            counted="known",
+            known=learnt.some("frequent"),
+            shared=self.lambda_0 * (V.T @ V) if self.lambda_0 > 0 else None,
+        )
+        if not self._explicit:
+            return LeastSquares(centring="liked", **ridge)
+        if by_own_mean:
+            assert self.rating_range is not None
+            return LeastSquares(
+                centring="own mean", centre=middle(self.rating_range), prior_count=self.prior_count, **ridge
+            )
+        return LeastSquares(centring="constant", centre=learnt.details["centre"], tail=True, **ridge)

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import solve_rows
-from discreet.models.algorithms.algorithm import Learnt, Range, Rows, centred_by_own_mean, middle, width
+from discreet.models.algorithms.algorithm import Range, middle, width
+from discreet.models.read_outs import LeastSquares
 from discreet.privacy.people.bounds import Bounds
 
 
@@ -37,22 +37,17 @@ def own_mean_bounds(
 
 
 def what_factors_explain(
-    rows: Rows,
-    learnt: Learnt,
+    ridge: float,
+    exponent: float,
     known: NDArray[np.bool_],
     rating_range: Range,
     centring: float | str,
     prior_count: float,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The offset of each user, and per entry what factors are to explain: nothing for items without them."""
+) -> LeastSquares:
+    """Ridge regression on what is left of the user's own ratings; items without factors have nothing to explain."""
+    settings: dict[str, Any] = dict(exponent=exponent, counted="known", masked=True, known=known)
     if centring == "user":
-        offset = centred_by_own_mean(rows, middle(rating_range), prior_count)
-    else:
-        offset = np.full(rows.n, centring, np.float32)
-    target = rows.values.astype(np.float32) - offset[rows.row] - learnt.biases[rows.indices]
-    return offset, np.where(known[rows.indices], target, np.float32(0))
-
-
-def ridge_fold(rows: Rows, learnt: Learnt, target: NDArray[Any], ridge: NDArray[Any]) -> NDArray[Any]:
-    """Least squares with a ridge on the user's own ratings; not cut, for only the user sees it."""
-    return solve_rows(rows.indptr, rows.indices, target.astype(np.float32), learnt.factors, ridge)
+        return LeastSquares(
+            ridge, centring="own mean", centre=middle(rating_range), prior_count=prior_count, **settings
+        )
+    return LeastSquares(ridge, centring="constant", centre=float(centring), **settings)

@@ -57,7 +57,6 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import sum_rows
 from discreet.kernels.threads import blas_threads
 from discreet.models.algorithms.algorithm import (
     EVERY_ITEM,
@@ -65,12 +64,11 @@ from discreet.models.algorithms.algorithm import (
     Learnt,
     Progress,
     Range,
-    Rows,
     most_frequent,
-    spread_out,
 )
 from discreet.models.algorithms.feature_prior import standardised
 from discreet.models.checks import require, require_number, require_positive, require_whole
+from discreet.models.read_outs import Likeness, PosteriorMean, ReadOut, Same
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
@@ -278,26 +276,19 @@ class PairRanking(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         """E[u | y] of (8)."""
-        nothing = np.zeros(rows.n, np.float32)
         if not learnt.factors.shape[1]:
-            return np.zeros((rows.n, 0), np.float32), nothing
-        gain, base, prior, inside = gain_of(learnt)
-        x = inside[rows.indices]
-        if self.liked_from != EVERYTHING:
-            x = x & (rows.values >= self.liked_from)
-        x = x.astype(np.float32)
-        many = np.bincount(rows.row, x, minlength=rows.n)
-        y = sum_rows(rows.indptr, rows.indices, x, gain) / np.sqrt(np.maximum(many, 1))[:, None].astype(np.float32)
-        return np.where(many[:, None] > 0, base + y, prior).astype(np.float32), nothing
+            return Same()
+        place, gain, base, prior = gain_of(learnt)
+        liked_from = None if isinstance(self.liked_from, str) else self.liked_from
+        return PosteriorMean(liked_from, place, gain, base, prior)
 
-    def comparable(self, learnt: Learnt) -> NDArray[Any]:
+    def likeness(self, learnt: Learnt) -> Likeness:
         """Without popularity, which all items share; and of the core alone, unless features say something of others."""
-        V = learnt.factors[:, 1:].copy()
-        if not learnt.details["featured"]:
-            V[~learnt.some("core")] = 0
-        return V
+        if not learnt.factors.shape[1]:
+            return Likeness()
+        return Likeness(1, None if learnt.details["featured"] else learnt.some("core"))
 
 
 # ------------------------------------------------------------------ what is released
@@ -469,12 +460,12 @@ def read_out(V: NDArray[Any], c: NDArray[Any], size: float) -> tuple[NDArray[Any
     return R, min(1 / (math.sqrt(size) * length), 1.0)
 
 
-_Gain = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]
+_Gain = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
 _GAINS: dict[int, tuple[weakref.ref[Any], _Gain]] = {}
 
 
 def gain_of(learnt: Learnt) -> _Gain:
-    """What a history is multiplied by, (n_items, r); what is added to it; u of an empty one; a mask of the core.
+    """Which row of the gain is an item's; the gain, (core, r); what is added to it; u of an empty history.
 
     It follows from what is saved, so it is not saved itself; it is kept as long as the factors are.
     """
@@ -499,8 +490,9 @@ def _gain(learnt: Learnt) -> _Gain:
     prior = np.zeros(Y.shape[1])
     prior[0] = lean
     base = prior - prior @ (Y.T @ gain)
-    whole = spread_out(gain, core, len(learnt.factors))
-    return whole, base.astype(np.float32), prior.astype(np.float32), learnt.some("core")
+    place = np.full(len(learnt.factors), -1, np.int32)
+    place[core] = np.arange(len(core))
+    return place, gain.astype(np.float32), base.astype(np.float32), prior.astype(np.float32)
 
 
 # ------------------------------------------------------------------ in words

@@ -93,9 +93,10 @@ class Personal:
     def solve(
         self, users: Users, V: NDArray[np.float64], bias: NDArray[np.float64], intercept: float = 0.0
     ) -> NDArray[np.float32]:
-        """Every user solves and looks; returns the columns that it did so with, learnt ones first."""
-        A = np.ascontiguousarray(np.hstack([V, self.columns(bias)]), np.float32)
-        users.map(SolveOwn(A, self.ridge, self._crowd.centre, self.prior_count, bias, V.shape[1], intercept))
+        """Every user solves and looks; returns the columns that it did so with, learnt ones last."""
+        A = np.ascontiguousarray(np.hstack([self.columns(bias), V]), np.float32)
+        first = A.shape[1] - V.shape[1]
+        users.map(SolveOwn(A, self.ridge, self._crowd.centre, self.prior_count, bias, first, intercept))
         users.map(LookOwn(A, self.largest, bias))
         return A
 
@@ -186,7 +187,7 @@ class Biases:
 def settle(
     z: NDArray[Any], S: NDArray[Any], noise: float, spread: float, largest: float, prior: FeaturePrior | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What best explains z = S x + noise + scatter, entry by entry, with x of a variance τ² that z itself tells; and τ².
+    """What best explains z = S x + noise + scatter, with x of a variance τ² that z itself tells, and τ².
 
     Parameters
     ----------

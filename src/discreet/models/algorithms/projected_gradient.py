@@ -26,20 +26,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import second_moment, tall_product
-from discreet.kernels.gradient import residual_rows
 from discreet.models.algorithms.algorithm import (
     EVERY_ITEM,
     Algorithm,
     Learnt,
     Progress,
     Range,
-    Rows,
-    centred_by_own_mean,
     check_centring,
     middle,
     width,
 )
-from discreet.models.algorithms.residual_gradient import project
 from discreet.models.checks import (
     MOST_SWEEPS,
     require,
@@ -49,6 +45,7 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
+from discreet.models.read_outs import ProjectedDescent, ReadOut, project
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line, Plan, Release
@@ -348,23 +345,17 @@ class ProjectedGradient(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         """T times (1) with the final items, and one step more from 0."""
         assert self.rating_range is not None
-        if self.centring == "user":
-            offset = centred_by_own_mean(rows, middle(self.rating_range), self.prior_count)
-        else:
-            offset = np.full(rows.n, self.centring, np.float32)
-        y = rows.values.astype(np.float32) - offset[rows.row]
-        V = learnt.factors
-        rate = np.float32(self.step_size / (learnt.details["share_rated"] * len(V)))
-        zeros = np.zeros(len(V), np.float32)
-        none = np.zeros(rows.n, np.float32)
-        U = np.zeros((rows.n, V.shape[1]), np.float32)
-        for _ in range(self.iterations + 1):
-            g = residual_rows(rows.indptr, rows.indices, y, U, V, np.inf, zeros, none)[1]
-            U = project(U - rate * g, self.user_norm).astype(np.float32)
-        return U, offset
+        by_own_mean = self.centring == "user"
+        return ProjectedDescent(
+            steps=self.iterations + 1,
+            rate=self.step_size / (learnt.details["share_rated"] * len(learnt.factors)),
+            user_norm=self.user_norm,
+            centre=middle(self.rating_range) if by_own_mean else float(self.centring),
+            prior_count=self.prior_count if by_own_mean else None,
+        )
 
 
 def spectral_start(

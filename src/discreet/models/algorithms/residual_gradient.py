@@ -4,31 +4,31 @@ A rating is what everybody gives, plus three things that only its user knows, pl
 
     y_ij = o_i + b_j + β_i b_j + p_i ℓ_j + u_i · v_j + N(0, σ²)                                                    (1)
 
-o_i is the user's level, β_i says how much it goes along with what others think, p_i whether it likes what is popular,
+o_i is the user's level, β_i says how far it goes along with what others think, p_i whether it likes what is popular,
 ℓ_j being the logarithm of a released count. None of the three needs a number that has not been released anyway, so
-they cost nothing. Every user solves for its coefficients by ridge regression on its own ratings; σ² and the variances of
-o, β and p are estimated from released moments of these solutions (`PriorMoments`, `FitMoments`), so that nothing has a
-unit, and training and reading out solve the same. u_i ~ N(0, I) is the scale of v.
+they cost nothing. Every user solves for its coefficients by ridge regression on its own ratings. σ² and the variances
+of o, β and p are estimated from released moments of these solutions (`PriorMoments`, `FitMoments`), so that nothing has
+a unit, and training and reading out solve the same. u_i ~ N(0, I) is the scale of v.
 
 Released, with noise: the number of users and their mean; counts c̃_j = Σ_i w_ij, w_ij² = q_j / Σ_{j ∈ Ω_i} q_j, in even
 weights and in such that favour rare items, q_j = c̃_j^(−2a), from which the likely counts follow (`known_noise`); and
 
     g̃_j = Σ_i w_ij e_ij,   ‖(w_ij e_ij)_j‖ ≤ G      for the biases, `bias_iterations` times                         (2)
-    G̃_jk = Σ_i e_ij e_ik/q_i                         pairs of residuals in the core, once (`residual_pairs`)        (3)
+    G̃_jk = Σ_i e_ij e_ik/q_i                         pairs of residuals in the core (`residual_pairs`)              (3)
     g̃_j = Σ_i w_ij e_ij (ι, ρ ũ_i),   ũ_i = û_i/‖û_i‖,   ι² + ρ² = 1,   in every step after it                      (4)
 
 From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A the part of residuals that the cut G leaves,
 
     z_j = A c_j K̃ v_j − g̃_j  =  A c_j K̃ v*_j + noise + what ratings scatter by themselves.                          (5)
 
-That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its noise, with what the
-pairs say as a prior; a step that was taken far from where the model is now counts less. Biases are estimated by their
-known noise from all of (2) and the first coordinate of (4), with a regression on counts and features as a prior
-(`feature_prior`). G follows the released σ².
+That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its noise, with what
+the pairs say as a prior (`tasting`); a step that was taken far from where the model is now counts less. Biases are
+estimated by their known noise from all of (2) and the first coordinate of (4), with a regression on counts and features
+as a prior (`feature_prior`). G follows the released σ².
 
-What is bought is decided by numbers that have been released (`worth_of_biases`): pairs, where biases would lose next to
-nothing without that part of the budget, and steps for factors, where a dimension of taste stands out of the noise of the
-pairs. Else the lines buy biases again. So the model is never far below its own bias-only form.
+What is bought is decided by numbers that have been released: pairs, where biases would lose next to nothing without
+that part of the budget, until a dimension of taste stands out of the noise of the pairs, and from then on steps for
+factors. Else the lines buy biases again. So the model is never far below its own bias-only form.
 
 Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest release is decided by
 earlier releases; whatever it is, its noise is that multiplier times its own sensitivity, so that every line is μ-GDP
@@ -51,7 +51,6 @@ from discreet.models.algorithms.algorithm import (
     Learnt,
     Progress,
     Range,
-    Rows,
     middle,
     width,
 )
@@ -69,15 +68,16 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
+from discreet.models.read_outs import LeastSquares, Likeness, ReadOut
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session, Statistic
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import BiasGradient, Descent
 from discreet.privacy.people.descent import ResidualGradient as Gradients
-from discreet.privacy.people.own_solve import ResidualPairs, SolutionGram, own_solve
+from discreet.privacy.people.own_solve import ResidualPairs, SolutionGram
 from discreet.privacy.people.users import Users
-from discreet.privacy.statistics.sums import packed_size, unpack
+from discreet.privacy.statistics.sums import unpack
 
 BY_SIGNAL = "by signal"
 ESTIMATED = "estimated"
@@ -238,7 +238,7 @@ class ResidualGradient(Algorithm):
         gradient = found["bias"]
         if rank:
             personal.solve(users, np.zeros((n, rank)), bias, 0.5 * self.user_norm)
-            balance = users.add_up(SolutionGram(rank, longest(rank)))
+            balance = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))
             found |= {f"balance {step + 1}": balance for step in range(self._steps)}
             gradient = users.add_up(Gradients())
         return found | {str(line): gradient for line in self._gradients(n)}
@@ -358,7 +358,7 @@ class ResidualGradient(Algorithm):
 
     def _noise(self, session: Session, lines: list[Line]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what one user can add."""
-        precision = sum(session.plan.noise_multiplier(line) ** -2 for line in lines)
+        precision = float(sum(session.plan.noise_multiplier(line) ** -2 for line in lines))
         return precision**-0.5 * (2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0)
 
     def _iota(self, c: NDArray[Any], noise: float) -> float:
@@ -374,9 +374,7 @@ class ResidualGradient(Algorithm):
 
     # ------------------------------------------------------------ what the rest buys
 
-    def _tasting(
-        self, users: Users, session: Session, state: State, features: NDArray[Any] | None
-    ) -> Tasting:
+    def _tasting(self, users: Users, session: Session, state: State, features: NDArray[Any] | None) -> Tasting:
         lines = [Line("bias"), Line(PAIRS), *self._gradients(1)]
         whole = sum(session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines)))
         return Tasting(users, session, state, features, self.largest_core, self._rank, self.gate, whole)
@@ -421,7 +419,7 @@ class ResidualGradient(Algorithm):
         rank = steps.V.shape[1]
         personal.solve(users, steps.V, state.biases.now, iota * self.user_norm)
         fitting = users.add_up(personal.fit_moments())
-        gram = users.add_up(SolutionGram(rank, longest(rank)))
+        gram = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))
         gradient = users.add_up(Gradients())
         fit, packed, g = session.release_together([("fit", fitting), (balance, gram), (line, gradient)])
         self._fitted(personal, fit, session.deviation("fit", fitting))
@@ -440,13 +438,13 @@ class ResidualGradient(Algorithm):
         bias = state.biases.now
         steps = None if tasting is None else tasting.steps
         V = np.zeros((len(bias), 0)) if steps is None else steps.V
-        A = np.hstack([V, personal.columns(bias)])
+        A = np.hstack([personal.columns(bias), V])
         counts = state.counts
         dimensions = 0 if tasting is None else tasting.dimensions
         details = {
             "centre": state.crowd.centre,
             **personal.values,
-            "learnt_columns": V.shape[1],
+            "own_columns": len(self._columns),
             "share_rated": state.crowd.per_user / len(bias),
             "intercept": 1.0 if steps is None else iota,
             "signal_to_noise": signal,
@@ -458,19 +456,17 @@ class ResidualGradient(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         """A user's own solve, as in training."""
         assert self.rating_range is not None
-        start = np.float32(middle(self.rating_range)) + np.float32(learnt.details["centre"])
-        ridge = learnt.details["ridge"]
-        count = learnt.details["prior_count"]
-        values = rows.values.astype(np.float32)
-        U, own = own_solve(rows.indptr, rows.indices, values, learnt.factors, ridge, count, learnt.biases + start)
-        return U, own + start
+        found = learnt.details
+        lead = math.sqrt(found["ridge"] / found["prior_count"])
+        centre = middle(self.rating_range)
+        return LeastSquares(found["ridge"], centre=centre, second_centre=found["centre"], intercept=lead)
 
-    def comparable(self, learnt: Learnt) -> NDArray[Any]:
-        """Of what was learnt from people alone."""
-        return np.ascontiguousarray(learnt.factors[:, : learnt.details["learnt_columns"]])
+    def likeness(self, learnt: Learnt) -> Likeness:
+        """By what was learnt of taste."""
+        return Likeness(learnt.details["own_columns"])
 
 
 def longest(rank: int) -> float:

@@ -1,9 +1,10 @@
 """Factors of the items from one noisy matrix of pairs of residuals, by variational Bayes with the noise that is known.
 
 Where users have taken their own level, and what they make of what others think, out of their ratings, residuals of two
-items go together as far as taste does: E[e_j e_k] = v_j · v_k for users with u ~ N(0, I). Every user adds the same length
-(`discreet.privacy.people.own_solve.ResidualPairs`), so with c_j = Σ_i 1/√n_i over the raters of item j, as if raters of
-different items were independent, ω = Σ_i √(n_i (n_i − 1)) / (σ² ((Σ c)² − Σ c²)), and κ = ñ/((Σ c)² − Σ c²) for sampling:
+items go together as far as taste does: E[e_j e_k] = v_j · v_k for users with u ~ N(0, I). Every user adds the same
+length (`discreet.privacy.people.own_solve.ResidualPairs`). So with c_j = Σ_i 1/√n_i over the raters of item j, as if
+raters of different items were independent, ω = Σ_i √(n_i (n_i − 1)) / (σ² ((Σ c)² − Σ c²)), and
+κ = ñ/((Σ c)² − Σ c²) for sampling:
 
     G̃_jk = ω c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),    v_j ~ N(Wᵀ f_j, T),   W_f ~ N(0, T/strength)
 
@@ -13,7 +14,7 @@ f_j are public features, where there are any. Rounds are those of `pair_ranking`
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +43,7 @@ class Tastes(NamedTuple):
     def precisions(self) -> NDArray[np.float64]:
         """The inverse of B diag(C_j) Bᵀ of each item of the core, (M, r, r)."""
         inverse = np.linalg.inv(self.B)
-        return np.einsum("ka,jk,kb->jab", inverse, 1 / self.C, inverse)
+        return np.asarray(np.einsum("ka,jk,kb->jab", inverse, 1 / self.C, inverse))
 
 
 class Spectrum(NamedTuple):

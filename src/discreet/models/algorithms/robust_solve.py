@@ -35,14 +35,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.kernels import solve_psd, solve_rows
+from discreet.kernels import solve_psd
 from discreet.models.algorithms.algorithm import (
     Algorithm,
     Learnt,
     Progress,
     Range,
-    Rows,
-    centred_by_own_mean,
     check_centring,
     middle,
     width,
@@ -55,6 +53,7 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
+from discreet.models.read_outs import LeastSquares, ReadOut
 from discreet.privacy.accounting.budget import Budget, Neighbouring
 from discreet.privacy.door.plan import Line, Plan, Release
 from discreet.privacy.door.session import Session, Statistic
@@ -326,17 +325,13 @@ class RobustSolve(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def read_out(self, learnt: Learnt) -> ReadOut:
         """Equation (1) without the cut: what a user computes for itself is for itself."""
         assert self.rating_range is not None
-        V = learnt.factors
         if isinstance(self.centring, str):
-            offset = centred_by_own_mean(rows, middle(self.rating_range), self.prior_count)
-        else:
-            offset = np.full(rows.n, self.centring, np.float32)
-        target = rows.values.astype(V.dtype) - offset[rows.row] - learnt.biases[rows.indices]
-        ridge = self.ridge_per_rating * np.maximum(rows.counts, 1.0)
-        return solve_rows(rows.indptr, rows.indices, target, V, ridge), offset
+            centre = middle(self.rating_range)
+            return LeastSquares(self.ridge_per_rating, 1.0, "own mean", centre, self.prior_count)
+        return LeastSquares(self.ridge_per_rating, 1.0, "constant", self.centring)
 
 
 def curvature(seen: NDArray[Any], deviation: float, rank: int) -> NDArray[Any]:

@@ -143,9 +143,7 @@ class Tasting:
 class Steps:
     """All steps taken, and the factors that explain them best with the pairs as a prior."""
 
-    def __init__(
-        self, core: NDArray[np.int64], found: Tastes, features: NDArray[Any] | None, counts: Counts
-    ) -> None:
+    def __init__(self, core: NDArray[np.int64], found: Tastes, features: NDArray[Any] | None, counts: Counts) -> None:
         self._core = core
         self._c = counts.c[:, None]
         self._heavy = counts.heavy

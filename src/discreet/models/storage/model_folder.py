@@ -1,7 +1,7 @@
 """Models on disk: a folder of plain files that anyone can read, whole or not there.
 
-    factors.safetensors   item factors and biases
-    model.json            class, parameters, item ids, titles, what else was learnt, checksums of the other files
+    factors.safetensors   item factors and biases, and arrays that reading a history needs
+    model.json            class, parameters, item ids, titles, what else was learnt, how a history is read, checksums
     ledger.json           what was released, for private models
     earlier-ledger-….json what was released for models that were here before (see `earlier`)
     README.md             a card that says what this is and what it promises
@@ -20,7 +20,6 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +27,14 @@ import numpy as np
 
 from discreet.data.encode import as_ids, object_array
 from discreet.errors import ConfigError, DataError
-from discreet.models import MODELS
 from discreet.models import model_class as model_class  # the conformance kit puts models of its own in here
 from discreet.models.base import Recommender
+from discreet.models.read_outs import KINDS
 from discreet.models.storage.card import with_earlier
+from discreet.models.storage.contents import CARD, FACTORS, FORMAT, MODEL, Contents, checksum, read_contents
 from discreet.models.storage.earlier_ledgers import LEDGER, check_replaced, earlier_name, keep_beside, kept_ledgers
-from discreet.models.storage.exchange import displaced, exchange
+from discreet.models.storage.exchange import exchange
 from discreet.version import __version__
-
-FORMAT = 2
-FACTORS = "factors.safetensors"
-MODEL = "model.json"
-CARD = "README.md"
 
 
 def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = False) -> None:
@@ -53,14 +48,8 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
     target = Path(os.path.realpath(path))
     check_target(target)
     check_replaced(target, replace)
-    files = {
-        FACTORS: to_bytes(
-            {
-                "item_factors": np.ascontiguousarray(model.item_factors_),
-                "item_biases": np.ascontiguousarray(model.item_biases_),
-            }
-        )
-    }
+    arrays = {"item_factors": model.item_factors_, "item_biases": model.item_biases_} | _reading(model)[1]
+    files = {FACTORS: to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})}
     files |= {name: text.encode() for name, text in model.extra_files().items()}
     own = earlier_name(files.get(LEDGER, b""))  # saved again, a model does not come before itself
     files |= {name: content for name, content in kept_ledgers(target).items() if name != own}
@@ -87,45 +76,23 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
 
 def load(path: str | os.PathLike[str]) -> Any:
     """The model saved in the folder `path`."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as from_bytes
+    return assemble(read_contents(Path(path)))
 
-    folder = Path(path)
-    if not (folder / MODEL).is_file():
-        if (left := displaced(folder)) is not None:
-            raise DataError(f"{folder} does not exist, because a save was cut off: rename {left} to have it back")
-        what = "is not a folder" if folder.exists() and not folder.is_dir() else "holds no model.json"
-        raise DataError(f"{folder} {what if folder.exists() else 'does not exist'}: give a folder that save() wrote")
+
+def assemble(contents: Contents) -> Recommender:
+    """The model that a folder holds."""
     try:
-        described = json.loads((folder / MODEL).read_bytes())
-        version, name = described["format"], described["class"]
-        if version > FORMAT:
-            raise DataError(f"{folder} was written by a newer discreet (format {version}): upgrade to load it")
-        if version < 2 and LEDGER in described["sha256"]:
-            raise DataError(
-                f"{folder} is a private model in format 1, which did not hold every number that it predicts with: "
-                "train it again, or read it with the version of discreet that wrote it"
-            )
-        if name not in MODELS:
-            raise DataError(f"{folder} holds a {name!r}, which this version of discreet does not have")
-        if any(Path(file).name != file for file in described["sha256"]):
-            raise DataError(f"{folder / MODEL} lists files outside its folder")
-        files = {file: (folder / file).read_bytes() for file in described["sha256"]}
-        if described.pop("checksum") != _checksum(described):
-            raise DataError(f"{folder / MODEL} is damaged or was changed: its checksum is not the one saved")
-        for file, content in files.items():
-            if hashlib.sha256(content).hexdigest() != described["sha256"][file]:
-                raise DataError(f"{folder / file} is damaged or was changed: its checksum is not the one saved")
-        return _assemble(described, files, from_bytes(files[FACTORS]))
+        return _assemble(contents)
     except DataError:
         raise
-    except (OSError, LookupError, TypeError, ValueError, AttributeError, SafetensorError) as error:
-        raise DataError(f"{folder} is not a complete model ({type(error).__name__}: {error})") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{contents.folder} is not a complete model ({type(error).__name__}: {error})") from None
 
 
-def _assemble(described: dict[str, Any], files: dict[str, bytes], arrays: dict[str, Any]) -> Recommender:
+def _assemble(contents: Contents) -> Recommender:
+    described, arrays = contents.described, contents.arrays
     model: Recommender = model_class(described["class"]).from_saved(described["parameters"])
-    ids = as_ids([_decode(i) for i in described["item_ids"]], "item id")
+    ids = as_ids(contents.item_ids, "item id")
     titles, scale = described["titles"], described["rating_range"]
     if not len(ids) == len(arrays["item_factors"]) == len(arrays["item_biases"]):
         raise ValueError("item ids, factors and biases differ in number")
@@ -137,7 +104,7 @@ def _assemble(described: dict[str, Any], files: dict[str, bytes], arrays: dict[s
         None if scale is None else (scale[0], scale[1]),
     )
     model.restore(described["state"])
-    model.restore_files(files)
+    model.restore_files(contents.files)
     return model
 
 
@@ -149,23 +116,36 @@ def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
         "parameters": model.saved_params(),
         "state": model.state(),
         "rating_range": model.rating_range_,
+        **_reading(model)[0],
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         "titles": None if model.titles_ is None else model.titles_.tolist(),
-        "item_ids": [_encode(i) for i in model.item_ids_.tolist()],
+        "item_ids": [encoded(i) for i in model.item_ids_.tolist()],
     }
     read: dict[str, Any] = json.loads(_as_json(described))  # as it will be, so that the checksum is of that
-    return {"checksum": _checksum(read)} | read
+    return {"checksum": checksum(read)} | read
+
+
+def _reading(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How a history is read, for whoever has not the model's class: what model.json says of it, and its arrays."""
+    read_out = model.scorer().read_out
+    likeness = model.likeness()
+    if read_out.kind not in KINDS:
+        return {}, {}
+    arrays = {f"read_out.{name}": array for name, array in read_out.arrays().items()}
+    if likeness.known is not None:
+        arrays["likeness.known"] = likeness.known
+    said = {
+        "read_out": read_out.numbers(),
+        "liked_rating": model.liked_rating,
+        "likeness": {"first": likeness.first},
+    }
+    return said, arrays
 
 
 def _as_json(described: dict[str, Any]) -> bytes:
     text = json.dumps(described, indent=1, ensure_ascii=False, default=lambda number: number.item())  # of numpy
     # half of a surrogate pair, which is no character, is written as JSON's own escape
     return (text + "\n").encode("utf-8", "backslashreplace")
-
-
-def _checksum(described: dict[str, Any]) -> str:
-    """Of everything else in model.json, however it is laid out."""
-    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def check_target(target: Path) -> None:
@@ -192,7 +172,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _encode(value: Any) -> Any:
+def encoded(value: Any) -> Any:
     """An id as JSON: integers and text as they are, the rest tagged with its type."""
     value = value.item() if isinstance(value, np.generic) else value
     if type(value) in (int, str):
@@ -200,7 +180,7 @@ def _encode(value: Any) -> Any:
     if type(value) in (float, bool):
         return {"type": type(value).__name__, "value": value}
     if isinstance(value, tuple):
-        return {"type": "tuple", "value": [_encode(v) for v in value]}
+        return {"type": "tuple", "value": [encoded(v) for v in value]}
     if isinstance(value, bytes):
         return {"type": "bytes", "value": value.hex()}
     if isinstance(value, uuid.UUID):
@@ -208,13 +188,3 @@ def _encode(value: Any) -> Any:
     raise ConfigError(
         f"item ids of type {type(value).__name__} cannot be saved: use integers, text, tuples, bytes or UUIDs"
     )
-
-
-def _decode(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    kind, inner = value["type"], value["value"]
-    if kind == "tuple":
-        return tuple(_decode(v) for v in inner)
-    makers: dict[str, Callable[[Any], Any]] = {"float": float, "bool": bool, "bytes": bytes.fromhex, "uuid": uuid.UUID}
-    return makers[kind](inner)

@@ -34,7 +34,7 @@ class Budget:
     neighbouring : {"add-remove", "replace-one"}
         Two data sets are neighbours when one user, with all its ratings, is added or removed (default), or replaced.
     allow_large_delta : bool
-        Take a delta above 1e-3 nevertheless. Ledger and statement say so.
+        Accept a delta above 1e-3. Ledger and statement say so.
     """
 
     epsilon: float

@@ -20,6 +20,9 @@ A Gaussian event with a *rate* q < 1 is a release of a Poisson batch: every user
 that nobody else sees, thrown anew for each release. "pld" prices it as dp-accounting does, the mixture (1 − q) N(0, z²)
 + q N(1, z²) against N(0, z²) and the other way round, for add/remove one user only (``Plan`` refuses anything else).
 "gdp" and "rdp" have no formula for it and price it as if everybody were in every batch, which is never too little.
+
+An event with a *law* is the best of a secret number of runs (``selection``). Every accountant prices it from the
+trade-off curve of one run; beside other events, ε and δ simply add up.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from typing import Any, Literal, get_args
 from scipy.optimize import brentq
 
 from discreet.errors import BudgetExceeded, ConfigError
-from discreet.privacy.accounting import gdp, pld
+from discreet.privacy.accounting import gdp, pld, selection
 from discreet.privacy.accounting.budget import require_number
 from discreet.privacy.noise import mechanisms
 
@@ -61,6 +64,9 @@ def deviation_of(noise_multiplier: float, sensitivity: float) -> float:
     return noise_multiplier * sensitivity
 
 
+BEST_OF = "best of a secret number of runs, from the Gaussian trade-off curve (docs/tuning.md)"
+
+
 @dataclass(frozen=True)
 class Event:
     """One kind of release.
@@ -78,6 +84,9 @@ class Event:
         Huber only: an upper bound of Δ₂/Δ₁. One is always right; clipping both norms allows less.
     rate : float, default 1.0
         Gaussian only: the probability with which a user is in the batch that is released; 1 is everybody.
+    law, runs : str, float
+        The best of a secret number of runs with this law and average (``selection``), each of them Gaussian with this
+        noise multiplier as a whole. By default there is one run.
     """
 
     mechanism: str
@@ -86,8 +95,14 @@ class Event:
     alpha: float | None = None
     l2_ratio: float = 1.0
     rate: float = 1.0
+    law: str = ""
+    runs: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.law:
+            selection.Runs(self.runs, self.law)
+            if self.mechanism != "gaussian" or self.rate < 1:
+                raise ConfigError("the best of several runs is priced for Gaussian noise on sums over everybody only")
         require_number("rate", self.rate)
         if not LEAST_RATE <= self.rate <= 1:
             raise ConfigError(
@@ -162,7 +177,12 @@ class Price:
 def price(events: Sequence[Event], delta: float, accountant: str = "gdp") -> Price:
     """ε at δ, with the label of the conversion that gave it."""
     cost = epsilon(events, delta, accountant)
-    return Price(cost, delta, gdp_mu(events, accountant), accountant, CONVERSIONS[accountant])
+    return Price(cost, delta, gdp_mu(events, accountant), accountant, conversion(events, accountant))
+
+
+def conversion(events: Sequence[Event], accountant: str) -> str:
+    """What the conversion is called that prices these events."""
+    return BEST_OF if _chosen(events) else CONVERSIONS[accountant]
 
 
 def epsilon(events: Sequence[Event], delta: float, accountant: str = "gdp") -> float:
@@ -173,6 +193,8 @@ def epsilon(events: Sequence[Event], delta: float, accountant: str = "gdp") -> f
     check_accountant(accountant)
     if not 0.0 <= delta < 1.0:
         raise ConfigError(f"delta={delta!r}: it is a probability, at least 0 and below 1")
+    if _chosen(events):
+        return _chosen_epsilon(events, delta, accountant)
     pure = total_pure(events)
     if accountant == "pure" or delta == 0.0 or pure == 0.0:
         return pure
@@ -215,7 +237,7 @@ def calibrate(events: Sequence[Event], epsilon: float, delta: float, accountant:
                 raise ConfigError(
                     f"epsilon={epsilon:g} at delta={delta:.3g}: batches cannot be priced for that"
                 ) from None
-        elif accountant == "pld" or any(event.mechanism == "laplace" for event in events):
+        elif accountant == "pld" or _chosen(events) or any(event.mechanism == "laplace" for event in events):
             factor = _search(lambda c: _cost(events, c, delta, accountant) - epsilon, factor)
     for step in range(60):
         if _cost(events, factor, delta, accountant) <= epsilon:
@@ -231,7 +253,7 @@ def gdp_mu(events: Sequence[Event], accountant: str) -> float | None:
     such a bound. A batch has no μ: its loss has another law.
     """
     plain = accountant == "gdp" or all(event.mechanism == "gaussian" for event in events)
-    return total_mu(events) if plain and not _batches(events) else None
+    return total_mu(events) if plain and not _batches(events) and not _chosen(events) else None
 
 
 def total_mu(events: Sequence[Event]) -> float:
@@ -256,6 +278,8 @@ def independent_epsilon(events: Sequence[Event], delta: float, method: Literal["
     dp-accounting's own, tighter rule. Both round upward. Where δ is nothing, pure ε are read off the densities. Huber
     noise counts as what its Gaussian bound says where that is better, being priced as Gaussian noise by Google.
     """
+    if _chosen(events):
+        raise ConfigError("the best of a secret number of runs has no second opinion as sharp as the first")
     parts = [(event.noise, 1.0, event.count) for event in events if event.count]
     if _batches(events):
         return _google_epsilon(events, delta, method)
@@ -294,6 +318,25 @@ def _search(excess: Callable[[float], float], start: float) -> float:
     while low == high or excess(low) <= 0:
         low, high = low / 2, low
     return float(brentq(excess, low, high, xtol=1e-300, rtol=1e-7)) * (1 + 2e-7)
+
+
+# ------------------------------------------------------------ the best of several runs
+
+
+def _chosen(events: Sequence[Event]) -> bool:
+    return any(event.law and event.count for event in events)
+
+
+def _chosen_epsilon(events: Sequence[Event], delta: float, accountant: str) -> float:
+    """Every choice with a part of δ of its own, and all the rest with one: ε and δ add up, whatever the mechanisms."""
+    choices = [event for event in events if event.law and event.count]
+    rest = [event for event in events if not event.law and event.count]
+    parts = sum(event.count for event in choices) + bool(rest)
+    total = epsilon(rest, delta / parts, accountant) if rest else 0.0
+    for event in choices:
+        one = selection.epsilon(event.mu, selection.Runs(event.runs, event.law), delta / parts)
+        total += event.count * one
+    return total
 
 
 # ------------------------------------------------------------ batches

@@ -140,6 +140,11 @@ def kinds(base: sqlite3.Connection, name: str) -> dict[str, int]:
 
 def cost(events: list[Event]) -> int:
     """Σμ² in units, rounded up; `discreet.privacy.accounting.lifetime` says why this is the price."""
+    if any(event.count and event.law for event in events):
+        raise PrivacyError(
+            "the best of a secret number of trainings has no price in μ, so that no account can be charged for it: "
+            "tune with law='composed', which has one"
+        )
     if any(event.count and not math.isfinite(event.mu) for event in events):
         raise PrivacyError("this training has no price in μ, so that no account can be charged for it")
     return math.ceil(accounting.total_mu(events) ** 2 * (1 + 1e-13) * UNITS)  # a hair for rounding of the square

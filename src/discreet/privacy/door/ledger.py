@@ -8,7 +8,6 @@ signature: whoever rewrites the whole file consistently is not caught.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import secrets
@@ -23,6 +22,7 @@ from typing import Any
 from discreet.errors import PrivacyError
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.events import Event, Price, deviation_of
+from discreet.privacy.door.chain import digest
 from discreet.privacy.door.plan import Plan
 
 FORMAT = "discreet-ledger/1"
@@ -32,7 +32,8 @@ FORMAT = "discreet-ledger/1"
 class Entry:
     """One release, with the sensitivity in ``norm``.
 
-    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability.
+    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability. A ``law`` says
+    that it was the best of a secret number of runs, of ``runs`` on average.
     """
 
     sequence: int
@@ -47,11 +48,14 @@ class Entry:
     l2_ratio: float = 1.0
     unsafe: bool = False
     rate: float = 1.0
+    law: str = ""
+    runs: float = 1.0
 
     @property
     def event(self) -> Event:
         """What it costs; an unsafe entry costs everything and has no event."""
-        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate)
+        law = (self.law, self.runs)
+        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate, *law)
 
     @property
     def deviation(self) -> float:
@@ -89,7 +93,7 @@ class Ledger:
         #: What the sampler's draws added to δ so far.
         self.noise_delta = 0.0
         self._records: list[Entry | Assumption] = []
-        self._hashes = [_digest("", self._header())]
+        self._hashes = [digest("", self._header())]
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -120,6 +124,8 @@ class Ledger:
         l2_ratio: float = 1.0,
         unsafe: bool = False,
         rate: float = 1.0,
+        law: str = "",
+        runs: float = 1.0,
     ) -> Entry:
         """Append a release. Called before the data are opened."""
         entry = Entry(
@@ -135,6 +141,8 @@ class Ledger:
             l2_ratio,
             unsafe,
             float(rate),
+            law,
+            float(runs),
         )
         self._append(entry)
         return entry
@@ -172,7 +180,7 @@ class Ledger:
             "entries": [self._shown(r) for r in self._records if isinstance(r, Entry)],
             **stated,
             "head": self._hashes[-1],
-            "seal": _digest(self._hashes[-1], stated),
+            "seal": digest(self._hashes[-1], stated),
             "id": self.id,
         }
 
@@ -204,7 +212,7 @@ class Ledger:
             ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
             ledger.library = dict(document["library"])
             ledger.id = str(document.get("id", ""))  # the first ledgers had none
-            ledger._hashes = [_digest("", ledger._header())]
+            ledger._hashes = [digest("", ledger._header())]
             records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
             hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
         except (KeyError, TypeError, AttributeError) as error:
@@ -223,14 +231,14 @@ class Ledger:
             raise PrivacyError("the ledger was changed after it was written: records are missing at its end")
         self.noise_delta = float(document["noise_delta"])
         stated = {name: document.get(name) for name in self._stated(self.price())}
-        if document.get("seal") != _digest(self._hashes[-1], stated):
+        if document.get("seal") != digest(self._hashes[-1], stated):
             raise PrivacyError("the ledger was changed after it was written: the stated ε or δ breaks the seal")
         if self.price().epsilon > float(document["epsilon"]) * (1 + 1e-9):
             raise PrivacyError(f"the ledger states ε={document['epsilon']}, but its entries cost more")
 
     def _append(self, record: Entry | Assumption) -> None:
         self._records.append(record)
-        self._hashes.append(_digest(self._hashes[-1], _plain(record)))
+        self._hashes.append(digest(self._hashes[-1], _plain(record)))
 
     def _shown(self, record: Entry | Assumption) -> dict[str, Any]:
         return {**_plain(record), "hash": self._hashes[record.sequence + 1]}
@@ -269,17 +277,14 @@ def library_version() -> str:
         return "unknown"
 
 
-def _digest(previous: str, content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(f"{previous}{text}".encode()).hexdigest()
-
-
 def _plain(record: Entry | Assumption) -> dict[str, Any]:
     content = asdict(record)
     if isinstance(record, Entry):
         content["shape"] = list(record.shape)
         if record.rate == 1:  # left out, so that ledgers from before there were batches keep their hashes
             del content["rate"]
+        if not record.law:  # likewise, from before there was tuning
+            del content["law"], content["runs"]
     return content
 
 

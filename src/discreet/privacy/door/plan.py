@@ -101,6 +101,8 @@ class Release:
     rate : float, default 1.0
         The share of users in the Poisson batch that is released (``discreet.privacy.people.poisson_batches``); Gaussian
         only.
+    law, runs : str, float
+        The best of a secret number of runs (``discreet.privacy.accounting.selection``).
     """
 
     name: str
@@ -111,6 +113,8 @@ class Release:
     l2_ratio: float = 1.0
     shape: tuple[int, ...] | None = None
     rate: float = 1.0
+    law: str = ""
+    runs: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -121,7 +125,8 @@ class Release:
 
     def event(self, scale: float) -> Event:
         """What it costs at that scale."""
-        return Event(self.mechanism, self.weight * scale, self.count, self.alpha, self.l2_ratio, self.rate)
+        law = (self.law, self.runs)
+        return Event(self.mechanism, self.weight * scale, self.count, self.alpha, self.l2_ratio, self.rate, *law)
 
 
 @dataclass(frozen=True)
@@ -279,8 +284,10 @@ class Plan:
 
 
 def _plain(line: Release) -> dict[str, Any]:
-    """A line for JSON; a rate of 1 is left out, so that older ledgers keep their hashes."""
+    """A line for JSON; a rate of 1 and no law are left out, so that older ledgers keep their hashes."""
     content = asdict(line) | {"shape": None if line.shape is None else list(line.shape)}
     if line.rate == 1:
         del content["rate"]
+    if not line.law:
+        del content["law"], content["runs"]
     return content

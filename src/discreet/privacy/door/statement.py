@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from discreet.privacy.accounting.budget import LARGE_DELTA, WEAK_EPSILON
-from discreet.privacy.accounting.events import CONVERSIONS
+from discreet.privacy.accounting.events import conversion
 from discreet.privacy.door.ledger import Assumption, Ledger, jsonable
 
 Status = Literal["private", "private with cautions", "not private"]
@@ -50,6 +50,11 @@ class PrivacyStatement:
             ledger.assumptions,
             ledger,
         )
+
+    @property
+    def conversion(self) -> str:
+        """How the price was computed."""
+        return conversion(self.ledger.events(), self.accountant)
 
     @property
     def finite(self) -> bool:
@@ -99,7 +104,7 @@ class PrivacyStatement:
             "neighbouring": self.neighbouring,
             "unit": "user",
             "accountant": self.accountant,
-            "conversion": CONVERSIONS[self.accountant],
+            "conversion": self.conversion,
             "noise": self.noise,
             "releases": len(self.ledger.entries),
             "assumptions": [{"name": a.name, "text": a.text, "inferred": a.inferred} for a in self.assumptions],
@@ -115,7 +120,7 @@ class PrivacyStatement:
             f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ = {self.delta:.3g}. "
             f"Whatever anyone but a user's own self can see of the result is nearly as likely "
             f"{_RELATION[self.neighbouring]}: no conclusion becomes more than {odds} as likely{failing}. "
-            f"The price was computed by: {CONVERSIONS[self.accountant]}{together}."
+            f"The price was computed by: {self.conversion}{together}."
         )
 
     def _judged(self) -> str:
@@ -144,6 +149,12 @@ class PrivacyStatement:
         made = len(self.ledger.entries)
         what = "one release of a sum" if made == 1 else f"{made} releases of sums"
         text = f"It rests on {what} over users: {listed}." if counts else ""
+        for entry in self.ledger.entries:
+            if entry.law:
+                text = (
+                    f"What left is the best of a secret number of trainings, {entry.runs:g} on average, by the "
+                    f"{entry.law} law; nothing of the others did. How long it took says something about that number."
+                )
         rates = sorted({entry.rate for entry in self.ledger.entries if entry.rate < 1})
         if not rates:
             return text

@@ -1,9 +1,10 @@
-r"""The draws of ``exact``, compiled: intervals decide almost always, and when they do not, the specification does.
+r"""The draws of ``specification``, compiled: intervals decide almost always, and where they do not, it does.
 
 Each kernel knows only the first 64 bits of a uniform number, so what it computes is an interval that holds the exact
 value. If the whole interval leads to one decision, that decision is the exact one. If not, the draw is left *pending*,
-with the words it has used, and ``exact`` finishes it with more bits. So the law of the result does not depend on any
-rounding here; only the share of pending draws does: about σ·2⁻⁵³ for Gaussian noise, and 2·10⁻⁵ for rejected tails.
+with the words it has used, and ``specification`` finishes it with more bits. So the law of the result does not depend
+on any rounding here; only the share of pending draws does: about σ·2⁻⁵³ for Gaussian noise, and 2·10⁻⁵ for rejected
+tails.
 
 The intervals, for σ in grid units and q fractional bits with M_i = ⌊σ x_i 2^q⌋ < 2⁶³:
 

@@ -1,7 +1,7 @@
 """Users who solve for what is personal, with a prior that is estimated: what each does, and what may be released.
 
-From public columns V (r learnt ones, then others) and biases b, every user has coefficients û_i and an offset o_i by
-its own ridge regression, and residuals e_ij = o_i + û_i · v_j + b_j − y_ij, weighted and cut as on any descent. Only
+From public columns V (some of their own, then r learnt ones) and biases b, every user has coefficients û_i and an
+offset o_i by its own ridge regression, and residuals e_ij = o_i + û_i · v_j + b_j − y_ij, weighted and cut as on any descent. Only
 the direction of the learnt coefficients is contributed to gradients: u_i = (ι, √(Γ² − ι²) û_i/‖û_i‖).
 
     statistic                                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
@@ -13,10 +13,10 @@ the direction of the learnt coefficients is contributed to gradients: u_i = (ι,
 *Proofs.* Prior moments: −1 ≤ t_i ≤ 3 after the cut and 0 ≤ s_i ≤ 1, so an entry of a user is between −⅓ and 1, or 0
 and 1; exchanging a user moves the first kind by 4/3 at most and the second by 1, d of each. Fit moments: three numbers
 between 0 and 1. Solution Gram: ℓ_i = min(‖û_i‖, L), so a user adds a matrix of norm at most L; outer products have
-inner products that are not negative, hence √2; entries add up to ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ L (r + 1)/2. Residual pairs: q_i²
-= 2 Σ_{j<k} x_ij² x_ik² makes the norm of what a user adds exactly 1, whatever its residuals are. They have a sign, so
-that a user and its opposite are 2 apart (two users with one pair each, of opposite signs). An entry is at most 1, and
-‖p‖₁ ≤ √(pairs) ‖p‖₂.
+inner products that are not negative, hence √2; entries add up to ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ L (r + 1)/2. Residual pairs:
+q_i² = 2 Σ_{j<k} x_ij² x_ik² makes the norm of what a user adds exactly 1, whatever its residuals are. They have a
+sign, so that a user and its opposite are 2 apart (two users with one pair each, of opposite signs). An entry is at most
+1, and ‖p‖₁ ≤ √(pairs) ‖p‖₂.
 
 Rounding: q is a root of a sum of numbers that are not negative, in float64 off by a few n 2⁻⁵³, and products are
 multiplied by `SHAVE` and rounded towards zero, one by one. So are all other contributions.
@@ -54,7 +54,7 @@ class SolveOwn(OwnStep):
 
         (o, û) = argmin Σ_j (o + û · v_j + b_j − y_j)² + λ ‖û‖² + κ (o − centre)²
 
-    The first `learnt` of them, stretched to √(Γ² − ι²) behind the constant ι (`intercept`), are the user's vector.
+    Coefficients from `first` on, stretched to √(Γ² − ι²) behind the constant ι (`intercept`), are the user's vector.
     """
 
     V: NDArray[Any]
@@ -62,7 +62,7 @@ class SolveOwn(OwnStep):
     centre: float
     prior_count: float
     bias: NDArray[Any]
-    learnt: int = 0
+    first: int
     intercept: float = 0.0
 
     what = "the users' own solve"
@@ -72,16 +72,16 @@ class SolveOwn(OwnStep):
         public.per_item("bias", self.bias)
         bound("ridge", self.ridge)
         bound("prior_count", self.prior_count)
-        if not 0 <= self.learnt <= V.shape[1]:
-            raise ConfigError(f"{self.learnt} learnt columns are not among {V.shape[1]}")
-        return replace(public, rank=self.learnt + bool(self.intercept), has_vectors=True, cut=0.0)
+        if not 0 <= self.first <= V.shape[1]:
+            raise ConfigError(f"first is {self.first!r}, but must lie between 0 and the {V.shape[1]} columns")
+        return replace(public, rank=V.shape[1] - self.first + bool(self.intercept), has_vectors=True, cut=0.0)
 
     def run(self, block: Block, public: Public) -> Block:
         V = public.factors(self.V)
         X, own = own_solve(block.indptr, block.indices, block.values, V, self.ridge, self.prior_count, self.expected)
         with np.errstate(all="ignore"):
             offset = np.nan_to_num(own + self.centre, nan=0.0, posinf=0.0, neginf=0.0)
-        vectors = placed_vectors(X[:, : self.learnt], public, True, self.intercept)
+        vectors = placed_vectors(np.ascontiguousarray(X[:, self.first :]), public, True, self.intercept)
         state = block.without("residual", "own", "length")
         return state.having(solution=X, vectors=vectors, offset=offset.astype(np.float32))
 
@@ -100,7 +100,7 @@ def own_solve(
     prior_count: float,
     expected: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """û (n, r) and o − centre (n,) of `SolveOwn`; reading out solves the same."""
+    """û (n, r) and o − centre (n,) of `SolveOwn`; a saved model's read-out solves the same."""
     n = len(indptr) - 1
     lead = math.sqrt(ridge / prior_count)
     each = np.full(n, ridge)
@@ -234,9 +234,10 @@ class FitMoments(OfResiduals):
 @registered("solution Gram matrix")
 @dataclass(frozen=True)
 class SolutionGram(Statistic):
-    """Σ_i min(‖û_i‖, L) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, over the learnt coefficients, as a packed triangle."""
+    """Σ_i min(‖û_i‖, L) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, over the r coefficients from `first` on, as a packed triangle."""
 
-    learnt: int
+    first: int
+    rank: int
     largest: float
 
     def check(self, public: Public) -> None:
@@ -244,16 +245,16 @@ class SolutionGram(Statistic):
         bound("largest", self.largest)
 
     def shape(self, public: Public) -> tuple[int, ...]:
-        return (1, packed_size(self.learnt))
+        return (1, packed_size(self.rank))
 
     def reach(self, public: Public) -> Reach:
-        return Reach(self.largest, (self.learnt + 1) / 2 * self.largest, self.largest, 2**0.5)
+        return Reach(self.largest, (self.rank + 1) / 2 * self.largest, self.largest, 2**0.5)
 
     def symmetric(self, public: Public) -> int | None:
-        return self.learnt
+        return self.rank
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        U = block["solution"][:, : self.learnt].astype(np.float64)
+        U = block["solution"][:, self.first : self.first + self.rank].astype(np.float64)
         U = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0.0)
         length = np.sqrt((U**2).sum(axis=1, keepdims=True))
         known = length > 1e-30

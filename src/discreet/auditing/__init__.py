@@ -1,0 +1,10 @@
+"""Adversaries: three ways to refute what a private model claims, without trusting its proofs.
+
+`audit` runs them; `Audit` is what they found. Rooms: `worlds` (two trainings that share a public past), `canaries` (who
+is added), `transcript`, `noise` and `one_run` (the levels), `one_run_bounds` (what guesses say about ε).
+"""
+
+from discreet.auditing.entry import LEVELS, audit
+from discreet.auditing.result import Audit, Claim, Level
+
+__all__ = ["LEVELS", "Audit", "Claim", "Level", "audit"]

@@ -1,0 +1,131 @@
+"""Who is added to the crowd: people who go as far as anybody can, guessed first, and then searched for.
+
+A canary is one user with a history of its own; where one user is replaced by another, it is two histories. The guesses
+are the worst cases of single statistics. `changed` makes another canary out of a good one, for a search that knows
+nothing of the statistics: it turns ratings over, drops and adds items, and makes ratings larger or smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+
+FAR = 1e6
+#: Nothing forbids ratings like these, so a bound has to hold for them as well.
+SIZES = (1.0, 1.0, 3.0, 1e3, FAR, 1e12)
+_ID = 1  # everybody else's is large
+
+
+@dataclass(frozen=True)
+class Canary:
+    """One user.
+
+    Parameters
+    ----------
+    label : str
+        In words.
+    items, values : arrays
+    other : Canary, optional
+        Who is there instead, where users are replaced.
+    user_id : int or str
+    copies : int
+        How many rows have this user's id.
+    odd : bool
+        Whether the library may refuse such a user.
+    """
+
+    label: str
+    items: NDArray[Any]
+    values: NDArray[Any]
+    other: Canary | None = None
+    user_id: Any = _ID
+    copies: int = 1
+    odd: bool = False
+
+
+def guessed(n_items: int, low: float, high: float) -> Iterator[Canary]:
+    """Worst cases, one or more for every kind of statistic there is."""
+    every = np.arange(n_items)
+    ones = np.ones(n_items)
+    signs = np.where(every % 2, -1.0, 1.0)
+    middle = (low + high) / 2
+    lots = np.random.default_rng(3).choice([-1.0, 1.0], n_items)
+    yield Canary("every item, far beyond the range, either way at random", every, middle + FAR * lots)
+    yield Canary("every item, far above the range", every, FAR * ones)
+    yield Canary("every item, far above and below in turn", every, middle + FAR * signs)
+    yield Canary("every item at the highest rating", every, high * ones)
+    yield Canary("every item at the lowest rating", every, low * ones)
+    yield Canary("every item at the ends of the range in turn", every, np.where(signs > 0, high, low))
+    yield Canary("a single item at the highest rating", every[:1], high * ones[:1])
+    yield Canary("two items at the highest rating", every[:2], high * ones[:2])
+    yield Canary("three items at the highest rating", every[:3], high * ones[:3])
+    yield Canary("a few items, far above the range", every[:6], FAR * ones[:6])
+    yield Canary("every second item, close to zero", every[::2], ones[::2] / FAR)
+    yield Canary("no item at all", every[:0], ones[:0])
+    yield Canary("ratings that are no numbers", every, np.where(every % 3, np.nan, np.inf), odd=True)
+    yield Canary("every item twice", np.repeat(every, 2), np.repeat(middle + FAR * lots, 2), odd=True)
+    yield Canary("the same user in two rows", every, middle + FAR * lots, copies=2, odd=True)
+    yield Canary("an id that is a word", every, middle + FAR * signs, user_id="canary")
+
+
+def paired(canary: Canary, n_items: int) -> Canary:
+    """The canary with somebody in its place who differs as much as can be: mirrored ratings, or other items."""
+    if len(canary.items) in (0, n_items):
+        items = np.arange(n_items)
+        centre = float(np.nanmean(canary.values)) if len(canary.values) and np.isfinite(canary.values).all() else 3.0
+        values = 2 * centre - canary.values if len(canary.items) else np.full(n_items, FAR)
+    else:
+        items = np.setdiff1d(np.arange(n_items), canary.items)
+        values = np.full(len(items), -float(np.abs(canary.values).max(initial=1.0)))
+    return replace(canary, other=Canary("", items, values, user_id=_ID + 1))
+
+
+def changed(canary: Canary, n_items: int, low: float, high: float, rng: np.random.Generator) -> Canary:
+    """Another canary, near this one."""
+    items = np.unique(canary.items)
+    centre = (low + high) / 2
+    size = float(rng.choice(SIZES)) * (high - low) / 2
+    way = rng.choice([-1.0, 1.0], n_items)
+    own = np.zeros(n_items)
+    own[canary.items] = np.sign(np.nan_to_num(canary.values - centre))
+    keep = rng.random(n_items) < rng.choice([0.5, 0.9, 1.0])
+    signs = np.where(keep & (own != 0), own, way)
+    there = np.isin(np.arange(n_items), items)
+    kind = rng.integers(3)
+    if kind == 0:  # other items
+        there = there ^ (rng.random(n_items) < rng.choice([0.05, 0.3]))
+    elif kind == 1:  # more or fewer
+        there = rng.random(n_items) < rng.choice([0.1, 0.5, 1.0])
+    chosen = np.flatnonzero(there)
+    found = Canary("found by search", chosen, centre + size * signs[chosen])
+    if canary.other is None:
+        return found
+    return replace(found, other=replace(changed(replace(canary.other, other=None), n_items, low, high, rng), user_id=2))
+
+
+def joined(crowd: Ratings, canary: Canary | None) -> Ratings:
+    """The crowd with the canary before it: whoever comes first moves everybody else's row."""
+    if canary is None:
+        return crowd
+    counts = [len(canary.items)] * canary.copies
+    indptr = np.concatenate([[0], np.cumsum(counts), crowd.indptr[1:] + sum(counts)])
+    own_items = np.tile(canary.items, canary.copies)
+    own_values = np.tile(canary.values, canary.copies)
+    ids = [canary.user_id] * canary.copies
+    word = isinstance(canary.user_id, str)
+    others = [str(one) for one in crowd.user_ids.tolist()] if word else crowd.user_ids.tolist()  # as a file is read
+    return Ratings.from_indices(
+        indptr,
+        np.concatenate([own_items, crowd.indices]),
+        np.concatenate([own_values, crowd.values]),
+        np.array([*ids, *others], object) if word else np.array([*ids, *others]),
+        crowd.item_ids,
+        titles=crowd.titles,
+        catalogue=crowd.catalogue,
+    )

@@ -1,0 +1,110 @@
+"""The picture of an audit: what each release lost, how the log-likelihood ratio scatters, and what one run shows."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.cli.plot import COLOURS, FAINT, INK, PAPER, plain, title
+
+if TYPE_CHECKING:
+    from discreet.auditing import Audit, Level
+
+WRONG = COLOURS[1]
+MOST_BARS = 12
+
+
+def draw_audit(found: Audit, file: Path) -> None:
+    """Write the picture, in the format that the file's name asks for."""
+    from matplotlib.figure import Figure
+
+    from discreet.data.download import written_aside
+
+    panels = {"transcript": _transcript, "noise": _noise, "one run": _one_run}
+    figure = Figure(figsize=(4.4 * len(found.levels) + 0.6, 4.8), dpi=150, facecolor=PAPER)
+    axes = figure.subplots(1, len(found.levels), squeeze=False)[0]
+    figure.subplots_adjust(left=0.11 / len(found.levels) + 0.05, right=0.98, top=0.7, bottom=0.14, wspace=0.42)
+    for axis, level in zip(axes, found.levels, strict=True):
+        panels[level.name](axis, level)
+    claim = f"ε = {found.claim.epsilon:.4g} at δ = {found.claim.delta:g}"
+    word = "refuted" if found.refuted else "not refuted"
+    colour = WRONG if found.refuted else INK
+    figure.text(0.03, 0.925, f"Audit: the claim of {claim} is {word}", fontsize=14, weight="bold", color=colour)
+    what = found.model if len(found.model) < 110 else found.model[:107] + "…"
+    figure.text(0.03, 0.87, f"{what}, on {found.data}", fontsize=9, color=INK, alpha=0.7)
+    with written_aside(file) as aside:
+        figure.savefig(aside, format=file.suffix[1:].lower())
+
+
+def _colour(level: Level) -> str:
+    return WRONG if level.refuted else COLOURS[0]
+
+
+def _transcript(axis: Any, level: Level) -> None:
+    """For every release, the furthest that a canary moved it."""
+    rows = list(level.details["releases"])
+    left_out = max(0, len(rows) - MOST_BARS)
+    rows = sorted(rows, key=lambda row: -float(row["share"]))[:MOST_BARS][::-1]
+    shares = [min(float(row["share"]), 3.0) for row in rows]
+    colours = [WRONG if share > 1 + 1e-6 else COLOURS[0] for share in shares]
+    axis.barh(range(len(rows)), shares, 0.6, color=colours, zorder=2)
+    axis.axvline(1, color=INK, linewidth=1.4, linestyle=(0, (4, 2)), zorder=3)
+    axis.set_yticks(range(len(rows)), [row["name"] for row in rows])
+    axis.set_xlim(0, max(1.15, *shares))
+    axis.set_xlabel("share of the stated sensitivity", fontsize=9, color=INK)
+    more = f", {left_out} more not shown" if left_out else ""
+    title(axis, "Transcript", f"furthest that any canary moved each release{more}")
+    plain(axis)
+    axis.grid(visible=False, axis="y")
+
+
+def _noise(axis: Any, level: Level) -> None:
+    """ℓ of all trainings beside the normal law that it should have."""
+    import numpy as np
+
+    mu = float(level.details["mu"])
+    both = [("with the canary", level.details["with"], +1), ("without", level.details["without"], -1)]
+    title(axis, "Noise", "log-likelihood ratio of the two worlds, and its law")
+    plain(axis)
+    if not math.isfinite(mu) or mu <= 0:
+        axis.text(0.5, 0.5, "nothing could be measured", ha="center", transform=axis.transAxes, color=INK)
+        return
+    x = np.linspace(-mu * mu / 2 - 4 * mu, mu * mu / 2 + 4 * mu, 300)
+    for at, (name, values, sign) in enumerate(both):
+        colour = COLOURS[(0, 2)[at]]
+        axis.plot(x, np.exp(-((x / mu - sign * mu / 2) ** 2) / 2) / (mu * math.sqrt(2 * math.pi)), color=colour, lw=2)
+        if values:
+            bins = np.linspace(x[0], x[-1], 8 + round(math.sqrt(len(values))))
+            axis.hist(np.clip(values, x[0], x[-1]), bins, density=True, color=colour, alpha=0.35, label=name, zorder=2)
+    axis.set_xlabel("ℓ", fontsize=9, color=INK)
+    axis.set_yticks([])
+    axis.legend(fontsize=8, frameon=False, labelcolor=INK, loc="upper right")
+
+
+def _one_run(axis: Any, level: Level) -> None:
+    """Lower bounds beside the claim."""
+    names = {"epsilon_fdp": "f-DP", "epsilon_steinke": "Steinke et al."}
+    rows = [(names[key], level.details[key]) for key in names if level.details[key] is not None]
+    axis.bar(range(len(rows)), [value for _, value in rows], 0.5, color=_colour(level), zorder=2)
+    for at, (_, value) in enumerate(rows):
+        place = {"textcoords": "offset points", "ha": "center"}
+        axis.annotate(f"{value:.3g}", (at, value), (0, 4), fontsize=9, color=INK, **place)
+    axis.axhline(level.claimed, color=INK, linewidth=1.4, linestyle=(0, (4, 2)), zorder=3)
+    axis.annotate(
+        f"claimed, {level.claimed:.3g}",
+        (len(rows) - 0.5, level.claimed),
+        (0, 4),
+        textcoords="offset points",
+        ha="right",
+        fontsize=9,
+        color=INK,
+    )
+    axis.set_xticks(range(len(rows)), [name for name, _ in rows])
+    axis.set_xlim(-0.6, len(rows) - 0.4)
+    axis.set_ylim(0, 1.18 * max(level.claimed, *(value for _, value in rows)))
+    axis.set_ylabel("ε", fontsize=9, color=INK)
+    right, made = level.details["right"], level.details["guesses"]
+    title(axis, "One run", f"ε at least ({level.details['confidence']:.0%}): {right} of {made} guesses right")
+    plain(axis)
+    axis.spines["bottom"].set_color(FAINT)

@@ -1,0 +1,423 @@
+"""Trying settings at a price: `tune` trains with several, and lets the best one out.
+
+1. A share of everybody's ratings is held out by coins of their own; what is held out is the same in all runs.
+2. K, the number of runs, is drawn at random and never told (``discreet.privacy.accounting.selection``).
+3. A run draws a setting from the declared space, trains on what is left, and measures itself: a sum over people of a
+   number in [0, 1] each, released with noise through a session. Training and score together are μ-GDP.
+4. The model of the run with the best score leaves, with its setting and score, and one ledger entry for all of it.
+   K, the other scores, settings, warnings and progress do not. Ties are decided by lot.
+
+With ``law="composed"`` nothing is secret: the number of runs is fixed, every score is shown, and settings may be chosen
+after looking at those before, by a function or by a library such as Optuna. Then all runs add up at their full price.
+
+Privacy: everything released in one run is in its μ, which is the largest for which the best of K runs costs the model's
+(ε, δ). A run that gives up, because what it released left nothing to learn from, is the worst there is. How long all of
+it takes depends on K, and whoever can watch the clock learns something about that: docs/tuning.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.data.splits import Split, by_person
+from discreet.errors import ConfigError, DiscreetError
+from discreet.evaluation.metrics import Metric, parse
+from discreet.evaluation.protocols import RELEVANT_SHARE, evaluate
+from discreet.models.base import to_learn_from
+from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting import gdp, selection
+from discreet.privacy.accounting.lifetime import Account
+from discreet.privacy.accounting.selection import Runs
+from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.door.plan import RESERVE, Plan, Release
+from discreet.privacy.door.session import Session, caller
+from discreet.privacy.door.statement import PrivacyStatement
+from discreet.privacy.statistics.user_values import UserValues, seal_values
+
+COMPOSED = "composed"
+RELEASE = "best training"
+DEFAULT_METRIC = {"explicit": "rmse", "implicit": "recall@20"}
+
+Setting = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Between:
+    """A parameter that is drawn log-uniformly from low to high, as a whole number where both ends are."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low < self.high < math.inf:
+            raise ConfigError(f"a range goes from a positive number to a larger one, and not {self.low} to {self.high}")
+
+    def draw(self, rng: random.Random) -> float:
+        found = math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        whole = isinstance(self.low, int) and isinstance(self.high, int)
+        return min(max(round(found), int(self.low)), int(self.high)) if whole else found
+
+
+Space = Mapping[str, Sequence[Any] | Between]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A setting that was tried, and its noisy score; None where the training gave up."""
+
+    setting: Mapping[str, Any]
+    score: float | None
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What leaves.
+
+    Attributes
+    ----------
+    model : the trained winner; its ``privacy_`` covers all that was tried
+    setting : dict
+    score : float
+        About how well it did, on the scale of the metric where that has one: the noisy sum over people. It is the best
+        of several, so it flatters.
+    trials : tuple of Trial
+        With ``law="composed"`` only; else what else was tried is secret.
+    privacy : PrivacyStatement
+    """
+
+    model: Any
+    setting: Mapping[str, Any]
+    score: float
+    trials: tuple[Trial, ...]
+    privacy: PrivacyStatement
+
+
+def tune(
+    model: PrivateRecommender,
+    ratings: Ratings,
+    space: Space | Callable[[tuple[Trial, ...]], Setting],
+    *,
+    runs: float = 10,
+    law: str = "geometric",
+    metric: str | None = None,
+    relevant: float | None = None,
+    held_out: float = 0.1,
+    score_share: float = 0.1,
+    budget: Account | None = None,
+) -> Tuned:
+    """Train with settings from a declared space, and return the best.
+
+    Parameters
+    ----------
+    model : a private model, not fitted
+        Its ε and δ are the total price of tuning; its other parameters hold where a setting does not say otherwise.
+    ratings : Ratings
+    space : mapping, or a function with ``law="composed"``
+        Parameter (of the model or of its algorithm) to a list of values or a `Between`. All of it is public. A function
+        is given the trials so far and returns the next setting.
+    runs : float
+        How many runs on average; with ``law="composed"`` exactly so many.
+    law : {"geometric", "logarithmic", "poisson", "negative-binomial:η", "composed"}
+        Of the secret number of runs; "composed" keeps nothing secret, at the full price of every run.
+    metric : str, optional
+        ``recall@20`` or another ranking metric, ``rmse`` or ``mae``; by default recall@20 or rmse, as the model learns.
+    relevant : float, optional
+        As in `evaluate`.
+    held_out : float
+        Share of everybody's ratings that scores are measured on.
+    score_share : float
+        Part of each run's μ² that its score gets.
+    budget : Account, optional
+        With ``law="composed"``: the account of these people, which pays.
+    """
+    return Tuning(
+        model,
+        space,
+        runs=runs,
+        law=law,
+        metric=metric,
+        relevant=relevant,
+        held_out=held_out,
+        score_share=score_share,
+    ).run(ratings, budget)
+
+
+class Tuning:
+    """Tuning that is prepared and priced, but has seen no data; `tune` has the parameters.
+
+    Attributes
+    ----------
+    mu : float
+        Of one run, its score included.
+    base_epsilon : float
+        ε of one training by itself, at the model's δ.
+    privacy_ : PrivacyStatement
+        Of what was released so far; there once `run` has begun, also if it is interrupted.
+    """
+
+    privacy_: PrivacyStatement
+
+    def __init__(
+        self,
+        model: PrivateRecommender,
+        space: Space | Callable[[tuple[Trial, ...]], Setting],
+        *,
+        runs: float = 10,
+        law: str = "geometric",
+        metric: str | None = None,
+        relevant: float | None = None,
+        held_out: float = 0.1,
+        score_share: float = 0.1,
+    ):
+        if not isinstance(model, PrivateRecommender):
+            raise ConfigError(f"tuning is priced for private models, and {type(model).__name__} is not")
+        if model.noise != "secure":
+            raise ConfigError(f"noise={model.noise!r}: tuning hides what it tried, which takes secure noise")
+        _check_share("held_out", held_out)
+        _check_share("score_share", score_share)
+        model.check()
+        self.model = model
+        self.space = space if callable(space) else _checked_space(space)
+        self.metric = _checked_metric(metric, model)
+        self.relevant = relevant
+        self.held_out = held_out
+        self.score_share = score_share
+        self.law = law
+        self.runs = runs
+        self._number = _fixed(runs) if law == COMPOSED else Runs(runs, law)
+        if callable(space) and law != COMPOSED:
+            raise ConfigError(
+                "settings that are chosen after looking at scores need law='composed', which pays for them"
+            )
+        delta = model.budget.delta - 2 * RESERVE * max(2.0, runs)
+        if isinstance(self._number, Runs):
+            self.mu = selection.mu(model.epsilon, delta, self._number)
+        else:
+            self.mu = gdp.mu(model.epsilon, delta) / math.sqrt(self._number)
+        training = self.mu * math.sqrt(1 - score_share)
+        self.base_epsilon = gdp.epsilon(training, model.budget.delta - RESERVE) * (1 - 1e-9)
+        self._draw = random.SystemRandom()
+        for _ in range(3):  # settings that do not fit the model are refused before anything is looked at
+            if not callable(self.space):
+                self.candidate(self._setting(())).check()
+
+    # ------------------------------------------------------------ before any data
+
+    def plan(self) -> Plan:
+        """All of it, as one priced release, or as many as there are runs where they are composed."""
+        budget = self.model.budget
+        if isinstance(self._number, Runs):
+            release = Release(RELEASE, weight=1 / self.mu, shape=(), law=self.law, runs=self.runs)
+        else:
+            release = Release("training and score", self._number, 1 / self.mu, shape=())
+        made = Plan((release,), budget, "gdp")
+        made.check()
+        return made
+
+    def candidate(self, setting: Mapping[str, Any]) -> PrivateRecommender:
+        """The model with that setting and the budget of one run."""
+        model = self.model
+        kind = type(model)
+        params = model.get_params() | {"epsilon": self.base_epsilon, "random_state": None}
+        own = {name: value for name, value in setting.items() if name in params}
+        inner = {name: value for name, value in setting.items() if name not in params}
+        for name in ("epsilon", "delta", "neighbouring", "accountant", "noise", "allow_large_delta"):
+            if name in own:
+                raise ConfigError(f"{name} is part of the promise, and not to be tried out")
+        if not inner:
+            return kind(**(params | own))
+        if model.method is None:
+            return kind.configured(**(params | own | inner))
+        return kind(**(params | own | {"method": replace(model.method, **inner)}))
+
+    # ------------------------------------------------------------ with data
+
+    def run(self, ratings: Ratings, budget: Account | None = None) -> Tuned:
+        """Try, and return the best."""
+        ratings = to_learn_from(ratings)
+        plan = self.plan()
+        ledger = Ledger(plan, "secure")
+        self._check_price(ratings.n_items)
+        held = None if budget is None else budget.reserve(plan, "secure", f"tuning of {type(self.model).__name__}")
+        try:
+            self.privacy_ = PrivacyStatement.of(ledger)
+            return self._run(ratings, ledger)
+        finally:
+            self.privacy_ = PrivacyStatement.of(ledger)
+            if held is not None:
+                held.settle(ledger)
+
+    def _run(self, ratings: Ratings, ledger: Ledger) -> Tuned:
+        hidden = isinstance(self._number, Runs)
+        split = by_person(ratings, (1 - self.held_out, self.held_out), seed=secrets.randbits(62))
+        if hidden:
+            self._record(ledger)
+            ledger.noise_delta = 2 * RESERVE * self.runs  # training and score, as often as there are runs on average
+        number = self._number.draw() if isinstance(self._number, Runs) else self._number
+        best: tuple[float, int, Setting, Any] | None = None
+        trials: tuple[Trial, ...] = ()
+        for _ in range(number):
+            setting = self._setting(trials)
+            if not hidden:
+                self._record(ledger)
+                ledger.noise_delta += 2 * RESERVE
+            with _unheard(hidden):
+                model, score = self._try(setting, split)
+            if not hidden:
+                trials = (*trials, Trial(setting, None if model is None else score))
+            lot = secrets.randbits(64)
+            if best is None or (score, lot) > best[:2]:
+                best = (score, lot, setting, model)
+        assert best is not None
+        score, _, setting, model = best
+        if model is None:
+            raise ConfigError(
+                "no training that was tried learnt anything: give a larger epsilon, fewer runs, or another space (what "
+                "was spent is spent)"
+            )
+        return self._winner(model, setting, score, trials, ledger)
+
+    def _winner(self, model: Any, setting: Setting, score: float, trials: tuple[Trial, ...], ledger: Ledger) -> Tuned:
+        for a in model.privacy_.assumptions:
+            ledger.assume(a.name, a.text, a.inferred)
+        ledger.assume("settings", f"the space of settings that were tried: {self._space_in_words()}")
+        ledger.assume("held out", "what scores were measured on, decided for each person apart from all others")
+        model.privacy_ = model.algorithm_.statement(ledger)
+        return Tuned(model, setting, score, trials, model.privacy_)
+
+    def _record(self, ledger: Ledger) -> None:
+        line = ledger.plan.releases[0]
+        ledger.record(
+            line.name,
+            mechanism="gaussian",
+            sensitivity=1.0,
+            norm="l2",
+            noise_multiplier=1 / self.mu,
+            shape=(),
+            where=caller(),
+            law=line.law,
+            runs=line.runs,
+        )
+
+    def _try(self, setting: Setting, split: Split) -> tuple[Any, float]:
+        """One run: a trained model and its score, or nothing and the worst of scores."""
+        try:
+            model = self.candidate(setting).fit(split.train)
+            return model, self._score(model, split)
+        except DiscreetError:
+            return None, -math.inf
+
+    def _score(self, model: PrivateRecommender, split: Split) -> float:
+        share = self.mu * math.sqrt(self.score_share)
+        plan = Plan.explicit(
+            [Release("score", weight=1 / share, shape=(1,))], self.model.budget.delta, self.model.neighbouring
+        )
+        session = Session(plan)
+        scale = getattr(model, "rating_range_", None)
+        relevant = getattr(model, "liked_from_", None) if self.relevant is None else self.relevant
+        if relevant is None and scale is not None and model.feedback == "explicit":
+            relevant = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+
+        def measured() -> NDArray[np.float64]:
+            found = evaluate(model, split, self.metric.name, relevant=relevant, slices=None)
+            return goodness(found.per_user[self.metric.name], self.metric, scale)[:, None]
+
+        return float(session.release("score", seal_values(measured).add_up(UserValues((1.0,))))[0])
+
+    def _setting(self, trials: tuple[Trial, ...]) -> Setting:
+        if callable(self.space):
+            return dict(self.space(trials))
+        return {name: _drawn(values, self._draw) for name, values in self.space.items()}
+
+    def _check_price(self, n_items: int) -> None:
+        """A candidate costs no more than a run may; the price is the same for all settings."""
+        allowed = self.mu * math.sqrt(1 - self.score_share)
+        example = self.candidate({} if callable(self.space) else self._setting(()))
+        if accounting.total_mu(example.plan(n_items).events) > allowed * (1 + 1e-9):
+            raise ConfigError(
+                f"{type(self.model).__name__} has releases that are not Gaussian sums over everybody, for which tuning "
+                "has no price: use another model, or accountant='gdp'"
+            )
+
+    def _space_in_words(self) -> str:
+        if callable(self.space):
+            return "chosen one after another by looking at the scores released before"
+        parts = []
+        for name, values in self.space.items():
+            several = (
+                f"{values.low:g} to {values.high:g}" if isinstance(values, Between) else ", ".join(map(str, values))
+            )
+            parts.append(f"{name} of {several}")
+        return "; ".join(parts)
+
+
+def goodness(per_user: NDArray[Any], metric: Metric, scale: tuple[float, float] | None) -> NDArray[np.float64]:
+    """What a person adds to a score, in [0, 1] and more for better: 0 for who has nothing held out.
+
+    Of rmse and mae, one minus the person's mean error over half the width of the scale, at least 0.
+    """
+    if metric.kind == "ranking":
+        return np.nan_to_num(per_user)
+    assert scale is not None
+    error = per_user / ((scale[1] - scale[0]) / 2)
+    cut = np.minimum(1.0, error**2 if metric.base == "rmse" else error)
+    return np.where(np.isfinite(per_user), 1.0 - np.nan_to_num(cut), 0.0)
+
+
+@contextmanager
+def _unheard(hidden: bool) -> Iterator[None]:
+    """What a run that may lose has to say would be a release."""
+    logger = logging.getLogger("discreet")
+    before = logger.disabled
+    logger.disabled = before or hidden
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _drawn(values: Sequence[Any] | Between, rng: random.Random) -> Any:
+    return values.draw(rng) if isinstance(values, Between) else rng.choice(list(values))
+
+
+def _checked_space(space: Space) -> dict[str, Sequence[Any] | Between]:
+    if not isinstance(space, Mapping) or not space:
+        raise ConfigError("space maps parameters to what they may be, such as {'factors': [16, 32, 64]}")
+    for name, values in space.items():
+        if isinstance(values, Between):
+            continue
+        if isinstance(values, str) or not isinstance(values, Sequence) or not len(values):
+            raise ConfigError(f"space has {values!r} for {name!r}: give a list of values, or Between(low, high)")
+    return dict(space)
+
+
+def _checked_metric(name: str | None, model: PrivateRecommender) -> Metric:
+    metric = parse(name or DEFAULT_METRIC[model.feedback])
+    if metric.kind == "coverage":
+        raise ConfigError(f"{metric.name} belongs to no single person, so it cannot be a score")
+    if metric.kind == "rating" and model.feedback == "implicit":
+        raise ConfigError(f"{metric.name} compares predicted ratings, and this model predicts none")
+    return metric
+
+
+def _check_share(name: str, value: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1:
+        raise ConfigError(f"{name} is {value!r}, but must lie between 0 and 1")
+
+
+def _fixed(runs: float) -> int:
+    if isinstance(runs, bool) or runs != int(runs) or not 1 <= runs <= selection.MOST_RUNS:
+        raise ConfigError(f"runs={runs!r}: with law='composed' it is a whole number, at most {selection.MOST_RUNS:g}")
+    return int(runs)

@@ -1,0 +1,242 @@
+"""The thin read-out path: item factors, biases, ids and titles, and how a history becomes a vector. Nothing else.
+
+`Scorer` is what `Recommender.recommend`, the service and the exports share. It needs neither a model class nor a table
+library: only numpy and the kernels are imported on the way. Item factors are packed for the product on first use and
+kept so. A single question (``kernels=once``) does without: it reads a memory-mapped file part by part, and the
+catalogue never is in memory as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import kernels as compiled
+from discreet.data.encode import canonical
+from discreet.errors import ConfigError, DataError
+from discreet.models.checks import require, require_whole
+from discreet.models.read_outs import Likeness, ReadOut, Rows
+
+Array = NDArray[Any]
+
+
+class Scorer:
+    """Scores and ranks items for histories.
+
+    Parameters
+    ----------
+    item_ids : (m,) int64 or object
+    factors, biases : (m, r), (m,) float32 or float64
+    read_out : ReadOut
+    titles : (m,) object, optional
+    rating_range : (low, high), optional
+        Of predicted ratings; None where scores are not ratings.
+    liked_rating : float
+        What an item of a history counts as rated with where only that it is liked is said.
+    likeness : Likeness, optional
+    kernels : module
+        `discreet.kernels`, or `discreet.kernels.once` to answer a single question without loading compiled code.
+    """
+
+    def __init__(
+        self,
+        item_ids: Array,
+        factors: Array,
+        biases: Array,
+        read_out: ReadOut,
+        *,
+        titles: Array | None = None,
+        rating_range: tuple[float, float] | None = None,
+        liked_rating: float = 1.0,
+        likeness: Likeness | None = None,
+        kernels: Any = compiled,
+    ) -> None:
+        self.item_ids = item_ids
+        self.factors = factors
+        self.biases = biases
+        self.read_out = read_out
+        self.titles = titles
+        self.rating_range = rating_range
+        self.liked_rating = liked_rating
+        self.likeness = likeness or Likeness()
+        self.kernels = kernels
+
+    def __len__(self) -> int:
+        return len(self.item_ids)
+
+    # ------------------------------------------------------------ names
+
+    @cached_property
+    def _table(self) -> dict[Any, int]:
+        """Positions by id, and by the written form of an id where no other is called so."""
+        ids = self.item_ids.tolist()
+        table = {value: at for at, value in enumerate(ids)}
+        if self.item_ids.dtype == np.int64:
+            return table
+        return {canonical(value): at for at, value in reversed(list(enumerate(ids)))} | table
+
+    def position(self, item_id: Any) -> int:
+        """Where the item of that id is, −1 if it is unknown; 7 and "7" are one id unless both are there."""
+        try:
+            at = self._table.get(item_id)
+            return self._table.get(canonical(item_id), -1) if at is None else at
+        except TypeError:
+            return -1
+
+    def history(self, history: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
+        """Positions, in order, and ratings of a plain history: a mapping id -> rating, or a list of ids.
+
+        None for anything that is not plain: other forms, unknown items, an item twice, ratings that are no numbers.
+        """
+        ids: Iterable[Any]
+        if type(history) is dict:
+            if not all(type(value) in (int, float) and math.isfinite(value) for value in history.values()):
+                return None
+            ids = history
+            values = np.fromiter(history.values(), np.float32, len(history))
+        elif type(history) in (list, tuple):
+            ids = history
+            values = np.full(len(history), self.liked_rating, np.float32)
+        else:
+            return None
+        if not all(type(item) in (int, str) for item in ids):
+            return None
+        at = np.fromiter(map(self.position, ids), np.int32, len(values))
+        order = np.argsort(at, kind="stable")
+        at = at[order]
+        if len(at) and (at[0] < 0 or bool((at[1:] == at[:-1]).any())):
+            return None
+        return at, values[order]
+
+    # ------------------------------------------------------------ read-outs
+
+    def best(
+        self,
+        at: Array,
+        values: Array,
+        n: int,
+        *,
+        exclude_seen: bool = True,
+        exclude: Array | None = None,
+        only: Array | None = None,
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Positions and scores of the best `n` items for one history, given by positions in order and ratings.
+
+        Parameters
+        ----------
+        exclude, only : positions of items to leave out, or to choose among
+        """
+        vector, offset = self._vector(at, values)
+        bias = self._biases
+        if only is not None or exclude is not None:
+            bias = bias.copy()
+        if only is not None:
+            allowed = np.zeros(len(bias), bool)
+            allowed[only] = True
+            bias[~allowed] = -np.inf
+        if exclude is not None:
+            bias[exclude] = -np.inf
+        seen = np.asarray(at, np.int32) if exclude_seen else np.empty(0, np.int32)
+        rows, best = self.kernels.top_k(vector, self._panels, bias, min(n, len(self)), (np.array([0, len(seen)]), seen))
+        found = rows[0] >= 0
+        items = rows[0][found]
+        scores = best[0][found]
+        scores += offset.astype(np.float32)
+        if self.rating_range is not None:
+            scores = np.clip(scores, *self.rating_range)
+        return items, scores
+
+    def similar(self, at: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Positions of the items most like the one at `at`, and cosines; without the item itself."""
+        require_whole("n", n)
+        panels, lengths = self._unit
+        require(lengths[at] > 0, f"nothing was learnt of {self.name(at)!r} by which items could be like it")
+        skip = np.zeros(len(self), np.float32)
+        skip[at] = -np.inf
+        items, scores = self.kernels.top_k(panels.V[at : at + 1], panels, skip, min(n, len(self)))
+        found = items[0] >= 0
+        return items[0][found], scores[0][found]
+
+    def why(self, at: Array, values: Array, item: int) -> NDArray[np.float64]:
+        """How much each item of a history adds to the score of `item`: the score less that without this one."""
+        k = len(at)
+        kept = ~np.eye(k, dtype=bool)
+        rows = Rows(
+            np.concatenate([[0, k], k + np.cumsum(np.full(k, k - 1))]),
+            np.concatenate([at, np.broadcast_to(at, (k, k))[kept]]).astype(np.int32),
+            np.concatenate([values, np.broadcast_to(values, (k, k))[kept]]).astype(np.float32),
+        )
+        vectors, offsets = self.read_out.scoring(rows, self.factors, self.biases, self.kernels)
+        v = self.read_out.scoring_factors(self.factors)[item].astype(np.float64)
+        scores = vectors.astype(np.float64) @ v + offsets
+        return np.asarray(scores[0] - scores[1:], np.float64)
+
+    def vector(self, at: Array, values: Array) -> tuple[Array, float]:
+        """A user's own vector, which goes with ``read_out.scoring_factors``, and the offset."""
+        vectors, offsets = self._vector(at, values)
+        return vectors[0], float(offsets[0])
+
+    def title(self, at: int) -> str | None:
+        """The title of an item, where there are titles."""
+        return None if self.titles is None else str(self.titles[at])
+
+    def name(self, at: int) -> Any:
+        """The id of an item, as Python has it."""
+        found = self.item_ids[at]
+        return found.item() if isinstance(found, np.generic) else found
+
+    # ------------------------------------------------------------ the parts
+
+    def _vector(self, at: Array, values: Array) -> tuple[Array, Array]:
+        """The vector (1, r) and the offset (1,) of one user."""
+        V, b, read_out = self.factors, self.biases, self.read_out
+        rows = Rows(np.array([0, len(at)]), np.asarray(at, np.int32), values)
+        if read_out.exact_in_part(V.shape[1]):
+            read_out = read_out.of_items(at)
+            V = np.ascontiguousarray(V[at])
+            b = b[at]
+            rows = rows._replace(indices=np.arange(len(at), dtype=np.int32))
+        return read_out.scoring(rows, V, b, self.kernels)
+
+    @cached_property
+    def _biases(self) -> NDArray[np.float32]:
+        return np.ascontiguousarray(self.biases, np.float32)
+
+    @cached_property
+    def _panels(self) -> Any:
+        return self.kernels.Panels(self.read_out.scoring_factors(self.factors))
+
+    @cached_property
+    def _unit(self) -> tuple[Any, Array]:
+        """Vectors of length 1 by which items are compared, and their lengths before."""
+        if self.factors.shape[1] == 0:
+            raise ConfigError("there is nothing to compare items by: this model has no item factors")
+        V = self.likeness.vectors(self.factors)
+        lengths = np.linalg.norm(V, axis=1, keepdims=True)
+        return self.kernels.Panels(V / np.maximum(lengths, 1e-30)), lengths[:, 0]
+
+
+def as_history(scorer: Scorer, history: Mapping[Any, Any] | Sequence[Any]) -> tuple[Array, Array]:
+    """A history in its thin form, or a `DataError` that says what is wrong with it."""
+    found = scorer.history(history)
+    if found is not None:
+        return found
+    if isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
+        raise DataError("a history is a list of item ids or a mapping item id -> rating")
+    if isinstance(history, Mapping):
+        for value in history.values():
+            if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+                raise DataError(f"a history maps item ids to finite ratings, and {value!r} is not one")
+    strange = [item for item in history if scorer.position(item) < 0]
+    if strange:
+        raise DataError(f"the model does not know {len(strange):,} of the item ids given, such as {strange[0]!r}")
+    latest = dict(history) if isinstance(history, Mapping) else dict.fromkeys(history, scorer.liked_rating)
+    by_place = {scorer.position(item): float(value) for item, value in latest.items()}
+    order = sorted(by_place)
+    return np.array(order, np.int32), np.array([by_place[at] for at in order], np.float32)

@@ -1,0 +1,173 @@
+"""A scorer straight from a folder: no model class, no algorithm and no table library are imported on the way.
+
+A folder says in model.json how a history is read (``read_out``, see `discreet.models.read_outs`), with the arrays that
+this needs beside the factors. Folders from before that was so, and models that write `fold` themselves, are opened
+through their model class. The chain of the ledger is verified; it is priced when somebody asks for the statement.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import kernels
+from discreet.data.encode import as_ids, object_array
+from discreet.errors import ConfigError, DataError
+from discreet.kernels import once as without_compiler
+from discreet.models.read_outs import Likeness, read_out_from
+from discreet.models.scorer import Scorer
+from discreet.models.storage.contents import FACTORS, MAPPED, Contents, read_contents
+from discreet.models.storage.earlier_ledgers import LEDGER
+from discreet.privacy.door.chain import check_chain
+
+logger = logging.getLogger("discreet")
+
+TRIES = 5  # a folder that is replaced while it is read is read again
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A saved model, ready to be asked.
+
+    Parameters
+    ----------
+    scorer : Scorer
+    contents : Contents
+    """
+
+    scorer: Scorer
+    contents: Contents
+
+    # as models have them, so that `Items` and commands need not tell them apart
+
+    @property
+    def item_ids_(self) -> NDArray[Any]:
+        return self.scorer.item_ids
+
+    @property
+    def titles_(self) -> NDArray[Any] | None:
+        return self.scorer.titles
+
+    @property
+    def liked_rating(self) -> float:
+        return self.scorer.liked_rating
+
+    @property
+    def name(self) -> str:
+        """The class of the model."""
+        return str(self.contents.described["class"])
+
+    @property
+    def feedback(self) -> str:
+        return "implicit" if self.scorer.rating_range is None else "explicit"
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What was learnt beside factors, as plain values; empty for models without privacy."""
+        return dict(self.contents.described["state"].get("details", {}))
+
+    @property
+    def learnt_(self) -> str:
+        """In one sentence what survived the noise; empty where the model does not say."""
+        return str(self.details.get("learnt", ""))
+
+    def check_comparable(self) -> None:
+        """Raise a `ConfigError` where there is nothing to compare items by, and warn where it may be noise."""
+        if not self.scorer.factors.shape[1]:
+            why = f"What was learnt: {self.learnt_}" if self.learnt_ else f"{self.name} has no item factors"
+            raise ConfigError(f"there is nothing to compare items by. {why}")
+        if self.details.get("dimensions") == 0:
+            logger.warning("what is shown as alike may be noise. What was learnt: %s", self.learnt_)
+
+    @property
+    def private(self) -> bool:
+        """Whether there is a ledger; what it promises is in `statement`."""
+        return LEDGER in self.contents.files
+
+    @cached_property
+    def ledger(self) -> dict[str, Any] | None:
+        """The ledger as it was saved."""
+        return json.loads(self.contents.files[LEDGER]) if self.private else None
+
+    @cached_property
+    def statement(self) -> dict[str, Any]:
+        """The privacy statement as JSON, priced from the ledger on first use."""
+        if not self.private:
+            text = (
+                "NOT PRIVATE: this model was trained without privacy protection. Its item factors were computed from "
+                "exact ratings, and single users' ratings may be recovered from them."
+            )
+            return {"private": False, "status": "not private", "epsilon": "Infinity", "delta": None, "text": text}
+        from discreet.models.storage.model_folder import assemble
+
+        model: Any = assemble(self.contents)
+        found: dict[str, Any] = model.privacy_.to_dict()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"an opened model has no {name!r}: discreet.load() gives the model itself")
+
+
+def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
+    """The model saved in the folder `path`, as a scorer.
+
+    Parameters
+    ----------
+    once : bool
+        Answer a single question: without loading compiled code, and equal to single precision instead of to the bit.
+    """
+    for left in reversed(range(TRIES)):
+        try:
+            return _opened(read_contents(path, mapped=MAPPED), once)
+        except DataError:
+            if not left or not Path(path).is_dir():
+                raise
+            time.sleep(0.02)  # perhaps it was being replaced
+    raise AssertionError
+
+
+def _opened(contents: Contents, once: bool) -> OpenedModel:
+    described, arrays = contents.described, contents.arrays
+    if LEDGER in contents.files:
+        check_chain(json.loads(contents.files[LEDGER]))
+    if "read_out" not in described:
+        from discreet.models.storage.model_folder import assemble
+
+        return OpenedModel(assemble(contents).scorer(), contents)
+    factors, biases = arrays["item_factors"], arrays["item_biases"]
+    ids = as_ids(contents.item_ids, "item id")
+    titles, scale = described["titles"], described["rating_range"]
+    check_items(factors, biases, len(ids), str(contents.folder / FACTORS))
+    own = {name.removeprefix("read_out."): array for name, array in arrays.items() if name.startswith("read_out.")}
+    alike = described["likeness"]
+    known = arrays.get("likeness.known")
+    if not 0 <= alike["first"] <= factors.shape[1] or (known is not None and known.shape != (len(ids),)):
+        raise DataError(f"{contents.folder} is not a complete model: its likeness does not fit its factors")
+    scorer = Scorer(
+        ids,
+        factors,
+        biases,
+        read_out_from(described["read_out"], own, (len(ids), factors.shape[1])),
+        titles=None if titles is None else object_array(titles, len(titles)),
+        rating_range=None if scale is None else (scale[0], scale[1]),
+        liked_rating=float(described["liked_rating"]),
+        likeness=Likeness(alike["first"], known),
+        kernels=without_compiler if once else kernels,
+    )
+    return OpenedModel(scorer, contents)
+
+
+def check_items(factors: NDArray[Any], biases: NDArray[Any], items: int, where: str) -> None:
+    """Raise a `DataError` unless compiled code may see these arrays."""
+    for name, array, ndim in (("item_factors", factors, 2), ("item_biases", biases, 1)):
+        good = array.ndim == ndim and array.dtype in (np.float32, np.float64) and len(array) == items
+        if not good or not np.isfinite(array).all():
+            raise DataError(f"{where}: {name} is not a finite array of {items:,} items")

@@ -1,0 +1,139 @@
+"""``discreet export --vectors``: item vectors for a vector database, and how a person's query is made.
+
+A model scores item j as ``offset + u · v_j + b_j``. With x_j = [v_j, b_j] and the query q = [u, 1] that is an inner
+product up to the offset, which is the same for all items: so a database that finds the largest inner products finds the
+model's recommendations. u and the offset come from the person's own history (`query`), in this library or on the
+person's device; only q has to reach the database.
+
+    vectors.npy        (items, length) float32
+    vectors.parquet    item_id, title, vector
+    recipe.json        how q is made: the read-out with its numbers
+    read_out.npz       its arrays
+    README.md          the promise, and examples for FAISS, Qdrant and pgvector
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import ConfigError
+from discreet.models.read_outs import KINDS
+from discreet.models.scorer import Scorer, as_history
+
+if TYPE_CHECKING:
+    from discreet.models.storage.scorer_folder import OpenedModel
+
+_README = """\
+# Item vectors of a {name} model
+
+{promise}
+
+`vectors.npy` and `vectors.parquet` hold {items:,} vectors of length {length}: the item factors{tail} and, last, the
+item's bias. The score of an item is the inner product with the query `[u{more}, 1]`, plus an offset that is the same
+for all items. Search by **inner product**, not by cosine or distance.
+
+The query comes from a person's own history, and is for that person alone:
+
+```python
+from discreet.models.storage.scorer_folder import open_model
+from discreet.serve.vectors import query
+
+q, offset = query(open_model("model/").scorer, {example})
+```
+
+FAISS:
+
+```python
+import faiss, numpy as np
+
+index = faiss.IndexFlatIP({length})
+index.add(np.load("vectors.npy"))
+scores, places = index.search(q[None], 10)          # places are rows of vectors.parquet; add the offset to the scores
+```
+
+Qdrant: a collection with `VectorParams(size={length}, distance=Distance.DOT)`.
+pgvector: `ORDER BY vector <#> %s LIMIT 10`, which is the negative inner product.
+
+Leave out what the person knows already: ask for that many more, and drop them.
+"""
+
+
+def item_vectors(scorer: Scorer) -> NDArray[np.float32]:
+    """[V, b], (items, length); one coordinate more where items without factors are scored by a person's own mean."""
+    V = scorer.read_out.scoring_factors(scorer.factors)
+    return np.ascontiguousarray(np.column_stack([V, scorer.biases]), np.float32)
+
+
+def query(scorer: Scorer, history: Any) -> tuple[NDArray[np.float32], float]:
+    """[u, 1] of a person, and the offset to add to inner products, from a history (see `Recommender.recommend`)."""
+    vector, offset = scorer.vector(*as_history(scorer, history))
+    return np.append(vector, np.float32(1)).astype(np.float32), float(offset)
+
+
+def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
+    """Write the folder, whole or not at all; it must not be there yet."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    scorer = opened.scorer
+    check_new(folder)
+    if scorer.read_out.kind not in KINDS:
+        raise ConfigError("this model reads histories by code of its own, which no recipe can say: serve it instead")
+    vectors = item_vectors(scorer)
+    items, length = vectors.shape
+    recipe = {
+        "format": 1,
+        "score": "offset + query · vector",
+        "query": "[u, 1]",
+        "length": length,
+        "items": items,
+        "rating_range": scorer.rating_range,
+        "liked_rating": scorer.liked_rating,
+        "read_out": scorer.read_out.numbers(),
+        "privacy": {name: opened.statement[name] for name in ("status", "epsilon", "delta")},
+    }
+    ids = scorer.item_ids.tolist()
+    plain = scorer.item_ids.dtype == np.int64
+    columns: dict[str, Any] = {"item_id": pa.array(ids if plain else [str(item) for item in ids])}
+    if scorer.titles is not None:
+        columns["title"] = pa.array([str(title) for title in scorer.titles.tolist()])
+    columns["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), length)
+    longer = length > scorer.factors.shape[1] + 1
+    readme = _README.format(
+        name=opened.name,
+        promise=opened.statement["text"],
+        items=items,
+        length=length,
+        tail=", a mark of items without factors" if longer else "",
+        more=", own mean − offset" if longer else "",
+        example=ids[:2],
+    )
+    aside = folder.with_name(f".{folder.name}.{uuid.uuid4().hex[:8]}.part")
+    aside.mkdir()
+    try:
+        np.save(aside / "vectors.npy", vectors)
+        parquet.write_table(pa.table(columns), aside / "vectors.parquet")
+        (aside / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
+        arrays: dict[str, Any] = scorer.read_out.arrays()
+        np.savez(aside / "read_out.npz", **arrays)
+        (aside / "README.md").write_text(readme, encoding="utf-8")
+        os.rename(aside, folder)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return {"items": items, "length": length}
+
+
+def check_new(folder: Path) -> None:
+    """Raise a `ConfigError` unless a folder can be made there."""
+    if folder.exists():
+        raise ConfigError(f"{folder} is there already: name a folder that is not")
+    if not folder.absolute().parent.is_dir():
+        raise ConfigError(f"{folder} cannot be written: the folder {folder.parent} does not exist")

@@ -1,0 +1,172 @@
+"""``discreet export --web``: one file that recommends in the browser and cannot send anything.
+
+The file holds the item factors, the released numbers that reading a history needs, and a script that does there what
+`discreet.models.read_outs` does in Python. Its content policy forbids every connection, also to where it came
+from, and allows the one script and the one style sheet in it by their hashes.
+
+Factors are stored as float16, each column divided by its largest value: a number is off by at most 2⁻¹¹ of itself, or
+2⁻²⁵ of the largest in its column.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import ConfigError
+from discreet.models.read_outs import KINDS
+from discreet.models.scorer import Scorer
+from discreet.version import __version__
+
+MOST_ITEMS = 200_000
+#: Arrays that are large, and may be rounded.
+HALVES = ("factors", "gain")
+# what no HTML file may hold: control characters, halves of surrogate pairs, characters that are none
+_STRANGE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+
+
+def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = None) -> str:
+    """The whole file, as text.
+
+    Parameters
+    ----------
+    scorer : Scorer
+    statement : dict
+        The privacy statement as JSON (`PrivacyStatement.to_dict`).
+    heading : str, optional
+
+    Raises
+    ------
+    ConfigError
+        For a model whose read-out is code of its own, and for more than 200,000 items.
+    """
+    check_exportable(scorer)
+    style = _part("page.css")
+    script = f"{_part('readout.js')}\n{_part('page.js')}"
+    private = statement["status"] != "not private"
+    badge = "NOT PRIVATE"
+    if private:
+        badge = f"Learnt with privacy: ε = {statement['epsilon']:.4g}, δ = {statement['delta']:.2g} for each person"
+    filled = {
+        "policy": policy(script, style),
+        "heading": _text(heading or "Recommendations made on your device"),
+        "badge": _text(badge),
+        "badge_kind": "private" if private and statement.get("private") else "open",
+        "count": f"{len(scorer):,}",
+        "promise": _promise(statement, private),
+        "about": f"Made by discreet {_text(__version__)}. One file: save it, and it works without a network.",
+        "style": style,
+        "model": _as_data(described(scorer)),
+        "script": script,
+    }
+    return re.sub("@(\\w+)@", lambda found: filled[found[1]], _part("page.html"))
+
+
+def check_exportable(scorer: Scorer) -> None:
+    """Raise a `ConfigError` for a model that no page can hold."""
+    if scorer.read_out.kind not in KINDS:
+        raise ConfigError("this model reads histories by code of its own, which a page cannot run: serve it instead")
+    if len(scorer) > MOST_ITEMS:
+        raise ConfigError(f"a page can hold {MOST_ITEMS:,} items, and this model has {len(scorer):,}: serve it instead")
+
+
+def policy(script: str, style: str) -> str:
+    """The content policy: nothing but this script and this style sheet, and no way out."""
+    return (
+        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; connect-src 'none'; "
+        "form-action 'none'; base-uri 'none'"
+    )
+
+
+def described(scorer: Scorer) -> dict[str, Any]:
+    """What the script reads: numbers, names, and arrays packed as text."""
+    arrays = {"factors": scorer.factors, "biases": scorer.biases.astype(np.float32)} | scorer.read_out.arrays()
+    if scorer.likeness.known is not None:
+        arrays["likeness.known"] = scorer.likeness.known
+    scale = scorer.rating_range
+    ids = [item if isinstance(item, int | str) else str(item) for item in scorer.item_ids.tolist()]
+    return {
+        "rank": scorer.factors.shape[1],
+        "ids": ids,
+        "titles": None if scorer.titles is None else [str(title) for title in scorer.titles.tolist()],
+        "range": scale,
+        "liked": scorer.liked_rating,
+        "step": None if scale is None else _step(*scale),
+        "numbers": scorer.read_out.numbers(),
+        "likeness": {"first": scorer.likeness.first},
+        "arrays": {name: _packed(array, name in HALVES) for name, array in arrays.items()},
+    }
+
+
+def rounded(array: NDArray[Any]) -> NDArray[np.float32]:
+    """A matrix as the page has it: what float16 by column leaves of it."""
+    halves, scale = _halves(array)
+    return (halves.astype(np.float64) * scale).astype(np.float32)
+
+
+def _halves(array: NDArray[Any]) -> tuple[NDArray[np.float16], NDArray[np.float64]]:
+    largest = np.abs(array).max(axis=0, initial=0.0).astype(np.float64)
+    scale = np.where(largest > 0, largest, 1.0)
+    return (array / scale).astype(np.float16), scale
+
+
+def _packed(array: NDArray[Any], half: bool) -> dict[str, Any]:
+    if half:
+        halves, scale = _halves(array)
+        return {"kind": "f2", "data": _base64(halves.astype("<f2")), "scale": scale.tolist()}
+    kinds = {"float32": "f4", "float64": "f8", "int32": "i4", "bool": "bool"}
+    kind = kinds[array.dtype.name]
+    return {"kind": kind, "data": _base64(array if kind == "bool" else array.astype(f"<{kind}"))}
+
+
+def _base64(array: NDArray[Any]) -> str:
+    return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode("ascii")
+
+
+def _step(low: float, high: float) -> float:
+    """Of the rating slider: half stars on short scales, and ten steps on long ones."""
+    return 0.5 if high - low <= 10 else (high - low) / 20
+
+
+def _promise(statement: dict[str, Any], private: bool) -> str:
+    if not private:
+        return (
+            "<p><strong>Nothing.</strong> This model was trained without privacy protection, and the numbers in this "
+            "file may give single people away. Do not pass it on more widely than their ratings.</p>"
+        )
+    odds = float(np.exp(min(float(statement["epsilon"]), 700.0)))
+    plain = (
+        "<p>Whatever anybody can find out from this file is almost as likely to be found whether or not any one person "
+        f"took part: at most {odds:.3g} times as likely, but for a chance of {float(statement['delta']):.2g}. This is "
+        "differential privacy, for each person with all of their choices.</p>"
+    )
+    cautions = "".join(f"<li>{_text(caution)}</li>" for caution in statement.get("cautions", ()))
+    listed = f"<p>It depends on this:</p><ul class='check'>{cautions}</ul>" if cautions else ""
+    whole = f"<details><summary>In full</summary><p>{_text(statement['text'])}</p></details>"
+    return plain + listed + whole
+
+
+def _text(value: Any) -> str:
+    return html.escape(_STRANGE.sub("\ufffd", str(value)), quote=True)
+
+
+def _as_data(document: dict[str, Any]) -> str:
+    """JSON that cannot end the element it is in."""
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)  # escapes whatever is not ASCII
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _part(name: str) -> str:
+    return (resources.files("discreet.serve") / "page" / name).read_text(encoding="utf-8").rstrip("\n")
