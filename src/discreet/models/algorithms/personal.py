@@ -26,11 +26,12 @@ USUAL_CUT = 0.85  # what a cut of that size leaves
 
 
 class Crowd(NamedTuple):
-    """How many users there are, how many items they have rated on average, and their mean."""
+    """How many users there are, how many items they have rated on average, their mean, and its variance by noise."""
 
     users: float
     per_user: float
     centre: float
+    unsure: float
 
 
 class Personal:
@@ -59,7 +60,8 @@ class Personal:
         self._popular = popular
         self._ridge = None if isinstance(given["regularization"], str) else float(given["regularization"])
         self._fixed = {name: not isinstance(given[name], str) for name in FIRST}
-        self._now = {name: float(given[name]) if self._fixed[name] else first for name, first in FIRST.items()}
+        first = FIRST | {"prior_count": variance / (variance / FIRST["prior_count"] + crowd.unsure)}
+        self._now = {name: float(given[name]) if self._fixed[name] else first[name] for name in FIRST}
 
     @property
     def ridge(self) -> float:

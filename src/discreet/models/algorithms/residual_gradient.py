@@ -45,6 +45,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.errors import BudgetExceeded
 from discreet.models.algorithms.algorithm import (
     EVERY_ITEM,
     Algorithm,
@@ -198,7 +199,7 @@ class ResidualGradient(Algorithm):
     def releases(self, n_items: int) -> list[Line]:
         biases = self.bias_iterations
         lines = [
-            Line("size", share=0.005, shape=(3,)),
+            Line("size", share=0.01, shape=(3,)),
             Line("counts", share=0.04, shape=(n_items,)),
             Line("recounts", share=0.04, shape=(n_items,)),
             Line("prior", times=biases, share=0.01, shape=(2, 1 + len(self._columns))),
@@ -225,7 +226,7 @@ class ResidualGradient(Algorithm):
         walk = Descent(users)
         walk.weigh(np.ones(n))
         counts = walk.counts()
-        personal = self._personal(Crowd(1.0, 1.0, 0.0), np.ones(n))
+        personal = self._personal(Crowd(1.0, 1.0, 0.0, 0.0), np.ones(n))
         rank = min(self._rank, n) if self.has_pairs else 0
         bias = np.ones(n)
         A = personal.solve(users, np.zeros((n, 0)), bias)
@@ -290,7 +291,7 @@ class ResidualGradient(Algorithm):
         lines = self._gradients(n)
         noise = self._noise(session, lines)
         signal = check_signal(
-            session, counts.raw, counts.deviation, noise, "raise epsilon", "they get little but what others share"
+            session, counts.raw, counts.deviation, noise, None, "they get little but what others share"
         )
         popular = log_counts(counts.even)
         personal = self._personal(crowd, popular)
@@ -327,11 +328,20 @@ class ResidualGradient(Algorithm):
         """The mean is drawn to the middle of the range by its known noise."""
         sizes = walk.size(self.half)
         share, m, mean = session.release("size", sizes)
+        deviation = session.deviation("size", sizes)
+        if m < deviation / 2:
+            raise BudgetExceeded(
+                f"ε = {session.plan.budget.epsilon:g} is too little for so few people: their number, released as "
+                f"{m:,.0f}, cannot be told from its noise of ±{deviation:,.0f}; raise epsilon (what was released has "
+                "been paid for: privacy_ says how much)"
+            )
         m = max(float(m), 1.0)
         session.judge_delta(m)
-        noise = session.deviation("size", sizes) / m
-        centre = float(np.clip(mean / m, -1, 1) * self.half) / (1 + 16 * noise**2)  # means differ by a quarter of it
-        return Crowd(m, min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items, centre)
+        noise = deviation / m
+        trust = 1 / (1 + 4 * noise**2)  # means differ by half of it
+        centre = float(np.clip(mean / m, -1, 1) * self.half) * trust
+        per_user = min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items
+        return Crowd(m, per_user, centre, trust * (noise * self.half) ** 2)
 
     def _count(self, users: Users, session: Session, crowd: Crowd) -> Counts:
         """Counts in even weights, and in those that all sums have from then on."""
@@ -359,7 +369,8 @@ class ResidualGradient(Algorithm):
     def _noise(self, session: Session, lines: list[Line]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what one user can add."""
         precision = float(sum(session.plan.noise_multiplier(line) ** -2 for line in lines))
-        return precision**-0.5 * (2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0)
+        factor = 2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0
+        return factor / math.sqrt(precision)
 
     def _iota(self, c: NDArray[Any], noise: float) -> float:
         """ι by the signal that all steps together can hold over the noise on it, for an average item."""
@@ -430,7 +441,7 @@ class ResidualGradient(Algorithm):
         rho = math.sqrt(1 - iota**2)
         K = rho * unpack(packed, rank)[0] / state.crowd.users
         unsure = rho * session.deviation(balance, gram) / state.crowd.users
-        steps.take(K, unsure, g[:, 1:], deviation, personal)
+        steps.take(K, unsure, g[:, 1:], deviation, personal, rho)
         personal.cut_again()
 
     def _learnt(self, state: State, tasting: Tasting | None, signal: Mapping[str, float], iota: float) -> Learnt:

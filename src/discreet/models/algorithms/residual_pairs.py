@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithms.pair_ranking import common_basis
 
-BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
+BEYOND = 1.2  # times the edge of the noise: what is taken for a dimension of taste
 TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise
 ROUNDS = 15  # later ones prune too much
 

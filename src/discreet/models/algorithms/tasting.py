@@ -25,6 +25,7 @@ from discreet.privacy.people.users import Users
 
 MARGIN = 3  # dimensions beside those that stand out of the noise
 FORGET = 0.5  # how far from the average an item's curvature is taken to be
+OWN_SHARE = 0.5  # of D: see `without_own_share`
 BLOCK = 4096  # items whose factors are solved for at a time
 
 
@@ -157,12 +158,18 @@ class Steps:
         self.V = self._mean.copy()
 
     def take(
-        self, K: NDArray[np.float64], unsure: float, g: NDArray[np.float64], deviation: float, personal: Personal
+        self,
+        K: NDArray[np.float64],
+        unsure: float,
+        g: NDArray[np.float64],
+        deviation: float,
+        personal: Personal,
+        rho: float,
     ) -> None:
-        """One step with noisy K and g; `unsure` and `deviation` are those of their noise."""
+        """One step with noisy K and g; `unsure` and `deviation` are those of their noise, and ρ is as in (4)."""
         V = self.V
         c = personal.left * self._c
-        self._taken.append((V, K, c * (V @ K) - g, deviation))
+        self._taken.append((V, K, c * (V @ without_own_share(K, rho)) - g, deviation))
         weights = [
             1 / (noise**2 + FORGET**2 * float(((c * ((V - before) @ K)) ** 2).mean()))
             for before, _, _, noise in self._taken
@@ -192,3 +199,15 @@ class Steps:
             A = prior + (Q * known[part][:, None, :]) @ Q.T
             V[part] = np.linalg.solve(A, right[:, :, None])[:, :, 0]
         return V
+
+
+def without_own_share(K: NDArray[np.float64], rho: float) -> NDArray[np.float64]:
+    """K less what a user's solution owes to the very rating that it is compared with, as EM has it.
+
+    û_i is fitted to y_ij too, so that its residual is less by C_i v_j, C_i being the posterior covariance of u_i. With
+    E[û ûᵀ] + E[C] = I, and all ‖û_i‖ taken to be their mean ū = tr K/ρ, the sums lack D = E[C ρ/‖û‖] = (ρ/ū) I − K.
+    Norms differ, so that this is too much: half of it is taken, which was better than none and than all of it.
+    """
+    k, Q = np.linalg.eigh(K)
+    length = max(float(k.sum()) / rho, 1e-9)
+    return np.asarray((Q * (k - OWN_SHARE * np.maximum(rho / length - k, 0.0))) @ Q.T)

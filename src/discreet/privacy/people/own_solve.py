@@ -1,8 +1,8 @@
 """Users who solve for what is personal, with a prior that is estimated: what each does, and what may be released.
 
 From public columns V (some of their own, then r learnt ones) and biases b, every user has coefficients û_i and an
-offset o_i by its own ridge regression, and residuals e_ij = o_i + û_i · v_j + b_j − y_ij, weighted and cut as on any descent. Only
-the direction of the learnt coefficients is contributed to gradients: u_i = (ι, √(Γ² − ι²) û_i/‖û_i‖).
+offset o_i by its own ridge regression, and residuals e_ij = o_i + û_i · v_j + b_j − y_ij, weighted and cut as on any
+descent. Only the direction of the learnt coefficients is contributed to gradients: u_i = (ι, √(Γ² − ι²) û_i/‖û_i‖).
 
     statistic                                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
     prior moments   Σ (t_i/3, s_i)   d of each       √(2d)        5/3 √d        2d           7/3 d         1
