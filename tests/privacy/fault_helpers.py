@@ -43,7 +43,10 @@ FAULTS = {
         "people.own_solve:FitMoments.reach", "Reach(math.sqrt(3), 3.0", "Reach(1.0, 1.0", (OWN, REGISTRY)
     ),
     "solutions are not cut for their Gram matrix": Fault(
-        "people.own_solve:SolutionGram.partial", "np.minimum(length, self.largest)", "length", (OWN, OWN_REACHED)
+        "people.own_solve:SolutionGram.partial",
+        "np.minimum(length / self.largest, 1.0)",
+        "length / self.largest",
+        (OWN, OWN_REACHED),
     ),
     "pairs of residuals are priced as if they had no sign": Fault(
         "people.own_solve:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)

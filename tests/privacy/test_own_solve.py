@@ -59,7 +59,7 @@ def solved(rows, V, intercept=0.3, ids=None, prior_count=2.0):
 def statistics(V):
     return {
         "prior moments": PriorMoments(V, 0.5, 0.2, 2.0, 0.5),
-        "fit moments": FitMoments(2.0, 1.0, 2.0),
+        "fit moments": FitMoments(2.0, 1.0, 2.0, 0.9),
         "solution Gram matrix": SolutionGram(OWN, RANK, 1.5),
         "residual pairs": ResidualPairs(CORE),
         "residual gradient": ResidualGradient(),
@@ -123,8 +123,8 @@ def test_the_sensitivities_are_reached():
     same, opposite = {0: 3.0 + 1e6, 1: 3.0 + 1e6 + 5}, {0: 3.0 + 1e6, 1: 3.0 - 1e6}
     assert apart([same], [], "residual pairs") == pytest.approx(1.0, rel=1e-3)
     assert apart([same], [opposite], "residual pairs") == pytest.approx(2.0, rel=1e-3)
-    assert apart([{0: 1e6}], [], "solution Gram matrix") == pytest.approx(1.5, rel=1e-3)
-    assert apart([{0: 1e6}], [{1: 1e6}], "solution Gram matrix") == pytest.approx(1.5 * 2**0.5, rel=1e-3)
+    assert apart([{0: 1e6}], [], "solution Gram matrix") == pytest.approx(1.0, rel=1e-3)
+    assert apart([{0: 1e6}], [{1: 1e6}], "solution Gram matrix") == pytest.approx(2**0.5, rel=1e-3)
     assert apart([EVERYTHING], [], "fit moments") > 1.0
     wide = dict.fromkeys(range(N_ITEMS), 1e6)
     assert apart([wide], [], "prior moments") > 1.0

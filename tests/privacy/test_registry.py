@@ -104,7 +104,10 @@ EXAMPLES = {
         lambda rows: alone(rows).add_up(PriorMoments(V, 1e-3, 0.0, 1e-3, 1.0)),
         "moments of a prior are not cut",
     ),
-    "fit moments": (lambda rows: alone(rows).add_up(FitMoments(1.0, 1e12, 1e-3)), "three moments are priced as one"),
+    "fit moments": (
+        lambda rows: alone(rows).add_up(FitMoments(1.0, 1e12, 1e-3, 0.9)),
+        "three moments are priced as one",
+    ),
     "solution Gram matrix": (
         lambda rows: alone(rows).add_up(SolutionGram(0, 2, 0.7)),
         "solutions are not cut for their Gram matrix",

@@ -108,7 +108,7 @@ class Personal:
         return PriorMoments(A, self.ridge, self._crowd.centre, self.prior_count, self.variance)
 
     def fit_moments(self) -> FitMoments:
-        return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count)
+        return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count, self.largest)
 
     def learn_prior(self, released: NDArray[np.float64], deviation: float) -> None:
         """Variances by what was released of `prior_moments`, as far as noise allows."""

@@ -31,8 +31,8 @@ that part of the budget, until a dimension of taste stands out of the noise of t
 factors. Else the lines buy biases again. So the model is never far below its own bias-only form.
 
 Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest release is decided by
-earlier releases; whatever it is, its noise is that multiplier times its own sensitivity, so that every line is μ-GDP
-with its own μ, and composes adaptively. G and L are public numbers when they are used.
+earlier releases. Whatever it is, sums are of residuals over G, of unit length, so that it has the same sensitivity;
+every line is μ-GDP with its own μ, and composes adaptively. G and L are public numbers when they are used.
 """
 
 from __future__ import annotations
@@ -105,8 +105,6 @@ class ResidualGradient(Algorithm):
     residual_norm : float, optional
         G of the first step: what a user's residuals are cut to, as a weighted root mean square. Default: a fifth of the
         rating range. Later it is 0.9 σ.
-    user_norm : float
-        Norm of what users contribute, Γ; noise and signal are both proportional to it.
     intercept : float or "by signal"
         ι, the part of the users' norm that goes to biases in every step, from 0.001 to below 1. By signal: between 0.5
         and 0.9 by the released counts, more where there is little signal.
@@ -140,7 +138,6 @@ class ResidualGradient(Algorithm):
     taste: float | str = ESTIMATED
     rating_range: Range | None = None
     residual_norm: float | None = None
-    user_norm: float = 1.0
     intercept: float | str = BY_SIGNAL
     bias_iterations: int = 3
     rarity: float = 0.3
@@ -175,7 +172,7 @@ class ResidualGradient(Algorithm):
         require(self.largest_core <= 2000, f"largest_core is {self.largest_core!r}, but must be at most 2000")
         for name in ("rarity", "gate"):
             require_number(name, getattr(self, name))
-        for name in ("residual_norm", "user_norm", "growth"):
+        for name in ("residual_norm", "growth"):
             require_positive(name, getattr(self, name))
         for name in ("likely", "attenuation", "popularity"):
             require_flag(name, getattr(self, name))
@@ -186,7 +183,6 @@ class ResidualGradient(Algorithm):
                 require(value > 0 or name in ("slope", "taste"), f"{name} is {value!r}, but must be above 0")
         require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
         require_growth(self.growth, self._steps)
-        require(1e-6 <= self.user_norm <= 1e6, f"user_norm is {self.user_norm!r}, but must lie between 1e-6 and 1e6")
         if self.intercept != BY_SIGNAL:
             require_number("intercept", self.intercept)
             inside = 1e-3 <= float(self.intercept) < 1
@@ -194,7 +190,7 @@ class ResidualGradient(Algorithm):
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
-        return Bounds(items=EVERY_ITEM, rating=self.first_cut, centre=middle(self.rating_range), norm=self.user_norm)
+        return Bounds(items=EVERY_ITEM, rating=self.first_cut, centre=middle(self.rating_range), norm=1.0)
 
     def releases(self, n_items: int) -> list[Line]:
         biases = self.bias_iterations
@@ -238,7 +234,7 @@ class ResidualGradient(Algorithm):
             found[PAIRS] = users.add_up(ResidualPairs(np.arange(min(self.largest_core, n))))
         gradient = found["bias"]
         if rank:
-            personal.solve(users, np.zeros((n, rank)), bias, 0.5 * self.user_norm)
+            personal.solve(users, np.zeros((n, rank)), bias, 0.5)
             balance = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))
             found |= {f"balance {step + 1}": balance for step in range(self._steps)}
             gradient = users.add_up(Gradients())
@@ -300,13 +296,14 @@ class ResidualGradient(Algorithm):
         biases = Biases(counts.c, counts.even, counts.heavy, 0.4 * self.half, prior)
         none = np.zeros((n, 0))
         for _ in range(self.bias_iterations):
+            G = personal.largest
             A = personal.solve(users, none, biases.now)
             moments = users.add_up(personal.prior_moments(A))
             fitting = users.add_up(personal.fit_moments())
             gradient = users.add_up(BiasGradient())
             prior_sum, fit, g = session.release_together([("prior", moments), ("fit", fitting), ("bias", gradient)])
             self._fitted(personal, fit, session.deviation("fit", fitting))
-            biases.add(g, session.deviation("bias", gradient), 1.0, personal)
+            biases.add(G * g, G * session.deviation("bias", gradient), 1.0, personal)
             biases.settle(personal)
             personal.learn_prior(prior_sum, session.deviation("prior", moments))
             personal.cut_again()
@@ -401,6 +398,7 @@ class ResidualGradient(Algorithm):
     ) -> None:
         """Pairs where biases can do without, else (2) again."""
         personal = state.personal
+        G = personal.largest
         pairs = tasting is not None and tasting.worth(names)
         if pairs:
             assert tasting is not None
@@ -417,7 +415,7 @@ class ResidualGradient(Algorithm):
             gradient = users.add_up(BiasGradient())
             sums = session.release_together([(name, gradient) for name in names])
             for name, g in zip(names, sums, strict=True):
-                state.biases.add(g, session.deviation(name, gradient), 1.0, personal)
+                state.biases.add(G * g, G * session.deviation(name, gradient), 1.0, personal)
             state.biases.settle(personal)
         personal.cut_again()
 
@@ -428,19 +426,21 @@ class ResidualGradient(Algorithm):
         personal = state.personal
         line, balance = names
         rank = steps.V.shape[1]
-        personal.solve(users, steps.V, state.biases.now, iota * self.user_norm)
+        G = personal.largest
+        personal.solve(users, steps.V, state.biases.now, iota)
         fitting = users.add_up(personal.fit_moments())
         gram = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))
         gradient = users.add_up(Gradients())
         fit, packed, g = session.release_together([("fit", fitting), (balance, gram), (line, gradient)])
         self._fitted(personal, fit, session.deviation("fit", fitting))
-        deviation = session.deviation(line, gradient) / self.user_norm
-        g = g / self.user_norm
+        deviation = session.deviation(line, gradient) * G
+        g = g * G
         state.biases.add(g[:, 0], deviation, iota, personal)
         state.biases.settle(personal)
         rho = math.sqrt(1 - iota**2)
-        K = rho * unpack(packed, rank)[0] / state.crowd.users
-        unsure = rho * session.deviation(balance, gram) / state.crowd.users
+        per_user = rho * longest(rank) / state.crowd.users
+        K = per_user * unpack(packed, rank)[0]
+        unsure = per_user * session.deviation(balance, gram)
         steps.take(K, unsure, g[:, 1:], deviation, personal, rho)
         personal.cut_again()
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithms.pair_ranking import common_basis
 
-BEYOND = 1.2  # times the edge of the noise: what is taken for a dimension of taste
+BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
 TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise
 ROUNDS = 15  # later ones prune too much
 
@@ -79,8 +79,11 @@ def spectrum(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: flo
     h = (t + math.sqrt(kappa) * c) ** -0.5
     white = h[:, None] * G * h
     values, vectors = np.linalg.eigh(white)
-    edge = -float(values[min(TAKEN_OUT, len(c) // 4)])
-    return Spectrum(h * c, white, values[::-1], vectors[:, ::-1], float(np.clip(edge, 1e-9, 2 * math.sqrt(len(c)))))
+    M = len(c)
+    k = min(TAKEN_OUT, M // 4)
+    within = 1 - 0.5 * (3 * math.pi * (k + 0.75) / (2 * M)) ** (2 / 3)  # where the semicircle has its k-th from the end
+    edge = -float(values[k]) / max(within, 0.5)
+    return Spectrum(h * c, white, values[::-1], vectors[:, ::-1], float(np.clip(edge, 1e-9, 2 * math.sqrt(M))))
 
 
 def tastes(

@@ -7,13 +7,14 @@ descent. Only the direction of the learnt coefficients is contributed to gradien
     statistic                                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
     prior moments   Σ (t_i/3, s_i)   d of each       √(2d)        5/3 √d        2d           7/3 d         1
     fit moments     Σ (e_i², free_i, cut_i)          √3           √3            3            3             1
-    solution Gram   Σ ℓ_i ũ_i ũ_iᵀ   ‖ũ_i‖ = 1       L            √2 L          (r+1)/2 L    twice         L
+    solution Gram   Σ ℓ_i ũ_i ũ_iᵀ   ‖ũ_i‖ = 1       1            2             (r+1)/2      twice         1
     residual pairs  Σ √2 x_ij x_ik/q_i  (j < k)      1            2             √(pairs)     twice         1
 
 *Proofs.* Prior moments: −1 ≤ t_i ≤ 3 after the cut and 0 ≤ s_i ≤ 1, so an entry of a user is between −⅓ and 1, or 0
 and 1; exchanging a user moves the first kind by 4/3 at most and the second by 1, d of each. Fit moments: three numbers
-between 0 and 1. Solution Gram: ℓ_i = min(‖û_i‖, L), so a user adds a matrix of norm at most L; outer products have
-inner products that are not negative, hence √2; entries add up to ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ L (r + 1)/2. Residual pairs:
+between 0 and 1. Solution Gram: ℓ_i = min(‖û_i‖/L, 1), so a user adds a matrix of norm at most 1; entries add up to
+ℓ (‖ũ‖₁² + ‖ũ‖₂²)/2 ≤ (r + 1)/2. Replacing a user moves it by √2 at most; it is priced by 2, so that a line of a plan
+may buy this or a sum with signs at the same price. Residual pairs:
 q_i² = 2 Σ_{j<k} x_ij² x_ik² makes the norm of what a user adds exactly 1, whatever its residuals are. They have a
 sign, so that a user and its opposite are 2 apart (two users with one pair each, of opposite signs). An entry is at most
 1, and ‖p‖₁ ≤ √(pairs) ‖p‖₂.
@@ -116,7 +117,10 @@ def own_solve(
 
 @dataclass(frozen=True)
 class LookOwn(OwnStep):
-    """Each user compares its ratings with its own solution: residuals, weighted and cut to G, and their length."""
+    """Each user compares its ratings with its own solution: residuals, weighted, cut to G and divided by it.
+
+    So their length is 1 at most, whatever G is, which may follow from numbers released before: sensitivities do not.
+    """
 
     V: NDArray[Any]
     largest: float
@@ -128,7 +132,8 @@ class LookOwn(OwnStep):
         public.need_vectors()
         public.factors(self.V)
         public.per_item("bias", self.bias)
-        return replace(public, cut=bound("largest", self.largest))
+        bound("largest", self.largest)
+        return replace(public, cut=1.0)
 
     def run(self, block: Block, public: Public) -> Block:
         U = block["solution"]
@@ -146,6 +151,7 @@ class LookOwn(OwnStep):
             own=False,
             lengths=length,
         )
+        x /= x.dtype.type(self.largest)
         return block.having(residual=x, length=length)
 
 
@@ -205,10 +211,11 @@ class FitMoments(OfResiduals):
     most: float
     variance: float
     prior_count: float
+    largest: float
 
     def check(self, public: Public) -> None:
         super().check(public)
-        for name in ("most", "variance", "prior_count"):
+        for name in ("most", "variance", "prior_count", "largest"):
             bound(name, getattr(self, name))
 
     def shape(self, public: Public) -> tuple[int, ...]:
@@ -225,7 +232,7 @@ class FitMoments(OfResiduals):
             used = (block["solution"].astype(np.float64) ** 2).sum(axis=1) / self.variance
             used = used + n / (n + self.prior_count)
             free = np.clip(1 - np.nan_to_num(used, nan=np.inf, posinf=np.inf) / np.maximum(n, 1), 0, 1)
-        left = np.minimum(1.0, public.cut / np.maximum(length, 1e-300))
+        left = np.minimum(1.0, self.largest / np.maximum(length, 1e-300))
         there = n > 0
         each = np.column_stack([np.nan_to_num(square), np.where(there, free, 0.0), np.where(there, left, 0.0)])
         return _totals(each, grid)
@@ -234,7 +241,7 @@ class FitMoments(OfResiduals):
 @registered("solution Gram matrix")
 @dataclass(frozen=True)
 class SolutionGram(Statistic):
-    """Σ_i min(‖û_i‖, L) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, over the r coefficients from `first` on, as a packed triangle."""
+    """Σ_i min(‖û_i‖/L, 1) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, over the r coefficients from `first` on, as a packed triangle."""
 
     first: int
     rank: int
@@ -248,7 +255,7 @@ class SolutionGram(Statistic):
         return (1, packed_size(self.rank))
 
     def reach(self, public: Public) -> Reach:
-        return Reach(self.largest, (self.rank + 1) / 2 * self.largest, self.largest, 2**0.5)
+        return Reach(1.0, (self.rank + 1) / 2, 1.0, 2.0)
 
     def symmetric(self, public: Public) -> int | None:
         return self.rank
@@ -258,7 +265,7 @@ class SolutionGram(Statistic):
         U = np.where(np.isfinite(U).all(axis=1, keepdims=True), U, 0.0)
         length = np.sqrt((U**2).sum(axis=1, keepdims=True))
         known = length > 1e-30
-        root = np.sqrt(SHAVE * np.minimum(length, self.largest))
+        root = np.sqrt(SHAVE * np.minimum(length / self.largest, 1.0))
         U = np.ascontiguousarray(np.where(known, U / np.where(known, length, 1.0) * root, 0.0))
         everyone = np.arange(len(U), dtype=np.int32)
         step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
