@@ -33,7 +33,7 @@ MODELS = {
     "DPMF, ratings": partial(discreet.DPMF, goal="rating", **PRIVATE),
     "DPMF, no factors": partial(discreet.DPMF, 0, goal="rating", **PRIVATE),
     "DPMF, range from data": partial(discreet.DPMF, 2, goal="rating", **(PRIVATE | {"rating_range": None})),
-    "DPMF, constant": partial(discreet.DPMF.configured, goal="rating", centring=3.0, intercept=0.0, **PRIVATE),
+    "DPMF, a fixed prior": partial(discreet.DPMF.configured, goal="rating", prior_count=3.0, slope=0.0, **PRIVATE),
     "DPALS": partial(discreet.DPALS, **PRIVATE),
     "DPALS, global mean": partial(discreet.DPALS.configured, centring="global", **PRIVATE),
     "DPALS, implicit": partial(discreet.DPALS, feedback="implicit", **PRIVATE),
