@@ -38,8 +38,6 @@ VALUES = {
     "residual gradient": ResidualGradient(),
     "residual gradient, no factors": ResidualGradient(factors=0, shares={"counts": 0.1}),
     "residual gradient, a fixed prior": ResidualGradient(slope=0.0, prior_count=3.0, regularization=1.0, growth=1.0),
-        slope=0.0, taste=0.0, prior_count=3.0, regularization=1.0, intercept=0.5, growth=1.0
-    ),
     "noisy solve": NoisySolve(),
     "noisy solve, implicit": NoisySolve(feedback="implicit"),
     "noisy solve, by signal": NoisySolve(feedback="implicit", regularization="by signal"),
