@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
+    from discreet.engines.blocks import Blocks
+    from discreet.engines.spark import SparkRatings
     from discreet.evaluation.protocols import evaluate
     from discreet.evaluation.tuning import tune
     from discreet.models.als import ALS
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from discreet.models.dpmf import DPMF
     from discreet.models.huber import HuberALS
     from discreet.models.irls import IRLS
+    from discreet.models.lists import recommend_frame
     from discreet.models.popularity import Popularity
     from discreet.models.storage.model_folder import load
     from discreet.privacy.accounting.lifetime import BudgetStore
@@ -41,11 +44,13 @@ __all__ = [
     "DPSVD",
     "IRLS",
     "Bias",
+    "Blocks",
     "BudgetStore",
     "DPFrankWolfe",
     "HuberALS",
     "Popularity",
     "Ratings",
+    "SparkRatings",
     "Split",
     "__version__",
     "audit",
@@ -54,11 +59,14 @@ __all__ = [
     "load",
     "load_dataset",
     "mechanisms",
+    "recommend_frame",
     "report",
     "tune",
 ]
 
 _HOME = MODELS | {
+    "Blocks": "discreet.engines.blocks",
+    "SparkRatings": "discreet.engines.spark",
     "BudgetStore": "discreet.privacy.accounting.lifetime",
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
@@ -67,6 +75,7 @@ _HOME = MODELS | {
     "tune": "discreet.evaluation.tuning",
     "load": "discreet.models.storage.model_folder",
     "load_dataset": "discreet.data.datasets",
+    "recommend_frame": "discreet.models.lists",
 }
 _MODULES = ("errors", "mechanisms", "report")
 

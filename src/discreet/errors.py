@@ -17,6 +17,10 @@ class ConfigError(DiscreetError, ValueError):
     """A parameter or option has a value that is not allowed."""
 
 
+class NotInstalled(ConfigError):
+    """Something needs an optional dependency that is not there."""
+
+
 class NotFittedError(DiscreetError, RuntimeError):
     """The model was asked for something that it learns in ``fit``."""
 

@@ -1,8 +1,13 @@
 """``discreet budget open | show | log | verify`` and ``discreet train --account``."""
 
 import json
+import subprocess
+import sys
+import time
 
 import pytest
+
+from discreet.privacy import BudgetStore
 
 
 @pytest.fixture
@@ -84,3 +89,25 @@ def test_bad_calls_are_one_sentence(run, people, tmp_path, monkeypatch, args, sa
     assert result.code == 2
     assert said in result.err
     assert len(result.err.strip().splitlines()) == 1
+
+
+def test_a_training_that_is_killed_stays_spent(private, people, tmp_path):
+    """With SIGKILL, as soon as the log says that the price is reserved."""
+    store = BudgetStore(people)
+    files = [private / "ratings.csv", "--items", private / "films.csv", "--out", tmp_path / "m"]
+    options = ["--epsilon", "2", "--rating-range", "1,5", "--account", f"{people}:customers"]
+    command = [sys.executable, "-m", "discreet", "train", *map(str, files), *options]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while len(store.log()) < 2 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.kill()
+    process.wait()
+    kinds = [record.kind for record in store.log()]
+    assert kinds[:2] == ["open", "reserve"]
+    store.verify()
+    balance = store["customers"].balance
+    if len(kinds) == 2:  # or it was quicker than we are
+        assert balance.unsettled == 1
+        assert balance.reserved > 0
+    assert balance.epsilon_spent == pytest.approx(2, rel=1e-5)

@@ -1,5 +1,6 @@
 """Tuning: one entry for all that was tried, nothing of the others, the price that was asked for."""
 
+import itertools
 import logging
 import math
 
@@ -195,11 +196,11 @@ def test_ties_are_decided_by_lot(ratings, monkeypatch):
     monkeypatch.setattr(Tuning, "_score", lambda self, fitted, split: 1.0)
     monkeypatch.setattr(discreet.DPMF, "fit", lambda self, given: self)
     monkeypatch.setattr(Tuning, "_winner", lambda self, fitted, setting, *rest: setting["factors"])
-    order = iter([2, 3] * 60)
+    order = itertools.cycle([2, 3])
     monkeypatch.setattr(Tuning, "_setting", lambda self, trials: {"factors": next(order)})
     prepared = Tuning(model(), SPACE, runs=3)
-    order = iter([2, 3] * 60)
-    monkeypatch.setattr(Tuning, "_check_price", lambda self, n: None)
+    order = itertools.cycle([2, 3])
+    monkeypatch.setattr(Tuning, "_check_price", lambda self, candidate, n: None)
     found = [prepared.run(ratings) for _ in range(50)]
     assert 5 < found.count(2) < 45  # at even odds, beyond has a probability below 1e-8
 

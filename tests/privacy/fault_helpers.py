@@ -130,13 +130,28 @@ FAULTS = {
         (NEIGHBOURS, WORST),
     ),
     "pairs are divided by the number of items instead of pairs": Fault(
-        "statistics.pairs:pair_weights", "np.sqrt(np.maximum(pairs, 1.0))", "np.sqrt(counts + 1e-9)", (PAIRS, PAIRED)
+        "statistics.pairs:pair_weights",
+        "np.sqrt(np.maximum(squared, 1))",
+        "np.sqrt(np.diff(indptr) + 1e-9)",
+        (PAIRS, PAIRED),
     ),
     "√2 is forgotten where pairs are replaced": Fault(
         "statistics.pairs:PairSums.reach", "1.0, 2**0.5)", "1.0, 1.0)", (PAIRS,)
     ),
     "pairs are counted in both triangles": Fault(
         "statistics.pairs:pair_weights", "math.sqrt(2.0)", "2.0", (PAIRS, PAIRED)
+    ),
+    "likes are not of norm 1": Fault(
+        "statistics.pairs:LikeCounts.partial",
+        "np.maximum(power_sums(block.indptr, level)[0], 1)",
+        "1.0 + 0 * block.mean",
+        (PAIRS, REGISTRY),
+    ),
+    "how much is liked is left out of what pairs are divided by": Fault(
+        "statistics.pairs:PairSums.partial",
+        "pair_weights(block.indptr, level)",
+        "pair_weights(block.indptr, np.minimum(level, 1))",
+        (PAIRS, PAIRED, REGISTRY),
     ),
     "whoever likes something is counted twice": Fault(
         "statistics.pairs:ActiveUsers.partial", "(block.counts > 0)", "2 * (block.counts > 0)", (PAIRS, REGISTRY)
@@ -260,6 +275,30 @@ FAULTS = {
         'np.clip(block["measured"], 0.0, np.asarray(self.most))',
         'block["measured"]',
         (REGISTRY,),
+    ),
+    "a training that died gives its reservation back": Fault(
+        "accounting.store_log:used",
+        "FROM log WHERE account = ?",
+        "FROM log WHERE kind != 'reserve' AND account = ?",
+        ("test_lifetime.py::test_a_crash_stays_spent_and_a_reservation_is_settled_once",),
+    ),
+    "an account is overspent by one training": Fault(
+        "accounting.lifetime:Account._admit",
+        "if units > left:",
+        "if left < 0:",
+        ("test_lifetime.py::test_what_would_fit_is_said_and_fits",),
+    ),
+    "an account mixes relations": Fault(
+        "accounting.lifetime:Account._admit",
+        "plan.budget.neighbouring != balance.neighbouring",
+        "False",
+        ("test_lifetime.py::test_relations_do_not_mix",),
+    ),
+    "the best of several runs is priced as one": Fault(
+        "accounting.events:_chosen_epsilon",
+        "selection.epsilon(event.mu, selection.Runs(event.runs, event.law), delta / parts)",
+        "gdp.epsilon(event.mu, delta / parts)",
+        ("test_selection.py::test_a_ledger_of_tuning_is_priced_again_from_its_file",),
     ),
     "a user's gradient is not cut": Fault(
         "people.poisson_batches:_coefficients",

@@ -103,3 +103,13 @@ def test_segments_are_those_of_the_rows(indptr, chunk, monkeypatch):
 
     expected = [[int(x[a:b].sum())] for a, b in pairwise(indptr)]
     assert integer_sums.by_segments(np.array(indptr), sums).tolist() == expected
+
+
+def test_sums_become_integers_in_the_memory_they_have():
+    whole = np.rint(np.random.default_rng(0).normal(0, 2.0**40, (257, 300)))
+    expected = whole.astype(np.int64)
+    found = integer_sums.as_integers(whole)
+    assert np.array_equal(found, expected)
+    assert found.dtype == np.int64
+    assert np.shares_memory(found, whole)
+    assert integer_sums.as_integers(np.empty((0, 3))).shape == (0, 3)

@@ -12,17 +12,25 @@ from discreet.errors import ConfigError
 from discreet.kernels import set_threads
 from discreet.privacy.door.vault import KEY
 from discreet.privacy.people.bounds import SHAVE, Bounds
-from discreet.privacy.people.descent import WeighEntries, WeightCounts
 from discreet.privacy.people.users import Restrict, seal
+from discreet.privacy.statistics import pairs
 from discreet.privacy.statistics.pairs import (
+    LEVELS,
     ActiveUsers,
+    Graded,
     KeepLiked,
+    LikeCounts,
     PairSums,
+    add_likes,
+    add_likes_numpy,
     ascending,
     fold_triangle,
     folded_shape,
+    graded,
     pair_sums_numpy,
     pair_weights,
+    power_sums,
+    power_sums_numpy,
     unfold_triangle,
 )
 from discreet.privacy.statistics.sums import STATISTICS
@@ -34,6 +42,7 @@ CORES = {
     "out of order": np.array([6, 0, 3, 2]),
     "two": np.array([0, 1]),
 }
+STEPS = {"liked": KeepLiked(3.5), "graded": Graded(1.0, 5.0)}
 EVERYTHING = dict.fromkeys(range(N_ITEMS), 5.0)
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 5.0, 3: 4.0, 5: 4.5}, {0: 5.0}]
 ADVERSARIES = [
@@ -54,24 +63,24 @@ def quickly():
         yield
 
 
-def statistics(rows, core="all", liked=3.5):
+def statistics(rows, core="all", step=STEPS["graded"]):
     users = seal(make(rows, N_ITEMS), Bounds(items=10**9, rating=5.0))
-    users.map(KeepLiked(liked))
+    users.map(step)
     if CORES[core] is not None:
         users = users.then(Restrict(CORES[core]))
-    users.map(WeighEntries(np.ones(users.n_items)))
+    levels = LEVELS if isinstance(step, Graded) else 1
     return {
-        "pair sums": users.add_up(PairSums()),
+        "pair sums": users.add_up(PairSums(levels)),
         "active users": users.add_up(ActiveUsers()),
-        "weight counts": users.add_up(WeightCounts()),
+        "like counts": users.add_up(LikeCounts(levels)),
     }
 
 
-def assert_neighbours(rows, who, instead, core, observe):
+def assert_neighbours(rows, who, instead, core, observe, step=STEPS["graded"]):
     after = {"add-remove": rows[:who] + rows[who + 1 :], "replace-one": [*rows[:who], instead, *rows[who + 1 :]]}
-    before = statistics(rows, core)
+    before = statistics(rows, core, step)
     for relation in RELATIONS:
-        other = statistics(after[relation], core)
+        other = statistics(after[relation], core, step)
         for name, one in before.items():
             moved = observe(one), observe(other[name])
             assert np.isfinite(moved[1]).all()
@@ -81,14 +90,16 @@ def assert_neighbours(rows, who, instead, core, observe):
                 assert np.abs(moved[0] - moved[1]).max(initial=0) <= one.sensitivity(relation, "inf"), name
 
 
+@pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("core", CORES)
-def test_adversaries_on_the_grid(core):
+def test_adversaries_on_the_grid(core, step):
     for adversary in ADVERSARIES:
         for instead in (EVERYTHING, {5: 4.0, 6: 4.0}, {}):
-            assert_neighbours([ORDINARY[0], adversary, *ORDINARY[1:]], 1, instead, core, exact)
+            assert_neighbours([ORDINARY[0], adversary, *ORDINARY[1:]], 1, instead, core, exact, STEPS[step])
 
 
-histories = st.dictionaries(st.integers(0, N_ITEMS - 1), st.sampled_from([1.0, 4.0, 5.0, math.nan]), max_size=N_ITEMS)
+ratings_given = st.sampled_from([1.0, 1.2, 2.0, 3.3, 4.0, 5.0, math.nan])
+histories = st.dictionaries(st.integers(0, N_ITEMS - 1), ratings_given, max_size=N_ITEMS)
 
 
 @pytest.mark.parametrize("core", CORES)
@@ -103,7 +114,13 @@ def test_neighbours(core, data, coarse):
     assert_neighbours(rows, who, instead, core, floating)
 
 
-LIKED = {"two": {0: 5.0, 1: 5.0}, "two others": {5: 5.0, 6: 5.0}, "three": {0: 5.0, 3: 5.0, 4: 5.0}, "all": EVERYTHING}
+LIKED = {
+    "two": {0: 5.0, 1: 5.0},
+    "two others": {5: 5.0, 6: 5.0},
+    "three": {0: 5.0, 3: 5.0, 4: 5.0},
+    "four, not alike": {0: 5.0, 3: 4.0, 4: 2.0, 5: 1.4},
+    "all": EVERYTHING,
+}
 
 
 @pytest.mark.parametrize("who", LIKED)
@@ -127,13 +144,28 @@ def test_a_pair_of_users_reaches_the_sensitivity_of_replacing():
 def test_no_grid_makes_a_contribution_larger():
     """On the coarsest grids as well: what is truncated is the contribution to a pair, not the sum."""
     for n in range(N_ITEMS + 1):
-        sums = statistics([dict.fromkeys(range(n), 5.0)])["pair sums"]
+        sums = statistics([dict.fromkeys(range(n), 5.0)], step=STEPS["liked"])["pair sums"]
         real = math.sqrt(2 / (n * (n - 1))) if n > 1 else 0.0
         for grid in (4.0**-14, 4.0**-4, 4.0**-1):
             found = sums.compute(KEY, grid=grid)
             assert found.dtype == np.int64
             assert set(found.ravel().tolist()) <= {0, math.trunc(SHAVE * real / grid)}
             assert grid * found.max(initial=0) <= real
+
+
+def test_no_grid_makes_a_graded_contribution_larger():
+    """Entry by entry, against the definition in plain Python."""
+    row = LIKED["four, not alike"]
+    sums = statistics([row])["pair sums"]
+    level = np.zeros(N_ITEMS)
+    level[list(row)] = [round(LEVELS * (rating - 1) / 4) for rating in row.values()]
+    q = math.sqrt((level**2).sum() ** 2 - (level**4).sum())
+    real = fold_triangle(math.sqrt(2) * np.outer(level, level) / q)
+    for grid in (4.0**-14, 4.0**-9, 4.0**-5):
+        found = sums.compute(KEY, grid=grid)
+        assert found.dtype == np.int64
+        assert (grid * found <= real).all()
+        assert (grid * found >= real - 2e-6 - grid * LEVELS**2).all()
 
 
 def test_many_users_are_added_exactly():
@@ -155,21 +187,47 @@ def test_a_triangle_is_folded_without_loss(m):
     assert np.array_equal(found, A)
 
 
+@pytest.mark.parametrize("levels", [1, LEVELS])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("m", [1, 2, 30, 31])
-def test_the_kernel_does_what_its_twin_says(m, threads):
+def test_the_kernel_does_what_its_twin_says(m, threads, levels):
     rng = np.random.default_rng(m)
-    rows = [dict.fromkeys(np.flatnonzero(rng.random(m) < 0.3).tolist(), 5.0) for _ in range(200)]
+    rows = [
+        {int(item): float(rng.choice([2, 3.5, 5])) for item in np.flatnonzero(rng.random(m) < 0.3)} for _ in range(200)
+    ]
     ratings = make(rows, m)
-    sums = seal(ratings, Bounds(items=10**9)).add_up(PairSums())
+    users = seal(ratings, Bounds(items=10**9, rating=5.0))
+    level = np.ones(ratings.n_ratings, np.uint8)
+    if levels > 1:
+        users.map(Graded(1.0, 5.0))
+        level = graded(ratings.values, 1.0, 5.0).astype(np.uint8)
+    sums = users.add_up(PairSums(levels))
     grid = 4.0**-13
-    whole = np.trunc(pair_weights(np.diff(ratings.indptr)) / grid).astype(np.int64)
-    expected = pair_sums_numpy(ratings.indptr, ratings.indices, whole, m)
+    whole = np.trunc(pair_weights(ratings.indptr, level) / grid).astype(np.int64)
+    expected = pair_sums_numpy(ratings.indptr, ratings.indices, level, whole, m)
     set_threads(threads)
     assert np.array_equal(sums.compute(KEY, grid=grid), expected)
     parts = [sums.compute(KEY, grid=grid, rows=slice(at, at + 4)) for at in range(0, len(expected), 4)]
     assert np.array_equal(np.concatenate([*parts, expected[:0]]), expected)
-    assert np.allclose(sums.compute(KEY), grid * expected, atol=200 * grid)
+    assert np.allclose(sums.compute(KEY), grid * expected, atol=200 * grid * levels**2)
+
+
+@pytest.mark.parametrize("grid", [None, 4.0**-13])
+def test_one_pass_does_what_its_twin_says(grid):
+    rng = np.random.default_rng(0)
+    indptr = np.concatenate([[0], np.cumsum(rng.integers(0, 9, 100))])
+    indices = rng.integers(0, 6, indptr[-1]).astype(np.int32)
+    level = rng.integers(0, LEVELS + 1, indptr[-1]).astype(np.uint8)
+    assert np.array_equal(power_sums(indptr, level), power_sums_numpy(indptr, level))
+    given = (indptr, indices, level, rng.random(100), 6, grid)
+    assert np.allclose(add_likes(*given), add_likes_numpy(*given), rtol=1e-12, atol=0 if grid is None else 0.5)
+
+
+def test_blocks_of_users_change_nothing(monkeypatch):
+    rows = [*ORDINARY, EVERYTHING] * 20
+    whole = statistics(rows)["pair sums"].compute(KEY, grid=4.0**-13)
+    monkeypatch.setattr(pairs, "IN_CACHE", 7)
+    assert np.array_equal(statistics(rows)["pair sums"].compute(KEY, grid=4.0**-13), whole)
 
 
 def test_the_order_of_a_core_changes_nothing_but_the_order():
@@ -181,18 +239,34 @@ def test_the_order_of_a_core_changes_nothing_but_the_order():
     unfold_triangle(in_order, 0, A)
     unfold_triangle(turned, 0, B)
     assert np.array_equal(A, B[::-1, ::-1])
-    assert np.array_equal(ascending(np.array([0, 2, 3]), np.array([4, 1, 0])), [1, 4, 0])
+    items, levels = ascending(np.array([0, 2, 3]), np.array([4, 1, 0]), np.array([7, 8, 9]))
+    assert np.array_equal(items, [1, 4, 0])
+    assert np.array_equal(levels, [8, 7, 9])
 
 
 def test_only_what_is_liked_counts():
     rows = [{0: 5.0, 1: 3.0, 2: 4.0}, {1: 1.0}, {0: math.nan, 1: 5.0}]
-    found = statistics(rows, liked=4.0)
+    found = statistics(rows, step=KeepLiked(4.0))
     assert exact(found["active users"]) == pytest.approx([2.0])
-    assert exact(found["weight counts"]) == pytest.approx([0.5**0.5, 1, 0.5**0.5, 0, 0, 0, 0], rel=1e-5)
+    assert exact(found["like counts"]) == pytest.approx([0.5**0.5, 1, 0.5**0.5, 0, 0, 0, 0], rel=1e-5)
     with pytest.raises(ConfigError, match="least"):
-        statistics(rows, liked=math.nan)
+        statistics(rows, step=KeepLiked(math.nan))
+
+
+def test_a_five_says_more_than_a_four_and_a_one_says_nothing():
+    found = statistics([{0: 5.0, 1: 3.0, 2: 4.0}, {1: 1.0}])
+    assert exact(found["active users"]) == pytest.approx([1.0])
+    length = math.sqrt(1 + 0.25 + 0.5625)
+    assert exact(found["like counts"]) == pytest.approx([1 / length, 0.5 / length, 0.75 / length, 0, 0, 0, 0], rel=1e-5)
+    assert graded(np.array([-3.0, 1.0, 1.05, 2.0, 5.0, 9.0]), 1.0, 5.0).tolist() == [0, 0, 0, 5, 20, 20]
+    for wrong in (Graded(5.0, 1.0), Graded(1.0, math.inf)):
+        with pytest.raises(ConfigError, match=r"no grades|high"):
+            statistics(ORDINARY, step=wrong)
+    with pytest.raises(ConfigError, match="levels is 21"):
+        seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9)).add_up(PairSums(21))
 
 
 def test_they_are_registered():
     assert STATISTICS["pair sums"] is PairSums
     assert STATISTICS["active users"] is ActiveUsers
+    assert STATISTICS["like counts"] is LikeCounts

@@ -25,7 +25,7 @@ from discreet.privacy.people.own_solve import (
 from discreet.privacy.people.poisson_batches import clipped_gradient
 from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
 from discreet.privacy.people.users import seal
-from discreet.privacy.statistics.pairs import ActiveUsers, PairSums
+from discreet.privacy.statistics.pairs import ActiveUsers, LikeCounts, PairSums
 from discreet.privacy.statistics.sums import STATISTICS
 from discreet.privacy.statistics.user_values import UserValues, seal_values
 
@@ -99,6 +99,7 @@ EXAMPLES = {
     ),
     "pair counts": (lambda rows: residuals_of(solved(rows)).pair_counts(), "pairs are divided by too little"),
     "pair sums": (lambda rows: solved(rows).add_up(PairSums()), "pairs are counted in both triangles"),
+    "like counts": (lambda rows: solved(rows).add_up(LikeCounts()), "likes are not of norm 1"),
     "active users": (lambda rows: solved(rows).add_up(ActiveUsers()), "whoever likes something is counted twice"),
     "prior moments": (
         lambda rows: alone(rows).add_up(PriorMoments(V, 1e-3, 0.0, 1e-3, 1.0)),

@@ -38,6 +38,7 @@ _MODULES = (
     "reproduce",
     "report",
     "export",
+    "serve",
 )
 
 app = typer.Typer(

@@ -6,7 +6,6 @@ The verbs about accounts, which last longer than one training, are in `discreet.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -257,13 +256,14 @@ def _read(path: Path) -> Ledger:
 
 
 def _check_sum(folder: Path, file: Path) -> None:
+    from discreet.data.untrusted import read_document, read_regular
     from discreet.models.storage.contents import MODEL
 
     try:
-        known = json.loads((folder / MODEL).read_bytes())["sha256"][file.name]
+        known = read_document(folder / MODEL)["sha256"][file.name]
     except (ValueError, LookupError, TypeError):
         raise DataError(f"{folder / MODEL} is damaged: it does not list {file.name}") from None
-    if hashlib.sha256(file.read_bytes()).hexdigest() != known:
+    if hashlib.sha256(read_regular(file)).hexdigest() != known:
         raise PrivacyError(f"{file} was changed after it was saved with the model: its checksum is another one")
 
 

@@ -6,6 +6,7 @@ import shlex
 import textwrap
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ import typer
 
 from discreet.cli.app import command, program
 from discreet.cli.evaluate import show as show_scores
+from discreet.cli.export import write_web
 from discreet.cli.output import Output
 from discreet.cli.source import said_below
 from discreet.cli.train import check_out, described
@@ -59,6 +61,7 @@ def demo(
     check_out(str(folder / "model"), replace=True)  # by another demo, whose people were invented too
     from discreet.data.cinema import GENRES, example_history, films, make_cinema
     from discreet.data.splits import random_ratings
+    from discreet.models.storage.scorer_folder import open_model
 
     genres = _genres(likes, GENRES)
     usual = QUICK_EPSILON if quick else EPSILON
@@ -94,7 +97,9 @@ def demo(
         f"3. What is promised to each of the {ratings.n_users:,} people, for everything that the model holds",
         style="bold",
     )
-    statement = textwrap.fill(str(model.privacy_), WIDTH, initial_indent="   ", subsequent_indent="   ")
+    statement = textwrap.fill(
+        str(replace(model.privacy_, learnt="")), WIDTH, initial_indent="   ", subsequent_indent="   "
+    )
     out.say(statement, style="green")
 
     history = [film for film, stars in example_history(*genres).items() if stars >= RELEVANT]
@@ -114,13 +119,18 @@ def demo(
     )
 
     plot = folder / "quality.png"
+    page = folder / "page.html"
     _save(model, found, curve, f"cinema, {ratings.n_users:,} people × {ratings.n_items:,} films", folder, plot)
+    write_web(open_model(folder / "model"), page, "Invented films, recommended on your device")
     seconds = time.perf_counter() - start
     out.say()
     out.say("5. Saved", style="bold")
     out.say(f"   {folder / 'model'}  the private model: noisy item factors, the ledger of what was released, a card")
     out.say(f"   {plot}  the scores above, and what other budgets would give")
+    out.say(f"   {page}  a page that recommends in your browser: nothing you enter can leave your device")
     out.say(f"   All this took {seconds:.0f} seconds.")
+    out.say()
+    out.say(f"Open the page, and choose a few films:  {page.resolve().as_uri()}", style="bold")
     out.say()
     steps = _next(folder / "model", films())
     out.next_steps(steps, "Try next:")
@@ -130,6 +140,7 @@ def demo(
             "model": described(model),
             "out": str(folder),
             "plot": str(plot),
+            "page": str(page),
             "seconds": seconds,
             "quality": found.to_dict(),
             "curve": curve,

@@ -37,6 +37,7 @@ EXTRAS = {
     "accounting": ("dp-accounting",),
     "frames": ("pandas", "polars"),
     "bench": ("implicit", "psutil"),
+    "serve": ("fastapi", "uvicorn", "httptools"),
 }
 TOLERANCE = {"float32": 2e-3, "float64": 1e-8}
 

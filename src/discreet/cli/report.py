@@ -11,6 +11,7 @@ from discreet.cli.app import command
 from discreet.cli.choice import is_private
 from discreet.cli.evaluate import cell
 from discreet.cli.output import Output
+from discreet.cli.sign_off import SignOff
 from discreet.cli.source import Source
 from discreet.errors import ConfigError, DataError
 
@@ -23,10 +24,12 @@ if TYPE_CHECKING:
     "discreet report model/ --data ratings.csv --out report.html",
     "discreet report model/ --data train.csv --test test.csv",
     'discreet report model/ --history "December Island=5"',
+    "discreet report model/ --sign-off --account people.sqlite:customers --audit audit.json --conformance",
 )
 def report(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
     source: Source,
+    signing: SignOff,
     out: Output,
     to: Annotated[str, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")] = "report.html",
     data: Annotated[
@@ -53,12 +56,23 @@ def report(
     The file needs no network. From the model alone it looks at nobody's ratings. With --data it also shows how good the
     model is beside baselines: a model with the same parameters is trained on four fifths of the ratings and asked about
     the rest, or the saved one is asked about --test. Such scores are a look at people's ratings, and the page says so.
+
+    With --sign-off it is one printable page for whoever signs: what is promised to whom, every release with its price
+    by two accountants, what is left in the account, and what an audit and the conformance kit found.
     """
     from discreet.models.storage.model_folder import load
     from discreet.report import check_target, write_report
 
+    signing.check()
     file = check_target(to)
     model = load(folder)
+    if signing.sign_off:
+        if data is not None or test is not None or history:
+            raise ConfigError("the page to sign looks at nobody's ratings: leave out --data, --test and --history")
+        facts = signing.write(model, folder, to, out)
+        out.say(f"Wrote {to}: it looks at nobody's ratings")
+        out.result({"command": "report", "model": folder, "sign_off": True, "out": to, **facts})
+        return
     if test is not None and data is None:
         raise ConfigError("--test needs --data, the ratings that say what is known of its users")
     histories = [_history(text, model, skip_unknown) for text in history or []]

@@ -249,7 +249,7 @@ class Tuning:
         ratings = to_learn_from(ratings)
         plan = self.plan()
         ledger = Ledger(plan, "secure")
-        self._check_price(ratings.n_items)
+        self._check_price(self.candidate({} if callable(self.space) else self._setting(())), ratings.n_items)
         held = None if budget is None else budget.reserve(plan, "secure", f"tuning of {type(self.model).__name__}")
         try:
             self.privacy_ = PrivacyStatement.of(ledger)
@@ -294,7 +294,7 @@ class Tuning:
             ledger.assume(a.name, a.text, a.inferred)
         ledger.assume("settings", f"the space of settings that were tried: {self._space_in_words()}")
         ledger.assume("held out", "what scores were measured on, decided for each person apart from all others")
-        model.privacy_ = model.algorithm_.statement(ledger)
+        model.privacy_ = replace(model.algorithm_.statement(ledger), learnt=model.privacy_.learnt)
         return Tuned(model, setting, score, trials, model.privacy_)
 
     def _record(self, ledger: Ledger) -> None:
@@ -313,8 +313,10 @@ class Tuning:
 
     def _try(self, setting: Setting, split: Split) -> tuple[Any, float]:
         """One run: a trained model and its score, or nothing and the worst of scores."""
+        candidate = self.candidate(setting)
+        self._check_price(candidate, split.train.n_items)
         try:
-            model = self.candidate(setting).fit(split.train)
+            model = candidate.fit(split.train)
             return model, self._score(model, split)
         except DiscreetError:
             return None, -math.inf
@@ -341,11 +343,10 @@ class Tuning:
             return dict(self.space(trials))
         return {name: _drawn(values, self._draw) for name, values in self.space.items()}
 
-    def _check_price(self, n_items: int) -> None:
-        """A candidate costs no more than a run may; the price is the same for all settings."""
+    def _check_price(self, candidate: PrivateRecommender, n_items: int) -> None:
+        """A candidate costs no more than a run may; all of this is public."""
         allowed = self.mu * math.sqrt(1 - self.score_share)
-        example = self.candidate({} if callable(self.space) else self._setting(()))
-        if accounting.total_mu(example.plan(n_items).events) > allowed * (1 + 1e-9):
+        if accounting.total_mu(candidate.plan(n_items).events) > allowed * (1 + 1e-9):
             raise ConfigError(
                 f"{type(self.model).__name__} has releases that are not Gaussian sums over everybody, for which tuning "
                 "has no price: use another model, or accountant='gdp'"

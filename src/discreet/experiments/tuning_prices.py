@@ -22,18 +22,21 @@ from discreet.data.datasets import load_dataset
 from discreet.data.splits import by_person
 from discreet.evaluation.protocols import evaluate
 from discreet.evaluation.tuning import Between, Space, Tuning
+from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
+from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp, selection
 from discreet.privacy.accounting.selection import Runs
 
 DELTA = 1e-6
 LAWS = ("geometric", "logarithmic", "poisson")
-#: What is tried for either goal, declared before any data were seen: around the defaults, which are among it.
+#: What is tried for the goals of DPMF and for the paper's DPALS, declared before any data were seen.
 SPACES: Mapping[str, Space] = {
     "ranking": {"factors": [8, 16, 32, 64, 128]},
     "rating": {"factors": [4, 6, 8, 12, 16], "iterations": [4, 6, 8, 12], "regularization": Between(2.0, 50.0)},
+    "dpals": {"factors": [2, 4, 8, 16, 32], "iterations": [1, 2, 3, 5], "regularization": Between(2.0, 200.0)},
 }
-METRICS = {"ranking": "recall@20", "rating": "rmse"}
+METRICS = {"ranking": "recall@20", "rating": "rmse", "dpals": "rmse"}
 
 
 def prices() -> None:
@@ -81,16 +84,16 @@ def example(name: str, repetitions: int) -> None:
     print(f"| {name}, goal | total ε | one training | metric | defaults | tuned | factors chosen |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for goal in SPACES:
-        for epsilon in (1.0, 4.0):
+        for epsilon in (4.0, 8.0) if goal == "dpals" else (1.0, 4.0):
             print(f"| {' | '.join(compared(name, goal, epsilon, repetitions))} |", flush=True)
 
 
 def compared(name: str, goal: Any, epsilon: float, repetitions: int) -> list[str]:
     """One row of the table."""
     folder = os.environ.get("DISCREET_DATA")
-    ratings = load_dataset(name, None if folder is None or name == "cinema" else Path(folder, name), catalogue=True)
+    ratings = load_dataset(name) if folder is None or name == "cinema" else load_dataset(name, Path(folder, name))
     scale = (1.0, 5.0) if name.startswith("ml") else (0.5, 5.0)
-    model = DPMF(epsilon=epsilon, goal=goal, rating_range=scale)
+    model = _model(goal, epsilon, scale)
     tuning = Tuning(model, SPACES[goal], runs=10, metric=METRICS[goal])
     plain: list[float] = []
     tuned: list[float] = []
@@ -98,13 +101,19 @@ def compared(name: str, goal: Any, epsilon: float, repetitions: int) -> list[str
     for seed in range(repetitions):
         split = by_person(ratings, (0.9, 0.1), seed=seed)
         found = tuning.run(split.train)
-        fitted = DPMF(epsilon=epsilon, goal=goal, rating_range=scale).fit(split.train)
+        fitted = _model(goal, epsilon, scale).fit(split.train)
         plain.append(_score(fitted, split, goal))
         tuned.append(_score(found.model, split, goal))
         chosen.append(found.setting["factors"])
     most = ", ".join(f"{value} × {chosen.count(value)}" for value in sorted(set(chosen)))
     prices_of = [f"{epsilon:g}", f"{tuning.base_epsilon:.2f}"]
     return [goal, *prices_of, METRICS[goal], _shown(plain), _shown(tuned), most]
+
+
+def _model(goal: Any, epsilon: float, scale: tuple[float, float]) -> PrivateRecommender:
+    if goal == "dpals":
+        return DPALS(epsilon=epsilon, rating_range=scale)
+    return DPMF(epsilon=epsilon, goal=goal, rating_range=scale)
 
 
 def _score(model: Any, split: Any, goal: str) -> float:

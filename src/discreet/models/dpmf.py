@@ -32,8 +32,8 @@ class DPMF(PrivateRecommender):
     goal : {"ranking", "rating"}
         Rank items by how much a user will like them, from ratings or plain interactions; or predict ratings.
     rating_range : (low, high), optional
-        Public range of the ratings. If not given, it is read from the data, and the statement says so. For ranking, the
-        upper quarter of it counts as liked (4 and 5 of 1 to 5), or everything if all ratings are equal.
+        Public range of the ratings. If not given, it is read from the data, and the statement says so. For ranking, an
+        item counts by the place of its rating in this range, and all items alike if all ratings are equal.
     item_features : file, frame, mapping or array, optional
         Public features of the items, such as genres or years: a prior for their factors, at no privacy cost.
     iterations : int, optional
@@ -116,7 +116,9 @@ class DPMF(PrivateRecommender):
 
     @property
     def liked_rating(self) -> float:
-        return super().liked_rating if self.liked_from_ is None else self.liked_from_
+        if self.liked_from_ is None:
+            return super().liked_rating
+        return float(self.algorithm_.rating_range[1])  # type: ignore[attr-defined]
 
     def _seen_range(self, ratings: Any) -> tuple[float, float] | None:
         """For ranking as well, where nothing says from which rating on an item is liked."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from discreet.kernels import pair_products, solve_rows
 from discreet.models.als import ALS
-from discreet.models.checks import require, require_number, require_whole
+from discreet.models.checks import MOST_SWEEPS, require, require_number, require_whole
 from discreet.models.read_outs import Alternating, ReadOut
 
 
@@ -60,6 +60,8 @@ class IRLS(ALS):
             factors,
             iterations=iterations,
             regularization=regularization,
+            feedback="explicit",
+            unobserved_weight=None,
             user_exponent=user_exponent,
             item_exponent=item_exponent,
             weighting=weighting,
@@ -97,7 +99,7 @@ class IRLS(ALS):
 
     def _check(self) -> None:
         super()._check()
-        require_whole("inner_iterations", self.inner_iterations, 0)
+        require_whole("inner_iterations", self.inner_iterations, 0, MOST_SWEEPS)
         require_number("transition", self.transition)
         require(self.transition > 0, f"transition is {self.transition!r}, but must be above 0")
 

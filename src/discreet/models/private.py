@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import math
 import secrets
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
+from discreet.data.untrusted import parse_json
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
 from discreet.models.base import Progress, Recommender, logger, to_learn_from
@@ -218,8 +220,10 @@ class PrivateRecommender(Recommender):
         self.check()
         if not isinstance(ratings, People):
             ratings = to_learn_from(ratings)
-        seen = self._seen_range(ratings)
-        rating_range = self.rating_range or seen or COMMON_RANGE
+        self._check_engine(ratings)
+        given = self._given_range(ratings)
+        seen = None if given else self._seen_range(ratings)
+        rating_range = given or seen or COMMON_RANGE
         if self.feedback == "explicit":
             require_range("rating_range", rating_range)
         algorithm = self.algorithm().resolve(self.budget, ratings.n_items, rating_range)
@@ -264,7 +268,12 @@ class PrivateRecommender(Recommender):
         self.algorithm_ = algorithm
         self.details_ = learnt.details
         self.counts_ = learnt.counts
-        self.privacy_ = algorithm.statement(ledger)
+        self._state(ledger)
+
+    def _state(self, ledger: Ledger) -> None:
+        """What may be promised, and what was learnt, side by side."""
+        learnt = str(self.details_.get("learnt", ""))
+        self.privacy_ = dataclasses.replace(self.algorithm_.statement(ledger), learnt=learnt)
 
     def _begin(self, ratings: Any) -> None:
         self._forget()
@@ -294,9 +303,12 @@ class PrivateRecommender(Recommender):
         if getattr(ratings, "filtered", ""):
             session.assume("filter", ratings.filtered, inferred=True)
         session.assume("parameters", "every parameter of the model")
+        if engine := getattr(ratings, "engine", ""):
+            session.assume("engine", engine)
         if algorithm.feedback == "explicit":
-            low, high = self.rating_range or seen or COMMON_RANGE
-            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
+            given = self._given_range(ratings)
+            low, high = given or seen or COMMON_RANGE
+            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=given is None)
         for name, text in algorithm.assumptions().items():
             session.assume(name, text)
         if features is not None:
@@ -305,6 +317,20 @@ class PrivateRecommender(Recommender):
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         """Public features of the items, for models that have any."""
         return None
+
+    def _check_engine(self, ratings: Any) -> None:
+        """An engine says whether its machines agree before anything is charged, and adds up whole numbers only."""
+        require(
+            self.noise == "secure" or not getattr(ratings, "exact_only", False),
+            "this engine adds up whole numbers, and seeded noise is for floating-point ones: train with "
+            "noise='secure', or on Ratings in memory",
+        )
+        if hasattr(ratings, "ready"):
+            ratings.ready()
+
+    def _given_range(self, ratings: Any) -> tuple[float, float] | None:
+        """The range of ratings where it is public: as the model has it, or the people's engine."""
+        return self.rating_range or getattr(ratings, "public_range", None)
 
     def _range(self) -> tuple[float, float]:
         """The range of ratings: as given, as it was found in the last fit, or a common one."""
@@ -390,13 +416,31 @@ class PrivateRecommender(Recommender):
             self.counts_ is None or self.counts_.shape == (len(self.item_ids_),),
             "released counts and item ids differ in number",
         )
+        require(self.counts_ is None or bool(np.isfinite(self.counts_).all()), "released counts are not finite")
+
+    def check_restored(self) -> None:
+        """The algorithm must be one that could have been resolved, and what the parameters promise what was paid."""
+        n_items = len(self.item_ids_)
+        budget = self.budget
+        plan = self.privacy_.ledger.plan
+        kinds = self.kinds(**self.get_params())
+        require(isinstance(self.algorithm_, kinds), f"its algorithm, {self.algorithm_.name!r}, is another model's")
+        self.algorithm_.resolve(budget, n_items, self.rating_range_ or COMMON_RANGE)
+        promised = budget
+        if plan.scale == 1:  # the noise was said, and not the ε: what that costs is the promise
+            promised = self.algorithm_.plan(n_items, budget, plan.accountant).budget
+        same = (promised.delta, promised.neighbouring) == (plan.budget.delta, plan.budget.neighbouring)
+        same = same and math.isclose(promised.epsilon, plan.budget.epsilon, rel_tol=1e-9)
+        same = same and (self.noise != "secure" or self.privacy_.ledger.noise == "secure")
+        require(same, f"its parameters promise something else than its {LEDGER} says: one of them was changed")
+        self._try_out()
 
     def extra_files(self) -> dict[str, str]:
         earlier = [_as_text(ledger) for ledger in self.earlier_ledgers_]
         return {LEDGER: _as_text(self.privacy_.ledger)} | {earlier_name(text.encode()): text for text in earlier}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
-        self.privacy_ = self.algorithm_.statement(Ledger.from_dict(json.loads(files[LEDGER])))
+        self._state(Ledger.from_dict(parse_json(files[LEDGER])))
 
     def card(self) -> str:
         from discreet.models.storage.card import private

@@ -20,7 +20,6 @@ what one user gets depends on who else is asked about.
 from __future__ import annotations
 
 import dataclasses
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,6 +32,8 @@ from discreet import kernels as compiled
 from discreet.errors import DataError
 
 Array = NDArray[Any]
+#: What is done so often is done within a moment, whatever a file says.
+LARGEST = {"steps": 20_000, "inner_iterations": 2_000}
 _ITEMS = {"by": "item"}
 _MATRIX = {"by": "matrix"}
 
@@ -304,7 +305,7 @@ class Alternating(ReadOut):
 
 @dataclass(frozen=True, eq=False)
 class PosteriorMean(ReadOut):
-    """u = base + κ Σ_j x_j g_j / ‖x‖ over the known items, or the prior where all x_j are 0.
+    """u = (1 − κ) prior + κ (base + Σ_j x_j g_j / ‖x‖) over the known items, with κ = 0 where all x_j are 0.
 
     x_j is 1 for an item that is liked and 0 for others, with κ = 1; or, by `levels`, how far up the range of ratings it
     is, in steps of 1/levels, with κ below 1 where even the best rating is below `liked_from`.
@@ -341,12 +342,10 @@ class PosteriorMean(ReadOut):
         x = np.where(place >= 0, self._likes(rows.values), 0.0)
         length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
         y = kernels.sum_rows(rows.indptr, np.maximum(place, 0), x.astype(np.float32), self.gain)
+        U = self.base + y / np.where(length > 0, length, 1)[:, None].astype(np.float32)
         if self.levels:
-            y = y * (self._conviction(rows, x) / np.maximum(length, 1e-9))[:, None].astype(np.float32)
-        else:
-            y = y / np.maximum(length, 1)[:, None].astype(np.float32)
-        U = np.where(length[:, None] > 0, self.base + y, self.prior).astype(np.float32)
-        return U, np.zeros(rows.n, np.float32)
+            U = self.prior + self._conviction(rows, x)[:, None].astype(np.float32) * (U - self.prior)
+        return np.where(length[:, None] > 0, U, self.prior).astype(np.float32), np.zeros(rows.n, np.float32)
 
     def _likes(self, values: Array) -> Array:
         """x of every entry."""
@@ -520,8 +519,8 @@ def read_out_from(numbers: Mapping[str, Any], arrays: Mapping[str, Array], shape
     if set(plain) != {name for name, entry in entries.items() if not entry.metadata} or set(arrays) - set(entries):
         raise DataError(f"the read-out {kind.kind!r} is not as this version of discreet writes it")
     for name, value in plain.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise DataError(f"{name} of the read-out is not finite")
+        if isinstance(value, (int, float)) and not abs(value) <= LARGEST.get(name, 1e18):
+            raise DataError(f"{name} of the read-out is not finite, or far too large")
     for name, array in arrays.items():
         _check_array(name, array, entries[name].metadata["by"] == "item", shape)
     if "place" in arrays and not (-1 <= arrays["place"].min() <= arrays["place"].max() < len(arrays["gain"])):

@@ -3,6 +3,7 @@
 promise, items, quality     what there is to say: from the ledger, from the vectors, from ratings (a look at data)
 html, charts                how to say it: escaped markup, SVG
 privacy_part, page          the page, with style.css and script.js inside
+sign_off                    one sheet for whoever signs, with sign_off.css
 """
 
 from __future__ import annotations

@@ -92,6 +92,8 @@ def described(scorer: Scorer) -> dict[str, Any]:
     if scorer.likeness.known is not None:
         arrays["likeness.known"] = scorer.likeness.known
     scale = scorer.rating_range
+    numbers = scorer.read_out.numbers()
+    rate = scale or ((numbers["low"], numbers["high"]) if numbers.get("levels") else None)
     ids = [item if isinstance(item, int | str) else str(item) for item in scorer.item_ids.tolist()]
     return {
         "rank": scorer.factors.shape[1],
@@ -99,8 +101,9 @@ def described(scorer: Scorer) -> dict[str, Any]:
         "titles": None if scorer.titles is None else [str(title) for title in scorer.titles.tolist()],
         "range": scale,
         "liked": scorer.liked_rating,
-        "step": None if scale is None else _step(*scale),
-        "numbers": scorer.read_out.numbers(),
+        "rate": rate,
+        "step": None if rate is None else _step(*rate),
+        "numbers": numbers,
         "likeness": {"first": scorer.likeness.first},
         "arrays": {name: _packed(array, name in HALVES) for name, array in arrays.items()},
     }

@@ -37,7 +37,7 @@ def dense(ratings):
     return X
 
 
-def reference(X, H, mu, rank, rounds=10):
+def reference(X, H, mu, rank, rounds=12):
     """The algorithm as it was studied, in plain numpy and without noise, with all items in the core and no features.
 
     Twenty of forty items have most choices: so 0.35 of the rest buys counts again.
@@ -51,7 +51,7 @@ def reference(X, H, mu, rank, rounds=10):
     G = X.T @ (w[:, None] * X)
     np.fill_diagonal(G, 0)
     M = len(c)
-    kappa = users / (c.sum() ** 2 - (c**2).sum())
+    kappa = 0.3 * users / (c.sum() ** 2 - (c**2).sum())
     h = (t + np.sqrt(kappa) * c) ** -0.5
     a = h * c
     G = h[:, None] * G * h
@@ -139,6 +139,16 @@ def test_where_pairs_do_not_pay_it_is_private_popularity_of_the_whole_budget(cap
     assert {entry.shape for entry in model.privacy_.ledger.entries} == {(N_ITEMS,), (1,)}
 
 
+def test_where_pairs_hold_nothing_but_noise_it_is_popularity_as_well():
+    """Everybody is alike, so that pairs are bought, and nothing is heard in them."""
+    model = discreet.DPMF(epsilon=5.0, noise="seeded", random_state=0).fit(people(3000, taste=0.0))
+    names = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
+    assert names["pairs or counts 1"] != (N_ITEMS,)
+    assert model.item_factors_.shape == (N_ITEMS, 0)
+    assert "nothing personal" in model.learnt_
+    assert "hold nothing but that" in model.learnt_
+
+
 def test_counts_are_averaged_by_their_noise():
     ratings = people(200, n_items=1200)
     exact = (dense(ratings) / np.sqrt(dense(ratings).sum(axis=1))[:, None]).sum(axis=0)
@@ -171,17 +181,41 @@ def test_where_few_items_are_all_that_counts_a_part_of_the_rest_counts_again():
     assert model.details_["dimensions"] == 0
 
 
-def test_from_ratings_only_what_is_liked_counts():
+def test_from_ratings_everything_counts_by_its_place_in_the_range():
     stars = people(3000, stars=True)
-    by_stars = discreet.DPMF(epsilon=5.0, rating_range=(1, 5), noise="seeded", random_state=0).fit(stars)
-    liked = discreet.DPMF.configured(epsilon=5.0, liked_from="everything", noise="seeded", random_state=0)
-    liked.fit(stars.binarize(4.0))
-    assert by_stars.algorithm_.liked_from == 4.0
+    model = discreet.DPMF(epsilon=5.0, rating_range=(1, 5), noise=NoNoise(), random_state=0).fit(stars)
+    X = dense(stars)
+    X[X > 0] = (stars.values - 1) / 4
+    assert model.counts_ == pytest.approx((X / np.linalg.norm(X, axis=1, keepdims=True)).sum(axis=0), rel=1e-5)
+    assert model.algorithm_.liked_from == 4.0
+    assert np.array_equal(model.recommend([0, 2])[1], model.recommend({0: 5, 2: 5})[1])
+    even, odd = (np.mean([model.predict(model_history(low), [(0, i)])[0] for i in (8, 10)]) for low in (2, 5))
+    assert odd > even  # the more an even item is liked, the higher other even items
+    assert not any(assumed.inferred for assumed in model.privacy_.assumptions)
+
+
+def model_history(rating):
+    """Somebody who likes an odd item, and an even one so much."""
+    return Ratings.from_arrays([0, 0], [1, 2], [5.0, float(rating)])
+
+
+def test_whoever_likes_nothing_is_taken_at_less_than_their_word():
+    model = discreet.DPMF(epsilon=5.0, rating_range=(1, 5)).fit(people(4000, stars=True))
+    everybody = model.fold_in([])
+    far = [np.linalg.norm(model.fold_in({4: rating}) - everybody) for rating in (1, 2, 3, 4, 5)]
+    assert far[0] == 0
+    assert far[1] < 0.5 * far[3]
+    assert far[3] == pytest.approx(far[4], rel=1e-5)
+
+
+def test_without_grades_only_what_is_liked_counts():
+    stars = people(3000, stars=True)
+    given = dict(epsilon=5.0, noise="seeded", random_state=0)
+    by_stars = discreet.DPMF.configured(rating_range=(1, 5), levels=1, **given).fit(stars)
+    liked = discreet.DPMF.configured(liked_from="everything", **given).fit(stars.binarize(4.0))
     assert np.allclose(by_stars.counts_, liked.counts_, atol=1e-6)
     one, other = by_stars.recommend({0: 5, 2: 4, 3: 1})[1], liked.recommend([0, 2], exclude=[3])[1]
     assert np.allclose(one, other, rtol=1e-4)
-    assert np.array_equal(by_stars.recommend([0, 2])[0], by_stars.recommend({0: 4, 2: 5})[0])
-    assert not any(assumed.inferred for assumed in by_stars.privacy_.assumptions)
 
 
 def test_what_counts_as_liked_is_read_from_the_data_with_a_caution():
@@ -207,7 +241,7 @@ def test_somebody_without_a_history_gets_what_is_popular():
 def test_items_outside_the_core_are_reached_by_features():
     ratings = people(6000, n_items=60)
     kind = np.column_stack([np.arange(60) % 2, np.arange(60) % 2 == 0]).astype(float)
-    settings = dict(epsilon=10.0, largest_core=40, least_core=4, core_from=1.0, noise="seeded", random_state=0)
+    settings = dict(epsilon=10.0, largest_core=40, core_from=0.01, noise="seeded", random_state=0)
     plain = discreet.DPMF.configured(**settings).fit(ratings)
     ours = discreet.DPMF.configured(item_features=kind, **settings).fit(ratings)
     outside = np.setdiff1d(np.arange(60), ours.details_["core"])
@@ -259,7 +293,9 @@ def test_what_cannot_be_done_is_said():
         (dict(iterations=3), "iterations is for goal='rating'"),
         (dict(goal="lists"), "goal is 'lists', but must be 'ranking' or 'rating'"),
         (dict(factors=0), "factors is 0"),
-        (dict(method=PairRanking(gate=0.0)), "gate is 0"),
+        (dict(method=PairRanking(gate=-1.0)), "gate is -1"),
+        (dict(method=PairRanking(largest_core=10_001)), "largest_core is 10001, but at most 10,000"),
+        (dict(method=PairRanking(levels=21)), "levels is 21, but must be at most 20"),
         (dict(method=PairRanking(liked_from="all")), "liked_from is 'all'"),
         (dict(method=PairRanking(counts_share=1.0)), "counts_share is 1.0"),
     ):

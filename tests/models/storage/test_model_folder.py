@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 import uuid
 
 import numpy as np
@@ -18,7 +19,7 @@ from scipy import sparse
 import discreet
 from discreet import ALS, Bias, Popularity, Ratings
 from discreet.errors import ConfigError, DataError
-from discreet.models.storage import contents, exchange
+from discreet.models.storage import aside, contents, exchange
 
 FILES = {"factors.safetensors", "model.json", "README.md"}
 MODELS = {
@@ -190,7 +191,7 @@ def test_an_error_while_writing_changes_nothing(saved, old, new, call, monkeypat
     monkeypatch.setattr(os, "fsync", full)
     for target in (saved, tmp_path / "another"):
         calls.clear()
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match=f"No space left on device: '{target}'"):
             new.save(target)
     assert [entry.name for entry in tmp_path.iterdir()] == ["model"]
     assert same(old, discreet.load(saved))
@@ -301,6 +302,88 @@ def test_killed_at_any_moment(old, new, how, tmp_path):
     assert moments > (3 if how == "half" else 20)
 
 
+def test_a_folder_that_somebody_works_in_is_not_taken_for_a_left_one(old, new, tmp_path):
+    """Two saves at once: neither removes what the other is writing."""
+    with aside.folder_beside(tmp_path / "model") as other:
+        (other / "half").write_text("written")
+        old.save(tmp_path / "model")
+        new.save(tmp_path / "model")
+        assert (other / "half").read_text() == "written"
+    assert os.listdir(tmp_path) == ["model"]
+    left = tmp_path / ".model.0123abcd.part"
+    left.mkdir()
+    (tmp_path / ".model-2.0123abcd.part").mkdir()  # another model's
+    old.save(tmp_path / "model")
+    assert sorted(os.listdir(tmp_path)) == [".model-2.0123abcd.part", "model"]
+
+
+def test_where_folders_cannot_be_locked_a_day_tells_which_are_left(old, tmp_path, monkeypatch):
+    monkeypatch.setattr(aside, "fcntl", None)
+    fresh, stale = tmp_path / ".model.0123abcd.part", tmp_path / ".model.4567abcd.part"
+    fresh.mkdir()
+    stale.mkdir()
+    os.utime(stale, (1e9, 1e9))
+    old.save(tmp_path / "model")
+    assert sorted(os.listdir(tmp_path)) == [".model.0123abcd.part", "model"]
+
+
+def test_no_ledger_goes_with_what_a_killed_save_left(tmp_path):
+    """Killed after the folders changed places: the earlier model lies aside, perhaps with a ledger of its own."""
+    ratings = some_ratings(n=200)
+    first, second = (discreet.DPMF(2, epsilon=9.0).fit(ratings) for _ in range(2))
+    first.save(tmp_path / "model")
+    second.save(tmp_path / ".model.0123abcd.part")
+    first.save(tmp_path / "model", replace=True)
+    content = json.dumps(second.privacy_.ledger.to_dict(), indent=1, ensure_ascii=False) + "\n"
+    kept = [file for file in tmp_path.iterdir() if file.name != "model"]
+    assert [file.read_text(encoding="utf-8") for file in kept] == [content]
+    assert kept[0].name.startswith("model.earlier-ledger-")
+
+
+WRITER = """if True:
+    import os, sys
+    import discreet
+    from discreet.models.storage import exchange
+    if sys.argv[4] == "two renames":
+        exchange._in_one_step = lambda one, other: False
+    os.fsync = lambda handle: None  # more saves in the same time
+    model, count = discreet.load(sys.argv[1]), 0
+    while not os.path.exists(sys.argv[3]):
+        model.save(sys.argv[2], replace=True)
+        open(sys.argv[1] + ".ready", "w").close()
+        count += 1
+    print(count)
+"""
+LOADS = int(os.environ.get("DISCREET_LOADS", "200"))
+
+
+@pytest.mark.parametrize(("how", "writing"), [("one step", ["one", "two"]), ("two renames", ["two"])])
+def test_loading_while_others_save(old, new, tmp_path, how, writing):
+    """Other processes replace the folder as fast as they can: every load finds one model or the other, whole."""
+    place, end = tmp_path / "model", tmp_path / "end"
+    writers = []
+    for name, model in (("one", old), ("two", new)):
+        if name not in writing:
+            continue
+        model.save(tmp_path / name)
+        command = [sys.executable, "-c", WRITER, str(tmp_path / name), str(place), str(end), how]
+        writers.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    old.save(place)
+    try:
+        expected = {model.recommend([100])[1].tobytes() for model in (old, new)}
+        while not all((tmp_path / f"{name}.ready").exists() for name in writing):
+            assert all(writer.poll() is None for writer in writers)
+            time.sleep(0.01)
+        found = [discreet.load(place).recommend([100])[1].tobytes() for _ in range(LOADS)]
+    finally:
+        end.touch()
+        done = [(writer.communicate(), writer.returncode) for writer in writers]
+    assert set(found) <= expected
+    for (count, problem), code in done:
+        assert code == 0, problem
+        assert int(count) > 1
+
+
 @pytest.mark.parametrize("what", ["file", "notes", "other program", "model and notes", "damaged model"])
 def test_nothing_but_a_model_is_replaced(what, old, new, tmp_path):
     target = tmp_path / "target"
@@ -376,7 +459,7 @@ def rewrite(folder, **changes):
         ({"class": "DeepDream"}, "holds a 'DeepDream', which this version of discreet does not have"),
         ({"parameters": {"rank": 3}}, "is not a complete model"),
         ({"state": {}}, "is not a complete model"),
-        ({"item_ids": [1, 2]}, "item ids, factors and biases differ in number"),
+        ({"item_ids": [1, 2]}, "which does not fit 2 items"),
         ({"item_ids": [{"type": "code", "value": "1"}] * 12}, "is not a complete model"),
         ({"sha256": {}}, "is not a complete model"),
         ({"sha256": []}, "is not a complete model"),
@@ -470,7 +553,8 @@ def test_there_is_no_pickle(saved, monkeypatch):
 
 def test_the_card_says_what_it_is_and_its_example_runs(saved, monkeypatch):
     card = (saved / "README.md").read_text(encoding="utf-8")
-    assert card.startswith("# ALS: NOT PRIVATE\n")
+    assert card.startswith("---\nlibrary_name: discreet\n")  # as hubs of models want it
+    assert "\n---\n\n# ALS: NOT PRIVATE\n" in card
     assert "12 items, 3 factors, explicit feedback" in card
     assert "ALS(factors=3, iterations=2, regularization=0.5, random_state=5)" in card
     example = re.search(r"```python\n(.*?)```", card, re.DOTALL).group(1)

@@ -1,14 +1,17 @@
 """Ranking from one noisy matrix of pairs, the house's way to lists: count, look once, and know the noise.
 
-A user's history is what it likes, x_ij ∈ {0, 1}, with n_i items in all. Three sums over users are released; M is the
-number of items in the core, those whose released counts are large enough:
+A user likes item j by x_ij ≥ 0: the place of its rating in the range, 0 for the lowest and 1 for the highest, so that
+a 5 says more than a 4, a 3 says that it was worth watching, and a 1 says nothing; 1 for whatever was chosen where there
+are no ratings. Three sums over users are released; M is the number of items in the core, those whose released counts
+are large enough:
 
-    c̃_j  = Σ_i x_ij/√n_i + noise                                   counts, all items                            (1)
-    ñ    = #{i : an item of the core} + noise                      size                                         (2)
-    G̃_jk = Σ_i x_ij x_ik/√(n_i (n_i − 1)) + N(0, t²),  j < k        pairs, in the core                           (3)
+    c̃_j  = Σ_i x_ij/‖x_i‖ + noise                                  counts, all items                            (1)
+    ñ    = #{i : x_i ≠ 0} + noise                                  size                                         (2)
+    G̃_jk = Σ_i x_ij x_ik/q_i + N(0, t²),  j < k,                    pairs, in the core                           (3)
+           q_i² = ‖x_i‖⁴ − Σ_j x_ij⁴, of the items of the core: √(n_i (n_i − 1)) for n_i items that are liked alike
 
-with n_i in (3) counting items of the core. What is fitted to the pairs has one vector per item and is weighed by noise
-that is known, also that of sampling: κ = ñ/((Σ c)² − Σ c²), since the squares of what one user adds to (3) sum to ½:
+What is fitted to the pairs has one vector per item and is weighed by noise that is known, also that of sampling, with
+κ = SAMPLING ñ/((Σ c)² − Σ c²), since the squares of what one user adds to (3) sum to ½:
 
     G̃_jk = c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),       v_j ~ N(Wᵀ f_j, T),    W_f ~ N(0, T / strength)         (4)
 
@@ -19,8 +22,8 @@ whitening h_j = (t + √κ c_j)^−½, a = h c, and G for h G̃ h, whose noise h
     C_j = B diag(1/(1 + a_j² α)) Bᵀ   for all items in the same basis, which is why a round is cheap,             (6)
     v_j ← ½ v_j + ½ C_j (a_j (G (a v))_j + a_j⁴ (‖v_j‖² + C_j) v_j + T⁻¹ Wᵀ f_j)                                  (7)
 
-where the second term of (7) stands for the diagonal, which is not released. After some rounds (ten: later ones prune
-too much), histories are read by the model that (4) implies, y = x/‖x‖ on the core:
+where the second term of (7) stands for the diagonal, which is not released. After some rounds (twelve: later ones
+prune too much), histories are read by the model that (4) implies, y = x/‖x‖ on the core:
 
     y = Y u + N(0, D),    Y_j = c_j R v_j/√ñ,    D_j = c_j/Σ c,    u ~ N(u₀ e₁, diag(1 − u₀², 1, …, 1))            (8)
     score_j = E[u | y] · Y_j
@@ -31,8 +34,9 @@ without a history gets u₀ e₁: what is popular. Items outside the core are sc
 The floor. Whether pairs are worth their price is decided from (1) and (2), before they are bought: the signal
 Σ_core c̃²/ñ, which is popularity's own eigenvalue of (3), over the edge t√M of the noise. Where it is below the gate,
 what is left of the budget buys the counts again: together, they are as exact as if (nearly) all had gone to them, and
-the model ranks by counts. On small catalogues a part of the rest is a line of its own, which buys counts again where
-twenty items have much of all choices, because then counts decide the list.
+the model ranks by counts; and so it does where the pairs that were bought hold nothing beyond their noise beside
+popularity. On small catalogues a part of the rest is a line of its own, which buys counts again where twenty items have
+much of all choices, because then counts decide the list.
 
 Privacy: the lines of the plan, their mechanism and their noise multipliers are fixed and public. *What* a line of the
 rest releases, pairs or counts and on which core, is decided by numbers that have been released before. Both have the
@@ -67,6 +71,7 @@ from discreet.models.algorithms.algorithm import (
     most_frequent,
 )
 from discreet.models.algorithms.feature_prior import standardised
+from discreet.models.algorithms.pair_factors import Fitted, factorise
 from discreet.models.checks import require, require_number, require_positive, require_whole
 from discreet.models.read_outs import Likeness, PosteriorMean, ReadOut, Same
 from discreet.privacy.accounting import gdp
@@ -74,16 +79,24 @@ from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session, Statistic
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import WeighEntries, WeightCounts
 from discreet.privacy.people.users import Users
-from discreet.privacy.statistics.pairs import ActiveUsers, KeepLiked, PairSums, unfold_triangle
+from discreet.privacy.statistics.pairs import (
+    LEVELS,
+    ActiveUsers,
+    Graded,
+    KeepLiked,
+    LikeCounts,
+    PairSums,
+    unfold_triangle,
+)
 
 EVERYTHING = "everything"
 LEAST_MU = 1e-6  # below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
 SMALL_CATALOGUE = 1000  # up to here a part of the rest may buy counts again
+LARGEST_CORE = 10_000  # whose pairs are 50 million numbers
 FEW = 20  # items that may decide the lists
 MUCH = 0.15  # of all choices
-BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
+HINT = 1.05  # times what noise alone does: with less beside popularity, lists are popularity
 
 
 @dataclass(frozen=True)
@@ -97,12 +110,15 @@ class PairRanking(Algorithm):
     rounds : int
         Of (5)–(7). They cost nothing but time.
     liked_from : float or "everything", optional
-        Ratings from here on say that an item is liked; "everything" takes all that was chosen. Public. Default: three
-        quarters up the rating range (4 of 1 to 5), or everything where all ratings are the same.
-    largest_core, least_core : int
-        How many items have pairs, at most and at least.
+        Ratings from here on are called liked; "everything" takes all that was chosen, whatever its rating. Public.
+        Default: three quarters up the rating range (4 of 1 to 5), or everything where all ratings are the same.
+    levels : int, optional
+        Items count by the place of their rating in the range, in so many steps; with 1, alike from `liked_from` on.
+        Default 20, or 1 where everything is liked.
+    largest_core : int
+        How many items have pairs at most.
     core_from : float, optional
-        Items with this released count are in the core. Default 18 μ^−0.6.
+        The core are the items with a released count of at least this times √(Σ c̃). Default 0.13 μ^−½.
     counts_share : float, optional
         Part of the budget μ² for the first counts. Default 0.1 μ^−½, between 0.05 and 0.3.
     gate : float
@@ -115,11 +131,11 @@ class PairRanking(Algorithm):
     feedback: ClassVar[str] = "implicit"
 
     factors: int = 64
-    rounds: int = 10
+    rounds: int = 12
     liked_from: float | Literal["everything"] | None = None
+    levels: int | None = None
     rating_range: Range | None = None
-    largest_core: int = 2000
-    least_core: int = 128
+    largest_core: int = 4000
     core_from: float | None = None
     counts_share: float | None = None
     gate: float = 3.5
@@ -130,24 +146,31 @@ class PairRanking(Algorithm):
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         mu = gdp.mu(budget.epsilon, budget.delta) / (2**0.5 if budget.neighbouring == "replace-one" else 1.0)
         mu = max(mu, LEAST_MU)
+        liked_from = usual_threshold(rating_range) if self.liked_from is None else self.liked_from
+        usual_levels = 1 if liked_from == EVERYTHING else LEVELS
         found = replace(
             self,
-            liked_from=usual_threshold(rating_range) if self.liked_from is None else self.liked_from,
+            liked_from=liked_from,
+            levels=usual_levels if self.levels is None else self.levels,
             rating_range=rating_range,
-            core_from=18 * mu**-0.6 if self.core_from is None else self.core_from,
+            core_from=0.13 * mu**-0.5 if self.core_from is None else self.core_from,
             counts_share=float(np.clip(0.1 * mu**-0.5, 0.05, 0.3)) if self.counts_share is None else self.counts_share,
         )
         found._check()
         return found
 
     def _check(self) -> None:
-        for name in ("factors", "rounds", "largest_core", "least_core"):
+        for name in ("factors", "rounds", "largest_core"):
             require_whole(name, getattr(self, name))
-        for name in ("core_from", "gate"):
-            require_positive(name, getattr(self, name))
+        require(self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}")
+        require_positive("core_from", self.core_from)
+        require(self.gate >= 0, f"gate is {self.gate!r}, but must be at least 0")
         assert self.counts_share is not None
         require_number("counts_share", self.counts_share, 1e-3)
         require(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
+        require_whole("levels", self.levels)
+        most = 1 if self.liked_from == EVERYTHING else LEVELS
+        require(self._levels <= most, f"levels is {self.levels}, but must be at most {most} with this liked_from")
         if self.liked_from != EVERYTHING:
             require_number("liked_from", self.liked_from, -1e12)
 
@@ -160,6 +183,8 @@ class PairRanking(Algorithm):
     def assumptions(self) -> dict[str, str]:
         if self.liked_from == EVERYTHING:
             return {}
+        if self._levels > 1:
+            return {"liked": "that the place of a rating in the range says how much an item is liked"}
         return {"liked": f"that ratings of {self.liked_from:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Line]:
@@ -180,65 +205,86 @@ class PairRanking(Algorithm):
     def statistics(self, users: Users) -> dict[str, Statistic]:
         counts = self._counts(users)
         core = users.restrict(np.arange(min(self.largest_core, users.n_items)))
-        rest = {str(line): core.add_up(PairSums()) for line in self._rest(users.n_items)}
-        return {"counts": counts, "size": core.add_up(ActiveUsers()), **rest}
+        rest = {str(line): core.add_up(PairSums(self._levels)) for line in self._rest(users.n_items)}
+        return {"counts": counts, "size": users.add_up(ActiveUsers()), **rest}
+
+    @property
+    def _levels(self) -> int:
+        """Of liking, once resolved."""
+        assert self.levels is not None
+        return self.levels
 
     def _counts(self, users: Users) -> Statistic:
-        """(1), of users who keep only what they like."""
-        if self.liked_from != EVERYTHING:
+        """(1), of users who keep only what they like, by how much."""
+        if self._levels > 1:
+            assert self.rating_range is not None
+            users.map(Graded(*self.rating_range, self._levels))
+        elif self.liked_from != EVERYTHING:
             assert self.liked_from is not None
             users.map(KeepLiked(float(self.liked_from)))
-        users.map(WeighEntries(np.ones(users.n_items)))
-        return users.add_up(WeightCounts())
+        return users.add_up(LikeCounts(self._levels))
 
     # ------------------------------------------------------------ learning
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
     ) -> Learnt:
-        n = users.n_items
-        lines = self._rest(n)
+        lines = self._rest(users.n_items)
         steps = len(lines) + 3
         counting = self._counts(users)
         counts = Estimate.of(session, "counts", counting)
-        core = self._core(counts.value)
-        some = users.restrict(core)
-        size = max(float(session.release("size", some.add_up(ActiveUsers()))[0]), 1.0)
+        size = max(float(session.release("size", users.add_up(ActiveUsers()))[0]), least_size(counts))
+        session.judge_delta(size)
+        core = self._core(counts)
+        pairs = users.restrict(core).add_up(PairSums(self._levels))
+        signal = Signal.of(counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate)
         progress(2, steps, "counts")
-        pairs = some.add_up(PairSums())
-        t = sum(session.deviation(line, pairs) ** -2 for line in lines) ** -0.5 / math.sqrt(2.0)
-        found = Signal.of(counts, core, size, t, self.gate)
-        bought = lines if found.worth else []
-        if found.worth and found.top > MUCH and len(lines) > 1:  # counts decide much of the list
-            bought = lines[:1]
+        bought = self._worth_buying(lines, signal)
         for line in lines:
             if line not in bought:
                 counts = counts.with_another(Estimate.of(session, line, counting))
         if not bought:
-            return self._popular(counts, found)
-        G, t = released_pairs(session, bought, pairs, len(core))
+            return self._popular(counts, signal, without_pairs(signal, self.gate))
+        G = released_pairs(session, bought, pairs, len(core))
         progress(steps - 1, steps, "pairs")
         c = np.maximum(counts.value[core], max(counts.deviation, 0.5))
         F = None if features is None else standardised(features)
         with blas_threads():
-            fitted = factorise(G, t, c, size, self.factors, self.rounds, seed, None if F is None else F[core])
-            if fitted.dimensions == 0 and found.top > MUCH:  # nothing personal was heard: what pairs say of popularity
-                fitted = factorise(G, t, c, size, 1, self.rounds, seed, None if F is None else F[core])
+            t = deviation_of_pairs(session, bought, pairs)
+            fitted = self.estimate(G, t, c, size, seed, None if F is None else F[core])
         progress(steps, steps, "factors")
-        return self._personal(counts, core, c, size, fitted, F, found)
+        if fitted.heard < HINT and F is None:
+            return self._popular(counts, signal, without_taste(signal))
+        return self._personal(counts, core, c, size, fitted, F, signal)
 
-    def _core(self, counts: NDArray[Any]) -> NDArray[np.int64]:
-        many = int(np.clip((counts >= self.core_from).sum(), self.least_core, self.largest_core))
-        return most_frequent(counts, min(many, len(counts)))
+    def _worth_buying(self, lines: list[Line], signal: Signal) -> list[Line]:
+        """The lines that release pairs; the others count again."""
+        if not signal.worth:
+            return []
+        return lines[:1] if signal.top > MUCH else lines  # counts decide much of the list
 
-    def _popular(self, counts: Estimate, found: Signal) -> Learnt:
+    def estimate(
+        self, G: NDArray[Any], t: float, c: NDArray[Any], size: float, seed: int, features: NDArray[Any] | None
+    ) -> Fitted:
+        """Vectors of the core's items from its pairs, (4)–(7)."""
+        return factorise(G, t, c, size, self.factors, self.rounds, seed, features)
+
+    def _core(self, counts: Estimate) -> NDArray[np.int64]:
+        """The most liked items."""
+        assert self.core_from is not None
+        least = self.core_from * math.sqrt(max(float(counts.value.sum()), 1.0))
+        many = int(np.clip((counts.value >= least).sum(), FEW, self.largest_core))
+        return most_frequent(counts.value, min(many, len(counts.value)))
+
+    def _popular(self, counts: Estimate, signal: Signal, learnt: str) -> Learnt:
         """Nothing but what is liked how much."""
         details = {
             "core": [],
             "featured": False,
             "dimensions": 0,
-            "signal": found.signal,
-            "learnt": without_taste(found, self.gate),
+            "signal": signal.signal,
+            "top": signal.top,
+            "learnt": learnt,
         }
         none = np.zeros((len(counts.value), 0), np.float32)
         return Learnt(none, counts.value.astype(np.float32), counts.value, details)
@@ -251,7 +297,7 @@ class PairRanking(Algorithm):
         size: float,
         fitted: Fitted,
         F: NDArray[Any] | None,
-        found: Signal,
+        signal: Signal,
     ) -> Learnt:
         R, lean = read_out(fitted.V, c, size)
         n = len(counts.value)
@@ -266,10 +312,11 @@ class PairRanking(Algorithm):
             "lean": lean,
             "lean_precision": 1 / max(1 - lean**2, 0.02),
             "dimensions": fitted.dimensions,
-            "signal": found.signal,
+            "signal": signal.signal,
+            "top": signal.top,
             "featured": F is not None,
             "strength": fitted.strength,
-            "learnt": with_taste(fitted.dimensions, found),
+            "learnt": with_taste(fitted.dimensions, signal),
         }
         factors = (scale[:, None] * (V @ R) / math.sqrt(size)).astype(np.float32)
         return Learnt(factors, np.zeros(n, np.float32), counts.value, details)
@@ -282,7 +329,10 @@ class PairRanking(Algorithm):
             return Same()
         place, gain, base, prior = gain_of(learnt)
         liked_from = None if isinstance(self.liked_from, str) else self.liked_from
-        return PosteriorMean(liked_from, place, gain, base, prior)
+        if self._levels == 1:
+            return PosteriorMean(liked_from, place, gain, base, prior)
+        low, high = self.rating_range  # type: ignore[misc]
+        return PosteriorMean(liked_from, place, gain, base, prior, levels=self._levels, low=low, high=high)
 
     def likeness(self, learnt: Learnt) -> Likeness:
         """Without popularity, which all items share; and of the core alone, unless features say something of others."""
@@ -308,6 +358,11 @@ class Estimate(NamedTuple):
         """Both of the same numbers, averaged by their noise."""
         one, two = self.deviation**-2, other.deviation**-2
         return Estimate((one * self.value + two * other.value) / (one + two), (one + two) ** -0.5)
+
+
+def least_size(counts: Estimate) -> float:
+    """So many people there are at least: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at most their number squared."""
+    return math.sqrt(max(float((counts.value**2 - counts.deviation**2).sum()), 1.0))
 
 
 class Signal(NamedTuple):
@@ -338,113 +393,20 @@ class Signal(NamedTuple):
         return cls(bool(worth), float(signal), top, faint)
 
 
-def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int) -> tuple[NDArray[np.float32], float]:
-    """G̃ (m, m) of (3), 0 on the diagonal, and t; several releases are averaged by their noise."""
+def deviation_of_pairs(session: Session, lines: list[Line], pairs: Statistic) -> float:
+    """t of (3) where these lines release pairs; they are packed with √2."""
+    return math.sqrt(0.5 / sum(session.deviation(line, pairs) ** -2 for line in lines))
+
+
+def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int) -> NDArray[np.float32]:
+    """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise."""
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
     for line, weight in zip(lines, precision, strict=True):
-        part = np.zeros((m, m), np.float32)
         for rows, noisy in session.release_blocks(line, pairs):
-            unfold_triangle((noisy * (weight / sum(precision) / math.sqrt(2.0))).astype(np.float32), rows.start, part)
-        G += part
-    return G, sum(precision) ** -0.5 / math.sqrt(2.0)
-
-
-# ------------------------------------------------------------------ estimating by known noise
-
-
-class Fitted(NamedTuple):
-    """V (M, r) and W (K, r) of (4), the strength of the features, and how many dimensions stand out of the noise."""
-
-    V: NDArray[np.float64]
-    W: NDArray[np.float64]
-    strength: float
-    dimensions: int
-
-
-def factorise(
-    G: NDArray[np.float32],
-    t: float,
-    c: NDArray[np.float64],
-    size: float,
-    rank: int,
-    rounds: int,
-    seed: int,
-    features: NDArray[np.float64] | None = None,
-) -> Fitted:
-    """(4) by rounds of (5)–(7).
-
-    Parameters
-    ----------
-    G : (M, M), symmetric, 0 on the diagonal
-    t : deviation of its noise
-    c : (M,), counts above 0
-    size : ñ
-    rank, rounds : int
-    seed : of the start of the eigenvectors
-    features : (M, K), optional
-    """
-    M = len(c)
-    rank = min(rank, M - 2)
-    kappa = size / max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
-    h = (t + math.sqrt(kappa) * c) ** -0.5
-    a = (h * c)[:, None]
-    G = (h[:, None] * G * h).astype(np.float32)
-    F = np.ones((M, 1)) if features is None else np.column_stack([np.ones(M), features - features.mean(axis=0)])
-    length, Q, edge = leading(G, rank, seed)
-    v = Q * np.sqrt(np.maximum(length, 1e-3 * max(length[0], edge))) / a
-    largest = 5 * max(float(np.median(np.abs(v[:, 0]))), 1e-12)
-    v = np.clip(v, -largest, largest)
-    strength = np.full(F.shape[1], 3.0)
-    strength[0] = 1e-9  # the constant is free
-    S = np.linalg.inv(F.T @ F + np.diag(strength))
-    mean = F @ (S @ (F.T @ v))
-    T = np.diag(((v - mean) ** 2).mean(axis=0) + 1e-7 * largest**2)
-    B = np.eye(rank)
-    C = np.zeros((M, rank))
-    for _ in range(rounds):
-        A = (v * a**2).T @ v + (B * (a[:, 0] ** 2 @ C)) @ B.T
-        own = a**3 * (v * (v**2).sum(axis=1)[:, None] + ((v @ B) * C) @ B.T)
-        right = a * (G @ (a * v).astype(np.float32) + own)
-        B, inverse, alpha = common_basis(T, A)
-        C = 1 / (1 + a**2 * alpha)
-        v = 0.5 * v + 0.5 * (C * (right @ B + mean @ inverse.T)) @ B.T
-        S = np.linalg.inv(F.T @ F + np.diag(strength))
-        W = S @ (F.T @ v)
-        mean = F @ W
-        T = ((v - mean).T @ (v - mean) + (B * C.sum(axis=0)) @ B.T) / M
-        if F.shape[1] > 1:
-            w = W[1:] @ inverse.T
-            found = w.size / max(float((w**2).sum() + rank * np.trace(S[1:, 1:])), 1e-12)
-            strength[1:] = np.clip(found, 1e-2, 1e6)
-    beyond = int((length[1:] > BEYOND * edge).sum())  # the first is popularity
-    return Fitted(v, W, float(strength[-1]), beyond)
-
-
-def leading(G: NDArray[np.float32], rank: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], float]:
-    """Eigenvalues, largest first, eigenvectors, and the edge of the noise: by subspace iteration where G is large.
-
-    The noise has deviation 1 and so eigenvalues between ±2√M; G + 2√M I keeps its negative end behind.
-    """
-    M = len(G)
-    edge = 2 * math.sqrt(M)
-    if M <= 600:
-        values, vectors = np.linalg.eigh(G.astype(np.float64))
-        return values[::-1][:rank], vectors[:, ::-1][:, :rank], max(-float(values[0]), 1e-9)
-    Q = np.random.default_rng(seed).standard_normal((M, min(rank + 8, M))).astype(np.float32)
-    for _ in range(8):
-        Q = np.linalg.qr(G @ Q + np.float32(edge) * Q)[0]
-    values, turn = np.linalg.eigh((Q.T @ (G @ Q)).astype(np.float64))
-    return values[::-1][:rank], (Q @ turn[:, ::-1][:, :rank]).astype(np.float64), edge
-
-
-def common_basis(T: NDArray[Any], A: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """B of (5), its inverse, and α."""
-    values, R = np.linalg.eigh(T)
-    root = np.sqrt(np.maximum(values, 1e-6 * values[-1]))
-    L = R * root
-    alpha, Q = np.linalg.eigh(L.T @ A @ L)
-    return L @ Q, Q.T @ (R / root).T, np.maximum(alpha, 0.0)
+            part = noisy * (weight / sum(precision) / math.sqrt(2.0))
+            unfold_triangle(part.astype(np.float32), rows.start, G, add=True)
+    return G
 
 
 # ------------------------------------------------------------------ reading histories
@@ -504,17 +466,24 @@ def usual_threshold(rating_range: Range) -> float | Literal["everything"]:
     return EVERYTHING if low == high else low + 0.75 * (high - low)  # type: ignore[return-value]
 
 
-def without_taste(found: Signal, gate: float) -> str:
+def without_pairs(signal: Signal, gate: float) -> str:
     """What survived the noise where pairs were not bought."""
-    why = f"pairs of items have {_times(found.signal)} the noise, and {_times(gate * (1 + 1.5 * found.top))} is needed"
-    if found.faint:
+    needed = gate * (1 + 1.5 * signal.top)
+    why = f"pairs of items have {_times(signal.signal)} the noise, and {_times(needed)} is needed"
+    if signal.faint:
         return f"Nothing personal, and little of which items are liked: even popular items drown in the noise ({why})."
     return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
 
 
-def with_taste(dimensions: int, found: Signal) -> str:
-    """What survived the noise where they were."""
-    why = f"pairs of items have {_times(found.signal)} the noise"
+def without_taste(signal: Signal) -> str:
+    """What survived the noise where pairs were bought in vain."""
+    why = f"pairs of items have {_times(signal.signal)} the noise, and hold nothing but that"
+    return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
+
+
+def with_taste(dimensions: int, signal: Signal) -> str:
+    """What survived the noise where there is more."""
+    why = f"pairs of items have {_times(signal.signal)} the noise"
     if not dimensions:
         return f"Which items are liked, and only a hint of personal taste: no dimension of it stands out ({why})."
     return f"Personal taste in about {dimensions} dimension{'s' if dimensions > 1 else ''} ({why})."

@@ -35,10 +35,10 @@ _PRIVATE = """\
 
 {cautions}{statement}
 
-{learnt}- {items:,} items, {factors} factors, {feedback} feedback
+- {items:,} items, {factors} factors, {feedback} feedback
 - parameters: `{parameters}`
 - `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json` prices it again
-- it holds no user's vector, no number of users and no rating; a user's vector is computed from that user's own history
+- it holds no user's vector, no exact number of users and no rating; a user's vector is computed from its own history
   when it is needed, and is for that user alone
 
 ```python
@@ -68,17 +68,28 @@ def with_earlier(card: str, files: Iterable[str]) -> str:
 
 def private(model: Recommender, statement: PrivacyStatement) -> str:
     """Card of a model with a promise, or of one whose promise was given away."""
-    return _PRIVATE.format(
+    return _front_matter(type(model).__name__, statement) + _PRIVATE.format(
         headline=_headline(type(model).__name__, statement),
         cautions=_cautions(statement) if statement.finite else "",
         statement=statement,
-        learnt=f"What was learnt: {learnt}\n\n" if (learnt := getattr(model, "learnt_", "")) else "",
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],
         feedback=model.feedback,
         parameters=", ".join(f"{name}={value!r}" for name, value in model.saved_params().items()),
         example=model.item_ids_[:2].tolist(),
     )
+
+
+def _front_matter(name: str, statement: PrivacyStatement | None) -> str:
+    """What hubs of models read: the library, tags to search by, and the promise as numbers."""
+    finite = statement is not None and statement.finite
+    tags = ["recommender-system", "matrix-factorization", *(["differential-privacy"] if finite else [])]
+    lines = ["---", "library_name: discreet", "tags:", *(f"- {tag}" for tag in tags), "discreet:", f"  model: {name}"]
+    lines.append(f"  privacy: {statement.status if statement is not None else 'not private'}")
+    if statement is not None and finite:
+        lines += [f"  epsilon: {statement.epsilon:.6g}", f"  delta: {statement.delta:.3e}"]
+        lines.append(f"  neighbouring: {statement.neighbouring}")
+    return "\n".join([*lines, "---", "", ""])
 
 
 def _headline(name: str, statement: PrivacyStatement) -> str:
@@ -99,7 +110,7 @@ def _cautions(statement: PrivacyStatement) -> str:
 def not_private(model: Recommender) -> str:
     """Card of a model that promises nothing."""
     example = model.item_ids_[:2].tolist()
-    return _NOT_PRIVATE.format(
+    return _front_matter(type(model).__name__, None) + _NOT_PRIVATE.format(
         name=type(model).__name__,
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],

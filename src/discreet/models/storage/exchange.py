@@ -6,6 +6,7 @@ folder beside its place, under a hidden name that `displaced` finds.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import glob
 import os
@@ -27,7 +28,8 @@ def exchange(one: Path, other: Path) -> None:
         except BaseException:
             between.rename(other)
             raise
-        between.rename(one)
+        with contextlib.suppress(FileNotFoundError):  # another save took it for one that was left, and removed it
+            between.rename(one)
 
 
 def displaced(place: Path) -> Path | None:

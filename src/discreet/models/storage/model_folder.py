@@ -8,8 +8,9 @@
 
 A folder is written under another name beside its place and changes places with an earlier one when complete: whoever
 loads finds the earlier model or the new one, also if saving is killed at any moment. What it leaves then is a hidden
-folder ``.name.….part``, which may be deleted (`exchange` says what happens where two folders cannot be swapped at
-once). `load` checks the checksums, so damage is noticed. There is no pickle: loading a model runs none of its contents.
+folder ``.name.….part``, which the next save removes (`aside`; `exchange` says what happens where two folders cannot be
+swapped at once). Folders are exchanged between strangers: `load` checks everything that it reads (`untrusted`), and the
+model as a whole, before anybody computes with it. There is no pickle: loading a model runs none of its contents.
 """
 
 from __future__ import annotations
@@ -18,20 +19,30 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import uuid
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from discreet.data.encode import as_ids, object_array
-from discreet.errors import ConfigError, DataError
+from discreet.data.encode import object_array
+from discreet.data.untrusted import MOST_JSON, OpenFolder, consistently, parse_json
+from discreet.errors import ConfigError
 from discreet.models import model_class as model_class  # the conformance kit puts models of its own in here
 from discreet.models.base import Recommender
 from discreet.models.read_outs import KINDS
+from discreet.models.storage.aside import folder_beside, remove_left
 from discreet.models.storage.card import with_earlier
-from discreet.models.storage.contents import CARD, FACTORS, FORMAT, MODEL, Contents, checksum, read_contents
+from discreet.models.storage.contents import (
+    CARD,
+    FACTORS,
+    FORMAT,
+    MODEL,
+    Contents,
+    checksum,
+    in_one_sentence,
+    read_contents,
+)
 from discreet.models.storage.earlier_ledgers import LEDGER, check_replaced, earlier_name, keep_beside, kept_ledgers
 from discreet.models.storage.exchange import exchange
 from discreet.version import __version__
@@ -55,56 +66,69 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
     files |= {name: content for name, content in kept_ledgers(target).items() if name != own}
     files[CARD] = with_earlier(model.card(), files).encode()
     files[MODEL] = _as_json(_description(model, files))  # last, because a folder without it is no model
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
-    aside.mkdir(parents=True)
+    for name, content in files.items():
+        if name != FACTORS and len(content) > MOST_JSON:
+            raise ConfigError(f"{name} would have {len(content):,} bytes, more than a model's folder may have")
     try:
-        for name, content in files.items():
-            with open(aside / name, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        _sync_folder(aside)
-        if target.exists():
-            exchange(aside, target)  # what is aside from here on is the earlier model
-            keep_beside(target, aside, {own, *files})
-        else:
-            aside.rename(target)
-        _sync_folder(target.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        remove_left(target)
+        with folder_beside(target) as aside:
+            _put_in_place(files, aside, target, own)
+    except OSError as error:
+        raise _about(target, error) from error
+
+
+def _put_in_place(files: dict[str, bytes], aside: Path, target: Path, own: str) -> None:
+    """Write the files to one folder and let it change places with the other."""
+    for name, content in files.items():
+        with open(aside / name, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    _sync_folder(aside)
+    if target.exists():
+        exchange(aside, target)  # what is aside from here on is the earlier model
+        keep_beside(target, aside, {own, *files})
+    else:
+        aside.rename(target)
+    _sync_folder(target.parent)
+
+
+def _about(target: Path, error: OSError) -> OSError:
+    """The same error with the path that was asked for: a disk that is full, say, names none, or a hidden one."""
+    if error.errno is None:
+        return error
+    return OSError(error.errno, error.strerror, str(target))
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The model saved in the folder `path`."""
+    """The model saved in the folder `path`.
+
+    Another process may save a model there at the same time: what is loaded is the one or the other.
+    """
     return assemble(read_contents(Path(path)))
 
 
 def assemble(contents: Contents) -> Recommender:
-    """The model that a folder holds."""
-    try:
+    """The model that a folder holds, tried out before anybody relies on it."""
+    with in_one_sentence(contents.folder):
         return _assemble(contents)
-    except DataError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{contents.folder} is not a complete model ({type(error).__name__}: {error})") from None
 
 
 def _assemble(contents: Contents) -> Recommender:
     described, arrays = contents.described, contents.arrays
     model: Recommender = model_class(described["class"]).from_saved(described["parameters"])
-    ids = as_ids(contents.item_ids, "item id")
     titles, scale = described["titles"], described["rating_range"]
-    if not len(ids) == len(arrays["item_factors"]) == len(arrays["item_biases"]):
-        raise ValueError("item ids, factors and biases differ in number")
     model.restore_items(
-        ids,
+        contents.item_ids,
         arrays["item_factors"],
         arrays["item_biases"],
         None if titles is None else object_array(titles, len(titles)),
-        None if scale is None else (scale[0], scale[1]),
+        None if scale is None else (float(scale[0]), float(scale[1])),
     )
     model.restore(described["state"])
     model.restore_files(contents.files)
+    with np.errstate(all="ignore"):
+        model.check_restored()
     return model
 
 
@@ -150,16 +174,22 @@ def _as_json(described: dict[str, Any]) -> bytes:
 
 def check_target(target: Path) -> None:
     """Refuse to replace anything but a model: the folder may hold the files that its own model.json lists."""
-    if target.exists() and not target.is_dir():
+    if not target.exists():
+        return
+    if not target.is_dir():
         raise ConfigError(f"{target} is a file: a model is saved to a folder of its own")
-    try:
-        described = json.loads((target / MODEL).read_bytes())
-        own = {MODEL, *described["sha256"]} if "discreet" in described else set()
-    except (OSError, ValueError, LookupError, TypeError):
-        own = set()
-    strange = sorted({entry.name for entry in target.iterdir()} - own) if target.exists() else []
-    if strange:
-        raise ConfigError(f"{target} holds more than a saved model, such as {strange[0]!r}: choose a new folder")
+
+    def check(opened: OpenFolder) -> None:
+        try:
+            described = parse_json(opened.read(MODEL))
+            own = {MODEL, *described["sha256"]} if "discreet" in described else set()
+        except (OSError, ValueError, LookupError, TypeError):
+            own = set()
+        strange = sorted(set(opened.names()) - own)
+        if strange:
+            raise ConfigError(f"{target} holds more than a saved model, such as {strange[0]!r}: choose a new folder")
+
+    consistently(target, check)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,9 +7,7 @@ through their model class. The chain of the ledger is verified; it is priced whe
 
 from __future__ import annotations
 
-import json
 import logging
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,18 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import kernels
-from discreet.data.encode import as_ids, object_array
+from discreet.data.encode import object_array
+from discreet.data.untrusted import parse_json
 from discreet.errors import ConfigError, DataError
 from discreet.kernels import once as without_compiler
 from discreet.models.read_outs import Likeness, read_out_from
 from discreet.models.scorer import Scorer
-from discreet.models.storage.contents import FACTORS, MAPPED, Contents, read_contents
+from discreet.models.storage.contents import MAPPED, Contents, in_one_sentence, read_contents
 from discreet.models.storage.earlier_ledgers import LEDGER
 from discreet.privacy.door.chain import check_chain
 
 logger = logging.getLogger("discreet")
-
-TRIES = 5  # a folder that is replaced while it is read is read again
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class OpenedModel:
     @cached_property
     def ledger(self) -> dict[str, Any] | None:
         """The ledger as it was saved."""
-        return json.loads(self.contents.files[LEDGER]) if self.private else None
+        return parse_json(self.contents.files[LEDGER]) if self.private else None
 
     @cached_property
     def statement(self) -> dict[str, Any]:
@@ -108,8 +105,14 @@ class OpenedModel:
             return {"private": False, "status": "not private", "epsilon": "Infinity", "delta": None, "text": text}
         from discreet.models.storage.model_folder import assemble
 
-        model: Any = assemble(self.contents)
-        found: dict[str, Any] = model.privacy_.to_dict()
+        try:
+            model: Any = assemble(self.contents)
+            found: dict[str, Any] = model.privacy_.to_dict()
+        except DataError:  # an algorithm of another version: the ledger alone says what was promised
+            from discreet.privacy.door.ledger import Ledger
+            from discreet.privacy.door.statement import PrivacyStatement
+
+            found = PrivacyStatement.of(Ledger.from_dict(parse_json(self.contents.files[LEDGER]))).to_dict()
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -124,28 +127,22 @@ def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
     once : bool
         Answer a single question: without loading compiled code, and equal to single precision instead of to the bit.
     """
-    for left in reversed(range(TRIES)):
-        try:
-            return _opened(read_contents(path, mapped=MAPPED), once)
-        except DataError:
-            if not left or not Path(path).is_dir():
-                raise
-            time.sleep(0.02)  # perhaps it was being replaced
-    raise AssertionError
+    contents = read_contents(path, mapped=MAPPED)
+    with in_one_sentence(contents.folder), np.errstate(all="ignore"):
+        return _opened(contents, once)
 
 
 def _opened(contents: Contents, once: bool) -> OpenedModel:
     described, arrays = contents.described, contents.arrays
     if LEDGER in contents.files:
-        check_chain(json.loads(contents.files[LEDGER]))
+        check_chain(parse_json(contents.files[LEDGER]))
     if "read_out" not in described:
         from discreet.models.storage.model_folder import assemble
 
         return OpenedModel(assemble(contents).scorer(), contents)
     factors, biases = arrays["item_factors"], arrays["item_biases"]
-    ids = as_ids(contents.item_ids, "item id")
+    ids = contents.item_ids
     titles, scale = described["titles"], described["rating_range"]
-    check_items(factors, biases, len(ids), str(contents.folder / FACTORS))
     own = {name.removeprefix("read_out."): array for name, array in arrays.items() if name.startswith("read_out.")}
     alike = described["likeness"]
     known = arrays.get("likeness.known")
@@ -162,12 +159,14 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
         likeness=Likeness(alike["first"], known),
         kernels=without_compiler if once else kernels,
     )
+    _try_out(scorer)
     return OpenedModel(scorer, contents)
 
 
-def check_items(factors: NDArray[Any], biases: NDArray[Any], items: int, where: str) -> None:
-    """Raise a `DataError` unless compiled code may see these arrays."""
-    for name, array, ndim in (("item_factors", factors, 2), ("item_biases", biases, 1)):
-        good = array.ndim == ndim and array.dtype in (np.float32, np.float64) and len(array) == items
-        if not good or not np.isfinite(array).all():
-            raise DataError(f"{where}: {name} is not a finite array of {items:,} items")
+def _try_out(scorer: Scorer) -> None:
+    """Read two histories, so that what is wrong with a read-out shows here, and not in an answer."""
+    for length in (0, min(len(scorer), 8)):
+        at = np.arange(length, dtype=np.int32)
+        vector, offset = scorer.vector(at, np.full(length, scorer.liked_rating, np.float32))
+        if not (np.isfinite(vector).all() and np.isfinite(offset).all()):
+            raise DataError("the numbers of this model do not stay finite when they are used")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.errors import ConfigError
+from discreet.errors import NotInstalled
 from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanism
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def library(name: str = "dp_accounting") -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ConfigError(
+        raise NotInstalled(
             "this price needs Google's dp-accounting, which is not installed: pip install 'discreet[accounting]', "
             "or choose accountant='gdp'"
         ) from error

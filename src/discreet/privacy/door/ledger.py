@@ -12,17 +12,18 @@ import json
 import math
 import secrets
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from discreet.errors import PrivacyError
+from discreet.data.untrusted import read_document
+from discreet.errors import DiscreetError, NotInstalled, PrivacyError
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.events import Event, Price, deviation_of
-from discreet.privacy.door.chain import digest
+from discreet.privacy.door.chain import STATED, digest
 from discreet.privacy.door.plan import Plan
 
 FORMAT = "discreet-ledger/1"
@@ -92,6 +93,12 @@ class Ledger:
         self.id = secrets.token_hex(8)
         #: What the sampler's draws added to δ so far.
         self.noise_delta = 0.0
+        #: What the file says that it costs, of a ledger that was read; stands in where it cannot be priced again.
+        self.stated: Price | None = None
+        #: Whether it did stand in.
+        self.as_stated = False
+        #: About how many people there are, where that was released; to hold δ against, and no part of the chain.
+        self.people: float | None = None
         self._records: list[Entry | Assumption] = []
         self._hashes = [digest("", self._header())]
 
@@ -162,13 +169,22 @@ class Ledger:
         return [replace(event, count=count) for event, count in found.items()]
 
     def price(self, accountant: str | None = None) -> Price:
-        """ε of what was really released, at the budget's δ less what the sampler used of it."""
+        """ε of what was really released, at the budget's δ less what the sampler used of it.
+
+        Where an optional dependency is missing to price it again, what the ledger was sealed with.
+        """
         name = accountant or self.plan.accountant
         accounting.check_accountant(name)
         if not self.private:
             return Price(math.inf, self.plan.budget.delta, math.inf, name, "not private")
         budget = self.plan.budget.delta
-        found = accounting.price(self.events(), max(0.0, budget - self.noise_delta), name)
+        try:
+            found = accounting.price(self.events(), max(0.0, budget - self.noise_delta), name)
+        except NotInstalled:
+            if self.stated is None or name != self.plan.accountant:
+                raise
+            self.as_stated = True
+            return self.stated
         return Price(found.epsilon, max(budget, self.noise_delta), found.mu, name, found.conversion)
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,6 +198,7 @@ class Ledger:
             "head": self._hashes[-1],
             "seal": digest(self._hashes[-1], stated),
             "id": self.id,
+            **({} if self.people is None else {"people": self.people}),
         }
 
     def save(self, path: str | Path) -> None:
@@ -198,7 +215,7 @@ class Ledger:
             Names the first record that does not follow from the ones before, or the header, or the statement.
         """
         try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            document = read_document(Path(path))
         except (OSError, ValueError) as error:
             raise PrivacyError(f"{Path(path).name} cannot be read as a ledger: {error}") from error
         return cls.from_dict(document)
@@ -206,17 +223,27 @@ class Ledger:
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Ledger:
         """The ledger that ``to_dict`` described, verified."""
-        if document.get("format") != FORMAT:
-            raise PrivacyError(f"ledger format {document.get('format')!r} is not {FORMAT!r}")
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            given = document.get("format") if isinstance(document, dict) else type(document).__name__
+            raise PrivacyError(f"ledger format {given!r} is not {FORMAT!r}")
         try:
-            ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
-            ledger.library = dict(document["library"])
-            ledger.id = str(document.get("id", ""))  # the first ledgers had none
-            ledger._hashes = [digest("", ledger._header())]
-            records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
-            hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
-        except (KeyError, TypeError, AttributeError) as error:
+            return cls._verified(document)
+        except DiscreetError:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise PrivacyError(f"the ledger is incomplete: {error} is missing or has another form") from error
+
+    @classmethod
+    def _verified(cls, document: dict[str, Any]) -> Ledger:
+        ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
+        if ledger.noise not in ("secure", "seeded", "none"):
+            raise PrivacyError(f"the ledger has noise of a kind {ledger.noise!r}, which there is not")
+        ledger.library = {str(name): str(value) for name, value in document["library"].items()}
+        ledger.id = str(document.get("id", ""))  # the first ledgers had none
+        ledger.people = None if document.get("people") is None else float(document["people"])
+        ledger._hashes = [digest("", ledger._header())]
+        records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
+        hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
         for position, shown in enumerate(records):
             ledger._append(_parsed(shown))
             if shown["sequence"] != position or ledger._hashes[-1] != shown["hash"]:
@@ -229,11 +256,12 @@ class Ledger:
     def _check_end(self, document: dict[str, Any], hashes: list[str]) -> None:
         if document.get("head") != hashes[-1] or self._hashes[-1] != hashes[-1]:
             raise PrivacyError("the ledger was changed after it was written: records are missing at its end")
-        self.noise_delta = float(document["noise_delta"])
-        stated = {name: document.get(name) for name in self._stated(self.price())}
+        stated = {name: document.get(name) for name in STATED}
         if document.get("seal") != digest(self._hashes[-1], stated):
             raise PrivacyError("the ledger was changed after it was written: the stated ε or δ breaks the seal")
-        if self.price().epsilon > float(document["epsilon"]) * (1 + 1e-9):
+        self.noise_delta, self.stated = _stated_price(stated, self.plan.accountant)
+        cost = self.price()
+        if cost.epsilon > self.stated.epsilon * (1 + 1e-9) or cost.delta > self.stated.delta * (1 + 1e-9):
             raise PrivacyError(f"the ledger states ε={document['epsilon']}, but its entries cost more")
 
     def _append(self, record: Entry | Assumption) -> None:
@@ -288,11 +316,50 @@ def _plain(record: Entry | Assumption) -> dict[str, Any]:
     return content
 
 
+def _stated_price(stated: dict[str, Any], accountant: str) -> tuple[float, Price]:
+    """What the sampler used of δ, and the price, as a file states them."""
+    try:
+        epsilon, delta, used = (float(stated[name]) for name in ("epsilon", "delta", "noise_delta"))
+        mu = None if stated["mu"] is None else float(stated["mu"])
+        good = epsilon >= 0 and 0 <= delta < 1 and 0 <= used < 1 and (mu is None or mu >= 0)
+    except (TypeError, ValueError) as error:
+        raise PrivacyError(f"the ledger states a price that is none: {error}") from error
+    if not good:
+        raise PrivacyError("the ledger states a price that is none")
+    return used, Price(epsilon, delta, mu, accountant, str(stated["conversion"]))
+
+
 def _parsed(shown: dict[str, Any]) -> Entry | Assumption:
     content = {name: value for name, value in shown.items() if name != "hash"}
     try:
         if "mechanism" in content:
-            return Entry(**{"rate": 1.0, **content, "shape": tuple(content["shape"])})
-        return Assumption(**content)
+            record: Entry | Assumption = Entry(**{"rate": 1.0, **content, "shape": tuple(content["shape"])})
+        else:
+            record = Assumption(**content)
     except (KeyError, TypeError) as error:
         raise PrivacyError(f"entry {shown.get('sequence')!r} of the ledger is malformed: {error}") from error
+    for name, (kinds, good) in _FIELDS.items():
+        value = getattr(record, name, None)
+        absent = not hasattr(record, name) or (name == "alpha" and value is None)
+        if not absent and not (type(value) in kinds and good(value)):
+            raise PrivacyError(f"entry {shown.get('sequence')!r} of the ledger is malformed: its {name} is {value!r}")
+    return record
+
+
+def _whole_numbers(shape: tuple[Any, ...]) -> bool:
+    return all(type(n) is int and n >= 0 for n in shape)
+
+
+def _finite(number: float) -> bool:
+    return 0 <= number < math.inf
+
+
+#: Of which type a field of a record is, and what else must hold.
+_FIELDS: dict[str, tuple[tuple[type, ...], Callable[[Any], bool]]] = {
+    **{name: ((str,), lambda text: True) for name in ("name", "mechanism", "where", "text")},
+    **dict.fromkeys(("sensitivity", "noise_multiplier", "alpha", "l2_ratio", "rate"), ((int, float), _finite)),
+    **{name: ((bool,), lambda flag: True) for name in ("unsafe", "inferred")},
+    "norm": ((str,), lambda norm: norm in ("l1", "l2", "inf")),
+    "sequence": ((int,), _finite),
+    "shape": ((tuple,), _whole_numbers),
+}

@@ -160,7 +160,8 @@ class Session:
         self.ledger.assume(name, text, inferred)
 
     def judge_delta(self, people: float) -> None:
-        """Warn of a δ above one over the number of people, as it was released, and write it down."""
+        """Warn of a δ above one over the number of people, as it was released, and write both down."""
+        self.ledger.people = float(people)
         delta = self.plan.budget.delta
         if delta * people > 1:
             text = f"δ = {delta:g} is above one over the number of users, released as about {people:,.0f}"

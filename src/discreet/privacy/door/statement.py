@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Literal
 
 from discreet.privacy.accounting.budget import LARGE_DELTA, WEAK_EPSILON
@@ -24,7 +25,7 @@ class PrivacyStatement:
     """What may be promised for everything that was released.
 
     ``epsilon`` is infinite, and the text says NOT PRIVATE, when any release went round the noise. ``private`` is true
-    only where a promise holds without ``cautions``.
+    only where a promise holds without ``cautions``. ``learnt`` is what a model says of what survived the noise.
     """
 
     epsilon: float
@@ -35,6 +36,7 @@ class PrivacyStatement:
     noise: str
     assumptions: tuple[Assumption, ...]
     ledger: Ledger = field(repr=False, compare=False)
+    learnt: str = ""
 
     @classmethod
     def of(cls, ledger: Ledger) -> PrivacyStatement:
@@ -89,8 +91,22 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         promise = self._promise() if self.finite else self._refusal()
-        parts = (promise, self._judged(), self._releases(), self._noise(), self._assumed())
+        learnt = f"What was learnt: {self.learnt}" if self.learnt else ""
+        parts = (promise, self._judged(), self._releases(), self._noise(), self._assumed(), learnt)
         return " ".join(part for part in parts if part)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the numbers, what they depend on, and the paragraph."""
+        colour = "#14603a" if self.private else "#9c2f14"
+        numbers = f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g}" if self.finite else "ε is infinite"
+        cautions = "".join(f"<li>{escape(text)}</li>" for text in self.cautions)
+        listed = f'<ul style="margin:4px 0">{cautions}</ul>' if cautions else ""
+        return (
+            f'<div style="border-left:4px solid {colour};padding:2px 12px;max-width:60em">'
+            f'<p style="margin:4px 0"><strong style="color:{colour}">{escape(self.status)}</strong> &nbsp; '
+            f"<strong>{numbers}</strong></p>{listed}"
+            f"<details><summary>The whole statement</summary><p>{escape(str(self))}</p></details></div>"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; an infinite ε is the word "Infinity"."""
@@ -108,6 +124,7 @@ class PrivacyStatement:
             "noise": self.noise,
             "releases": len(self.ledger.entries),
             "assumptions": [{"name": a.name, "text": a.text, "inferred": a.inferred} for a in self.assumptions],
+            "learnt": self.learnt,
             "text": str(self),
         }
 
@@ -120,8 +137,18 @@ class PrivacyStatement:
             f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ = {self.delta:.3g}. "
             f"Whatever anyone but a user's own self can see of the result is nearly as likely "
             f"{_RELATION[self.neighbouring]}: no conclusion becomes more than {odds} as likely{failing}. "
-            f"The price was computed by: {self.conversion}{together}."
+            f"The price was computed by: {self.conversion}{together}.{self._not_again()}"
         )
+
+    def _not_again(self) -> str:
+        if not self.as_stated:
+            return ""
+        return " It is the one that the ledger states: what computes it is not installed here."
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether ε is taken from the ledger's own statement, and was not computed again."""
+        return self.ledger.as_stated
 
     def _judged(self) -> str:
         """What the numbers are worth, where that is little."""

@@ -42,6 +42,7 @@ DRAW_DISTANCE = 2.0**-100
 #: The coins of one Poisson batch are charged as so many draws, whatever its size: enough for 2³³ people, docs/noise.md.
 BATCH_DRAWS = 1 << 22
 BLOCK = 1 << 20
+_IN_CACHE = 1 << 14  # numbers that are turned into real units at a time
 _WORDS = 1 << 15
 #: Standard deviations are rounded up by this factor, so that no division below falls short of what was priced.
 _UP = 1 + 2.0**-50
@@ -117,8 +118,9 @@ class SecureNoise:
         units, scaled = out.reshape(-1), real.reshape(-1)
 
         def job(begin: int) -> None:
-            block = slice(begin, begin + BLOCK)
-            scaled[block] = units[block] * grid
+            for at in range(begin, min(begin + BLOCK, out.size), _IN_CACHE):
+                part = slice(at, at + _IN_CACHE)
+                scaled[part] = units[part] * grid
 
         _in_threads(job, range(0, out.size, BLOCK), self.threads)
         return real

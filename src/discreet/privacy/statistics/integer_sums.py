@@ -15,8 +15,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.kernels.threads import even_cuts, run
+
 #: So many users, or entries of one item, are added up in float64 at a time.
 CHUNK = 1 << 22
+_IN_CACHE = 1 << 14  # numbers that are converted at a time
 
 
 def chunks(n: int) -> Iterator[slice]:
@@ -34,6 +37,20 @@ def units_at(at: NDArray[np.integer], x: NDArray[np.floating], m: int, grid: flo
     return sums
 
 
+def as_integers(sums: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The same whole numbers as int64, in the same memory: a release may be large, and new memory costs time."""
+    flat = np.ascontiguousarray(sums).reshape(-1)
+    units = flat.view(np.int64)
+
+    def convert(start: int, stop: int) -> None:
+        for begin in range(start, stop, _IN_CACHE):
+            part = slice(begin, min(begin + _IN_CACHE, stop))
+            units[part] = flat[part].astype(np.int64)
+
+    run(convert, even_cuts(len(flat)))
+    return units.reshape(sums.shape)
+
+
 def by_segments(
     indptr: NDArray[np.int64], sums: Callable[[NDArray[np.int64]], NDArray[np.float64]]
 ) -> NDArray[np.int64]:
@@ -43,8 +60,8 @@ def by_segments(
     """
     pieces = np.maximum(-(-np.diff(indptr) // CHUNK), 1)
     if (pieces == 1).all():
-        return sums(indptr).astype(np.int64)
+        return as_integers(sums(indptr))
     first = np.concatenate([[0], np.cumsum(pieces)])
     within = np.arange(first[-1]) - np.repeat(first[:-1], pieces)
     cuts = np.append(np.repeat(indptr[:-1], pieces) + CHUNK * within, indptr[-1])
-    return np.add.reduceat(sums(cuts).astype(np.int64), first[:-1])
+    return np.add.reduceat(as_integers(sums(cuts)), first[:-1])

@@ -1,28 +1,31 @@
 """Which items people like together: a sum over pairs of items that every person moves by the same length.
 
-Histories here say only *that* an item was chosen (`KeepLiked` decides from ratings what counts). A user with the items
-Ω_i, n_i of them, adds the same number to each of its n_i (n_i − 1)/2 pairs j < k, and nothing where n_i < 2:
+A user likes its items by whole levels a_ij from 1 to `LEVELS` (`Graded` makes them of ratings), or all alike, a_ij = 1
+(`KeepLiked`, and histories that say only *that* an item was chosen). It adds to each pair of its items, j < k,
 
-    p_i,jk = √2 x_ij x_ik / q_i,     q_i² = (Σ_j x_ij²)² − Σ_j x_ij⁴ = n_i (n_i − 1)   for x_ij ∈ {0, 1}.
+    p_i,jk = √2 a_ij a_ik / q_i,     q_i² = (Σ_j a_ij²)² − Σ_j a_ij⁴ = 2 Σ_{j<k} a_ij² a_ik²,
+
+which is √2/√(n_i (n_i − 1)) for n_i items that are liked alike, and nothing where it has no pair.
 
     statistic                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁      replace, ℓ₁   one entry
     pair sums     Σ_i p_i,jk         1            √2            √(m(m − 1)/2)   twice         1
+    like counts   Σ_i a_ij/‖a_i‖     1            √2            √m              twice         1
     active users  Σ_i [n_i > 0]      1            1             1               1             1
 
-*Proof*, with m items. ‖p_i‖₂² = n(n − 1)/2 · 2/(n(n − 1)) = 1: every user with a pair reaches the bound, none passes
+*Proof*, with m items. ‖p_i‖₂² = 2 Σ_{j<k} a_ij² a_ik² / q_i² = 1: every user with a pair reaches the bound, none passes
 it. No entry is negative, so ⟨p_i, p_k⟩ ≥ 0 and ‖p_i − p_k‖₂² ≤ ‖p_i‖² + ‖p_k‖² ≤ 2; two users without a common pair
-reach it. ‖p_i‖₁ = n(n − 1)/2 · √(2/(n(n − 1))) = √(n(n − 1)/2), which grows with n ≤ m. An entry is at most
-√(2/(n(n − 1))) ≤ 1, and that at n = 2.
+reach it. ‖p_i‖₁ ≤ √(m(m − 1)/2) ‖p_i‖₂ by Cauchy and Schwarz, and whoever likes everything alike reaches it. An entry
+is at most the norm; a user with two items reaches that. The same holds for the counts: their norm is 1 by definition.
 
-Rounding: n(n − 1) is a whole number below 2⁵³, so that a product, a root and a quotient in float64 are off by a few
-2⁻⁵³ at most; the number is multiplied by `SHAVE` = 1 − 2⁻²⁰ before it is truncated towards zero on the grid. So no
-contribution on the grid is above the real one, entry by entry, and no norm can grow. A user's number is one integer,
-the same for all its pairs; int64 adds them up exactly. It depends on nothing but the user's own n_i.
+Rounding: q_i² is a whole number, added up in int64 (below 2⁶³ for seven million items); a root and a quotient in
+float64 are off by a few 2⁻⁵³ at most, and √2/q_i is multiplied by `SHAVE` = 1 − 2⁻²⁰ before it is truncated towards
+zero on the grid. So what one user adds to a pair is a whole number of units, the same for all its pairs, times the
+whole number a_ij a_ik: exact in int64, and never above the real one, entry by entry, so that no norm can grow. It
+depends on nothing but the user's own levels, which the statistic itself cuts to 0 … `LEVELS`.
 
-The diagonal is not there: it would be Σ x_ij/n_i, which says nothing of pairs. The strict upper triangle of an m × m
-matrix is laid out as a rectangle (`folded_shape`): a long row of it and a short one make one row, of the same length
-for all. So there is noise on every number that is released and on no other, and blocks of rows cost about as much as
-each other.
+The diagonal is not there: it says nothing of pairs. The strict upper triangle of an m × m matrix is laid out as a
+rectangle (`folded_shape`): a long row of it and a short one make one row, of the same length for all. So there is noise
+on every number that is released and on no other, and blocks of rows cost about as much as each other.
 """
 
 from __future__ import annotations
@@ -36,11 +39,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.compiling import njit
+from discreet.errors import ConfigError
 from discreet.kernels.threads import cost_cuts, run
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.people.bounds import SHAVE, public_number
 from discreet.privacy.statistics.contributions import Rows
-from discreet.privacy.statistics.sums import Reach, per_user_total, registered
+from discreet.privacy.statistics.sums import Reach, per_item_total, per_user_total, registered
+
+IN_CACHE = 1 << 18  # entries of users whose pairs are added up together
+LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
 
 # ------------------------------------------------------------------ steps
 
@@ -67,19 +74,67 @@ class KeepLiked(OwnStep):
         )
 
 
+@dataclass(frozen=True)
+class Graded(OwnStep):
+    """Each item by how much it is liked: a level of 1 to `levels` by its rating's place in the public range.
+
+    The lowest rating says no more than no rating: such entries are dropped.
+    """
+
+    low: float
+    high: float
+    levels: int = LEVELS
+
+    what = "how much the users like their items"
+
+    def check(self, public: Public) -> Public:
+        public_number("low", self.low)
+        public_number("high", self.high)
+        check_levels(self.levels)
+        if not self.low < self.high:
+            raise ConfigError(f"a range of ratings from {self.low:g} to {self.high:g} has no grades")
+        return Public(public.bounds, public.n_items)
+
+    def run(self, block: Block, public: Public) -> Block:
+        rating = block.values.astype(np.float64) + np.repeat(block.mean, block.counts)
+        level = graded(rating, self.low, self.high, self.levels)
+        keep = np.flatnonzero(level > 0)
+        return replace(
+            block,
+            indptr=np.searchsorted(keep, block.indptr),
+            indices=block.indices[keep],
+            values=level[keep].astype(np.float32),
+            mean=np.zeros_like(block.mean),
+            state={},
+        )
+
+
+def graded(rating: NDArray[Any], low: float, high: float, levels: int = LEVELS) -> NDArray[np.int64]:
+    """Levels from 0 to `levels` of ratings."""
+    place = np.clip((rating - low) / (high - low), 0.0, 1.0)
+    return np.rint(levels * place).astype(np.int64)
+
+
 # ------------------------------------------------------------------ statistics
 
 
 @registered("pair sums")
 @dataclass(frozen=True)
 class PairSums(Statistic):
-    """Σ_i √2 / √(n_i (n_i − 1)) for each pair of items that i has both of, as a folded strict triangle.
+    """Σ_i p_i,jk for each pair of items, as a folded strict triangle.
 
     The users' items are those that are left after `Users.restrict`: a core chosen from public numbers.
+
+    Parameters
+    ----------
+    levels : int
+        Of liking; 1 where all items of a user are liked alike, which is faster.
     """
 
+    levels: int = LEVELS
+
     def check(self, public: Public) -> None:
-        """Every history has pairs, or adds nothing."""
+        check_levels(self.levels)
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return folded_shape(public.n_items)
@@ -89,10 +144,34 @@ class PairSums(Statistic):
         return Reach(1.0, max(math.sqrt(pairs), 1.0), 1.0, 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
-        each = pair_weights(block.counts)
+        level = levels_of(block, self.levels)
+        each = pair_weights(block.indptr, level)
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
-        adder = _Adder(block.indptr, ascending(block.indptr, block.indices), whole, public.n_items)
-        return adder.rows
+        indices, level = ascending(block.indptr, block.indices, level)
+        return PairAdder(block.indptr, indices, level, whole, public.n_items).rows
+
+
+@registered("like counts")
+@dataclass(frozen=True)
+class LikeCounts(Statistic):
+    """Σ_i a_ij/‖a_i‖ for each item j, shape (n_items,)."""
+
+    levels: int = LEVELS
+
+    def check(self, public: Public) -> None:
+        check_levels(self.levels)
+
+    def shape(self, public: Public) -> tuple[int, ...]:
+        return (public.n_items,)
+
+    def reach(self, public: Public) -> Reach:
+        return Reach(1.0, max(math.sqrt(public.n_items), 1.0), 1.0, 2**0.5)
+
+    def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
+        level = levels_of(block, self.levels)
+        share = SHAVE / np.sqrt(np.maximum(power_sums(block.indptr, level)[0], 1))
+        sums = add_likes(block.indptr, block.indices, level, share, public.n_items, grid)
+        return lambda rows: sums[rows].copy()  # noise is added in place
 
 
 @registered("active users")
@@ -114,10 +193,71 @@ class ActiveUsers(Statistic):
         return lambda rows: per_user_total(there, grid)[rows]
 
 
-def pair_weights(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What a user with so many items adds to each of its pairs."""
-    pairs = counts.astype(np.float64) * np.maximum(counts - 1, 0)
-    return np.where(pairs > 0, SHAVE * math.sqrt(2.0) / np.sqrt(np.maximum(pairs, 1.0)), 0.0)
+def check_levels(levels: int) -> None:
+    """Raise a `ConfigError` unless there can be so many."""
+    if not 1 <= levels <= LEVELS:
+        raise ConfigError(f"levels is {levels!r}, but must be a whole number from 1 to {LEVELS}")
+
+
+def levels_of(block: Block, most: int) -> NDArray[np.uint8]:
+    """a_ij: what the users' values say, cut here so that nothing can be larger."""
+    return np.clip(block.values, 0, most).astype(np.uint8)
+
+
+def pair_weights(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """√2/q_i: what a user adds to a pair for each unit of a_ij a_ik."""
+    second, fourth = power_sums(indptr, level)
+    squared = second**2 - fourth
+    return np.where(squared > 0, SHAVE * math.sqrt(2.0) / np.sqrt(np.maximum(squared, 1)), 0.0)
+
+
+# ------------------------------------------------------------------ each user's own numbers
+
+
+def power_sums_numpy(indptr: NDArray[np.int64], level: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """Σ_j a_ij² and Σ_j a_ij⁴ of every user, (2, n): the specification of `power_sums`."""
+    powers = np.stack([level.astype(np.int64) ** 2, level.astype(np.int64) ** 4])
+    running = np.concatenate([np.zeros((2, 1), np.int64), np.cumsum(powers, axis=1)], axis=1)
+    sums: NDArray[np.int64] = running[:, indptr[1:]] - running[:, indptr[:-1]]
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def power_sums(indptr: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """The same in one pass."""
+    sums = np.zeros((2, len(indptr) - 1), np.int64)
+    for i in range(len(indptr) - 1):
+        for entry in range(indptr[i], indptr[i + 1]):
+            square = np.int64(level[entry]) ** 2
+            sums[0, i] += square
+            sums[1, i] += square * square
+    return sums
+
+
+def add_likes_numpy(
+    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], share: NDArray[Any], m: int, grid: float | None
+) -> NDArray[Any]:
+    """Σ_i share_i a_ij for each item, each contribution truncated on the grid: the specification of `add_likes`."""
+    return per_item_total(indices, np.repeat(share, np.diff(indptr)) * level, m, grid)
+
+
+def add_likes(
+    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], share: NDArray[Any], m: int, grid: float | None
+) -> NDArray[Any]:
+    """The same in one pass: int64 in units of the grid, or float64 without one."""
+    sums = np.zeros(m, np.float64 if grid is None else np.int64)
+    _add_likes(indptr, indices, level, share, 1.0 if grid is None else 1 / grid, sums)
+    return sums
+
+
+@njit(nogil=True, cache=True)
+def _add_likes(
+    indptr: np.ndarray, indices: np.ndarray, level: np.ndarray, share: np.ndarray, per_unit: float, sums: np.ndarray
+) -> None:
+    """A grid is a power of four, so that dividing by it is exact; storing in int64 truncates."""
+    for i in range(len(indptr) - 1):
+        for entry in range(indptr[i], indptr[i + 1]):
+            sums[indices[entry]] += sums.dtype.type(share[i] * level[entry] * per_unit)
 
 
 # ------------------------------------------------------------------ a strict triangle as a rectangle
@@ -147,74 +287,132 @@ def fold_triangle(A: NDArray[Any]) -> NDArray[Any]:
     return folded
 
 
-def unfold_triangle(folded: NDArray[Any], start: int, A: NDArray[Any]) -> None:
-    """Write rows `start`, `start` + 1, … of the rectangle into both triangles of A (m, m)."""
+def unfold_triangle(folded: NDArray[Any], start: int, A: NDArray[Any], *, add: bool = False) -> None:
+    """Write rows `start`, `start` + 1, … of the rectangle into both triangles of A (m, m), or add them."""
     m = len(A)
     for row, j, k in folds(m, start, start + len(folded)):
         for i, part in ((j, folded[row - start, : m - 1 - j]), (k, folded[row - start, m - 1 - j :])):
-            A[i, i + 1 :] = part
-            A[i + 1 :, i] = part
+            found = A[i, i + 1 :] + part if add else part
+            A[i, i + 1 :] = found
+            A[i + 1 :, i] = found
 
 
 # ------------------------------------------------------------------ adding up pairs
 
 
-def pair_sums_numpy(indptr: NDArray[Any], indices: NDArray[Any], w: NDArray[Any], m: int) -> NDArray[Any]:
-    """Xᵀ diag(w) X above the diagonal, folded: the specification of `_Adder`."""
-    X = np.zeros((len(indptr) - 1, m), w.dtype)
-    X[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices] = 1
-    return fold_triangle(X.T @ (w[:, None] * X))
+def pair_sums_numpy(
+    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any], w: NDArray[Any], m: int
+) -> NDArray[Any]:
+    """Aᵀ diag(w) A above the diagonal, folded, A being the levels: the specification of `PairAdder`."""
+    A = np.zeros((len(indptr) - 1, m), w.dtype)
+    A[np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), indices] = level
+    return fold_triangle(A.T @ (w[:, None] * A))
 
 
-def ascending(indptr: NDArray[Any], indices: NDArray[Any]) -> NDArray[np.int32]:
+def ascending(
+    indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any]
+) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """The items of each user in ascending order, which they are in unless somebody renumbered them otherwise."""
+    last = np.zeros(max(len(indices), 1), bool)
+    last[np.maximum(indptr[1:] - 1, 0)] = True
+    if (np.diff(indices) > 0)[~last[: max(len(indices) - 1, 0)]].all():
+        return np.ascontiguousarray(indices, np.int32), level
     user = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    step = np.diff(indices)
-    if ((step > 0) | (np.diff(user) > 0)).all():
-        return np.ascontiguousarray(indices, np.int32)
-    return np.ascontiguousarray(indices[np.lexsort((indices, user))], np.int32)
+    order = np.lexsort((indices, user))
+    return np.ascontiguousarray(indices[order], np.int32), level[order]
 
 
-class _Adder:
+class PairAdder:
     """Rows of the folded triangle for users with ascending items and one number each.
 
-    Row j of the triangle is added up by itself, in the cache: whoever has item j adds its number at the items after it.
-    Every row belongs to one thread, and users come in their order, so that no bit depends on the number of threads.
+    Whoever has item j adds its number at the items after it, in row j of the triangle. Users come in blocks whose
+    items stay in the cache while all rows take from them, and within a block by item. Every row belongs to one thread,
+    so that nothing depends on the number of threads, and whole numbers are exact in any order.
     """
 
-    def __init__(self, indptr: NDArray[Any], indices: NDArray[np.int32], w: NDArray[Any], m: int) -> None:
-        counts = np.diff(indptr)
-        self.indices = indices
-        self.entry = np.argsort(indices, kind="stable")  # entries by item, and by user among those
-        self.start = np.searchsorted(indices[self.entry], np.arange(m + 1))
-        self.end = np.repeat(indptr[1:], counts)
-        self.w = np.repeat(w, counts)
+    def __init__(
+        self, indptr: NDArray[Any], indices: NDArray[np.int32], level: NDArray[np.uint8], w: NDArray[Any], m: int
+    ) -> None:
         self.m = m
-        after = self.end - np.arange(len(indices)) - 1  # how many items of the user come after each
-        self.cost = np.bincount(indices, after, minlength=m)
+        self.level = level
+        self.indices = indices.astype(np.uint16) if m <= 1 << 16 else indices
+        self.blocks = np.unique(np.append(np.arange(0, indptr[-1], IN_CACHE), indptr[-1]))
+        self.after, self.each, self.entry, self.start, self.cost = _by_item(indptr, indices, level, w, self.blocks, m)
 
     def rows(self, rows: slice) -> NDArray[Any]:
-        m = self.m
-        folded = np.zeros((rows.stop - rows.start, folded_shape(m)[1]), self.w.dtype)
-        both = list(folds(m, rows.start, rows.stop))
-        cost = np.array([self.cost[j] + self.cost[k] for _, j, k in both]) + m
+        folded = np.zeros((rows.stop - rows.start, folded_shape(self.m)[1]), self.each.dtype)
+        both = np.array([(j, k) for _, j, k in folds(self.m, rows.start, rows.stop)], np.int64).reshape(-1, 2)
+        cost = self.cost[both].sum(axis=1) + self.m
 
         def work(begin: int, stop: int) -> None:
-            for row, j, k in both[begin:stop]:
-                into = folded[row - rows.start]
-                for i, part in ((j, into[: m - 1 - j]), (k, into[m - 1 - j :])):
-                    entries = self.entry[self.start[i] : self.start[i + 1]]
-                    _add_row(entries, self.end, self.indices, self.w, i + 1, part)
+            _add_rows(
+                both[begin:stop],
+                self.after,
+                self.each,
+                self.entry,
+                self.start,
+                self.indices,
+                self.level,
+                folded[begin:stop],
+            )
 
         run(work, cost_cuts(cost))
         return folded
 
 
 @njit(nogil=True, cache=True)
-def _add_row(
-    entries: np.ndarray, end: np.ndarray, indices: np.ndarray, w: np.ndarray, first: int, row: np.ndarray
+def _by_item(
+    indptr: np.ndarray, indices: np.ndarray, level: np.ndarray, w: np.ndarray, blocks: np.ndarray, m: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """For each entry, how many of its user come after it, and its number times its level; entries by block and item.
+
+    Also where the entries of block b and item j begin, start[b, j], and what each item will cost.
+    """
+    n = len(indices)
+    after = np.empty(n, np.int32)
+    each = np.empty(n, w.dtype)
+    cost = np.zeros(m, np.int64)
+    for i in range(len(indptr) - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            after[e] = indptr[i + 1] - e - 1
+            each[e] = w[i] * level[e]
+            cost[indices[e]] += after[e]
+    start = np.zeros((max(len(blocks) - 1, 1), m + 1), np.int64)
+    entry = np.empty(n, np.int64)
+    place = np.empty(m, np.int64)
+    for b in range(len(blocks) - 1):
+        for e in range(blocks[b], blocks[b + 1]):
+            start[b, indices[e] + 1] += 1
+        start[b, 0] = blocks[b]
+        for j in range(m):
+            start[b, j + 1] += start[b, j]
+            place[j] = start[b, j]
+        for e in range(blocks[b], blocks[b + 1]):
+            entry[place[indices[e]]] = e
+            place[indices[e]] += 1
+    return after, each, entry, start, cost
+
+
+@njit(nogil=True, cache=True)
+def _add_rows(
+    both: np.ndarray,
+    after: np.ndarray,
+    each: np.ndarray,
+    entry: np.ndarray,
+    start: np.ndarray,
+    indices: np.ndarray,
+    level: np.ndarray,
+    folded: np.ndarray,
 ) -> None:
-    """Add every user's number at the items after this one; `row` begins with item `first`."""
-    for e in entries:
-        for at in range(e + 1, end[e]):
-            row[indices[at] - first] += w[e]
+    """Rows of the rectangle; `both` are the two rows of the triangle in each of them."""
+    m = start.shape[1] - 1
+    for b in range(len(start)):
+        for row in range(len(both)):
+            offset = 0
+            for j in both[row]:
+                into = folded[row, offset : offset + m - 1 - j]
+                for at in range(start[b, j], start[b, j + 1]):
+                    e = entry[at]
+                    for k in range(e + 1, e + 1 + after[e]):
+                        into[np.int64(indices[k]) - j - 1] += each[e] * level[k]
+                offset += m - 1 - j

@@ -129,7 +129,8 @@ const READ_OUTS = {
     if (!squares) return { u: Float64Array.from(prior), offset: 0 };
     const liked = p.liked_from === null ? p.high : p.liked_from;
     const conviction = p.levels ? Math.min(best * (p.high - p.low) / Math.max(liked - p.low, 1e-9), 1) : 1;
-    return { u: sum.map((value, k) => base[k] + conviction * value / Math.sqrt(squares)), offset: 0 };
+    const whole = sum.map((value, k) => base[k] + value / Math.sqrt(squares));
+    return { u: whole.map((value, k) => prior[k] + conviction * (value - prior[k])), offset: 0 };
   },
 
   "descent"(model, at, values) {
@@ -273,7 +274,7 @@ function unpackModel(document) {
   for (const [name, packed] of Object.entries(document.arrays)) arrays[name] = unpackArray(packed);
   return {
     count: document.ids.length, rank: document.rank, ids: document.ids, titles: document.titles,
-    range: document.range, liked: document.liked, step: document.step, numbers: document.numbers,
+    range: document.range, liked: document.liked, rate: document.rate, step: document.step, numbers: document.numbers,
     likeness: document.likeness, factors: arrays.factors, biases: arrays.biases, arrays,
   };
 }

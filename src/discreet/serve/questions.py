@@ -1,0 +1,91 @@
+"""What may be asked, as pydantic models: they check bodies and describe them in the OpenAPI schema."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+LARGEST_N = 1_000
+LONGEST_HISTORY = 10_000
+LARGEST_BATCH = 1_000
+LONGEST_NAME = 1_000
+
+Item = Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
+Rating = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e9, le=1e9)]
+
+
+class Rated(BaseModel):
+    """An item with a rating, or without one: then it counts as liked."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    item: Item
+    rating: Rating | None = None
+
+
+class Question(BaseModel):
+    """A history, and what to recommend for it. Items are named by id or by title."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"history": {"The Binary Colony": 5}, "n": 3}, {"history": [], "n": 3}]},
+    )
+
+    history: (
+        Annotated[dict[Annotated[str, Field(max_length=LONGEST_NAME)], Rating], Field(max_length=LONGEST_HISTORY)]
+        | Annotated[list[Item | Rated], Field(max_length=LONGEST_HISTORY)]
+    ) = Field(description="Ratings by item; or a list of items that are liked, or of items with ratings.")
+    n: Annotated[int, Field(strict=True, ge=1, le=LARGEST_N)] = Field(10, description="How many items.")
+    exclude: Annotated[list[Item], Field(max_length=LONGEST_HISTORY)] = Field([], description="Items to leave out.")
+    only: Annotated[list[Item], Field(max_length=LONGEST_HISTORY)] | None = Field(
+        None, description="If given, recommend among these items alone."
+    )
+    exclude_seen: Annotated[bool, Field(strict=True)] = Field(True, description="Leave out the items of the history.")
+    unknown: Literal["error", "skip"] = Field("error", description="What to do with items that the model lacks.")
+    model: Annotated[str, Field(max_length=LONGEST_NAME)] | None = Field(
+        None, description="Which model answers; the first one by default."
+    )
+
+
+class Batch(BaseModel):
+    """Several questions at once."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"requests": [{"history": [], "n": 3}]}]})
+
+    requests: Annotated[list[Question], Field(min_length=1, max_length=LARGEST_BATCH)]
+
+
+class Recommended(BaseModel):
+    """One recommended item."""
+
+    item_id: Any
+    title: str | None
+    score: float
+
+
+class Answer(BaseModel):
+    """Items, best first."""
+
+    model: str
+    recommendations: list[Recommended]
+    ignored: int = Field(0, description="Items of the question that the model does not know, where these are skipped.")
+
+
+class Answers(BaseModel):
+    """One answer per question, in order."""
+
+    answers: list[Answer]
+
+
+class Problem(BaseModel):
+    """What went wrong: a word for programs and a sentence for people."""
+
+    code: str
+    message: str
+
+
+class Refusal(BaseModel):
+    """Every error has this form."""
+
+    error: Problem

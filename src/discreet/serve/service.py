@@ -1,0 +1,367 @@
+"""``discreet serve``: recommendations over HTTP, from histories that are read and forgotten.
+
+Histories come in bodies alone, so that they are in no address, log or metric. A history becomes a vector, the vector a
+list, and nothing is kept of either. `create_app` makes the application, `running` runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import json
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
+
+from discreet.errors import ConfigError, DiscreetError
+from discreet.kernels import thread_count
+from discreet.serve.counters import Counters
+from discreet.serve.gate import FAILED, Gate, TooLarge
+from discreet.serve.questions import LARGEST_N, LONGEST_NAME, Answer, Answers, Batch, Question, Rated, Refusal
+from discreet.serve.shelf import Served, Shelf
+from discreet.version import __version__
+
+AT_ONCE = 4_000_000  # numbers in the factors up to which a question is answered without another thread
+_REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Refusal} for status in (400, 401, 404, 405, 413, 422, 503)
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits and options of a service.
+
+    Parameters
+    ----------
+    token : str, optional
+        Needed in every request but /health, if given.
+    origins : tuple of str
+        Web sites whose pages may ask (CORS).
+    largest_body : int
+        Bytes.
+    most_at_once : int
+        Requests under way; more are answered with 503.
+    """
+
+    token: str | None = None
+    origins: tuple[str, ...] = ()
+    largest_body: int = 1 << 20
+    most_at_once: int = 512
+
+
+class Refused(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(code)
+        self.status = status
+        self.code = code
+        self.message = message
+
+
+def create_app(shelf: Shelf, settings: Settings | None = None) -> Gate:
+    """The application: routes behind a gate.
+
+    Parameters
+    ----------
+    shelf : Shelf
+        The models that answer.
+    settings : Settings, optional
+    """
+    settings = settings or Settings()
+    counters = Counters()
+    workers = ThreadPoolExecutor(thread_count(), "discreet")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(shelf.watch())
+        yield
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+        workers.shutdown(cancel_futures=True)
+
+    app = FastAPI(
+        title="discreet",
+        version=__version__,
+        summary="Recommendations from models trained with differential privacy. Histories are read and forgotten.",
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's own pages load scripts from elsewhere
+        redoc_url=None,
+        responses=_REFUSALS,
+    )
+    _add_errors(app)
+    _add_questions(app, shelf, workers)
+    _add_looks(app, shelf, counters)
+    app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
+    inner: Any = app
+    if settings.origins:
+        inner = CORSMiddleware(
+            app,
+            allow_origins=list(settings.origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["authorization", "content-type"],
+        )
+    routes = {"/", "/docs", "/health", "/metrics", "/openapi.json", "/v1/items", "/v1/privacy"}
+    return Gate(
+        inner,
+        counters,
+        routes | {"/v1/recommend", "/v1/recommend/batch"},
+        largest_body=settings.largest_body,
+        most_at_once=settings.most_at_once,
+        token=settings.token,
+    )
+
+
+# ------------------------------------------------------------------ questions
+
+
+def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor) -> None:
+    async def answered(served: Served, work: Callable[[], Any]) -> Any:
+        if served.scorer.factors.size <= AT_ONCE:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(workers, work)
+
+    @app.post("/v1/recommend", response_model=Answer, openapi_extra=_body(Question), tags=["recommend"])
+    async def recommend(request: Request) -> Response:
+        """The best items for one history."""
+        question = await _parsed(request, Question)
+        served = _served(shelf, question.model)
+        asked = understood(served, question)
+        return _json(await answered(served, lambda: answer(served, *asked)))
+
+    @app.post("/v1/recommend/batch", response_model=Answers, openapi_extra=_body(Batch), tags=["recommend"])
+    async def batch(request: Request) -> Response:
+        """The best items for each of several histories."""
+        batch = await _parsed(request, Batch)
+        asked = []
+        for at, question in enumerate(batch.requests):
+            served = _served(shelf, question.model)
+            try:
+                asked.append((served, understood(served, question)))
+            except Refused as refusal:
+                text = f"request {at} (counting from 0): {refusal.message}"
+                raise Refused(refusal.status, refusal.code, text) from None
+        largest = max((served for served, _ in asked), key=lambda served: served.scorer.factors.size)
+        found = await answered(largest, lambda: [answer(served, *own) for served, own in asked])
+        return _json({"answers": found})
+
+    @app.get("/v1/similar/{item:path}", response_model=Answer, tags=["items"])
+    async def similar(
+        item: Annotated[str, Path(max_length=LONGEST_NAME)],
+        n: Annotated[int, Query(ge=1, le=LARGEST_N)] = 10,
+        model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
+    ) -> Response:
+        """The items most like one, which is named by id or title."""
+        served = _served(shelf, model)
+        at = served.position(item)
+        if at < 0:
+            raise Refused(404, "unknown item", _unknown([item], at))
+        try:
+            best, scores = await answered(served, lambda: served.scorer.similar(at, n))
+        except ConfigError as error:
+            raise Refused(404, "nothing to compare", str(error)) from None
+        return _json({"model": served.name, "recommendations": _listed(served, best, scores), "ignored": 0})
+
+
+def understood(served: Served, question: Question) -> tuple[Any, ...]:
+    """The question in positions: history, ratings, n, what to leave out, what to choose among, how many unknown."""
+    given = question.history
+    pairs: list[tuple[int | str, float | None]] = []
+    if isinstance(given, dict):
+        pairs = list(given.items())
+    else:
+        pairs = [(entry.item, entry.rating) if isinstance(entry, Rated) else (entry, None) for entry in given]
+    places = {item: served.position(item) for item, _ in pairs}
+    others = {item: served.position(item) for item in (*question.exclude, *(question.only or ()))}
+    strange = [item for item, at in (places | others).items() if at < 0]
+    if strange and question.unknown == "error":
+        raise Refused(422, "unknown item", _unknown(strange, (places | others)[strange[0]]))
+    liked = served.scorer.liked_rating
+    ratings = {places[item]: liked if rating is None else rating for item, rating in pairs if places[item] >= 0}
+    order = sorted(ratings)
+    values = np.array([ratings[at] for at in order], np.float32)
+    exclude = [at for item in question.exclude if (at := others[item]) >= 0]
+    only = None if question.only is None else [at for item in question.only if (at := others[item]) >= 0]
+    options = {"exclude_seen": question.exclude_seen, "exclude": exclude or None, "only": only}
+    return np.array(order, np.int32), values, question.n, options, len(strange)
+
+
+def answer(served: Served, at: Any, values: Any, n: int, options: dict[str, Any], ignored: int) -> dict[str, Any]:
+    """The answer to one question."""
+    best, scores = served.scorer.best(at, values, n, **options)
+    return {"model": served.name, "recommendations": _listed(served, best, scores), "ignored": ignored}
+
+
+def _listed(served: Served, best: Any, scores: Any) -> list[dict[str, Any]]:
+    scorer = served.scorer
+    return [
+        {"item_id": _plain(scorer.name(at)), "title": scorer.title(at), "score": score}
+        for at, score in zip(best.tolist(), scores.tolist(), strict=True)
+    ]
+
+
+def _plain(item: Any) -> Any:
+    return item if isinstance(item, int | str) else str(item)
+
+
+def _unknown(items: list[Any], place: int) -> str:
+    if place == -2:
+        return f"several items are called {items[0]!r}: name it by its id"
+    others = f" and {len(items) - 1:,} more" if len(items) > 1 else ""
+    return f'the model does not know the item {items[0]!r}{others}: see /v1/items, or say "unknown": "skip"'
+
+
+def _served(shelf: Shelf, name: str | None) -> Served:
+    found = shelf.get(name)
+    if found is None:
+        raise Refused(404, "unknown model", f"there is no model of that name: there are {', '.join(shelf.names)}")
+    return found
+
+
+async def _parsed(request: Request, kind: type[Any]) -> Any:
+    """The body as what it should be. Read here and not by FastAPI, whose parser fails on deeply nested bodies."""
+    try:
+        return kind.model_validate_json(await request.body())
+    except ValidationError as error:
+        raise Refused(422, "invalid", _sentence(error.errors(include_input=False, include_url=False))) from None
+
+
+def _sentence(errors: Any) -> str:
+    """The first problem in words, without what was sent."""
+    first = errors[0]
+    where = ".".join(str(part) for part in first["loc"] if isinstance(part, int) or str(part).isidentifier())
+    return f"{where}: {first['msg']}" if where else str(first["msg"])
+
+
+# ------------------------------------------------------------------ looks at what is served
+
+
+def _add_looks(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
+    @app.get("/v1/items", tags=["items"])
+    async def items(
+        query: Annotated[str, Query(max_length=200)] = "",
+        n: Annotated[int, Query(ge=1, le=100)] = 20,
+        model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
+    ) -> Response:
+        """Items whose title or id holds the words of the query."""
+        served = _served(shelf, model)
+        scorer = served.scorer
+        found = [{"item_id": _plain(scorer.name(at)), "title": scorer.title(at)} for at in served.search(query, n)]
+        return _json({"model": served.name, "items": found})
+
+    @app.get("/v1/privacy", tags=["privacy"])
+    async def privacy(model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None) -> Response:
+        """What is promised to the people whose ratings the model learnt from, and the ledger behind it."""
+        served = _served(shelf, model)
+        about = {"model": served.name, "class": served.opened.name}
+        promise = {"statement": served.opened.statement, "ledger": served.opened.ledger}
+        return _json(about | promise | {"requests": "histories are read from bodies, answered, and forgotten"})
+
+    @app.get("/health", tags=["service"])
+    async def health() -> Response:
+        """Whether the service answers, and with which models."""
+        models = {name: {"items": len(served.scorer)} for name in shelf.names if (served := shelf.get(name))}
+        return _json({"status": "ok", "version": __version__, "models": models})
+
+    @app.get("/metrics", tags=["service"], response_class=Response)
+    async def metrics() -> Response:
+        """What the service counts of itself, for Prometheus."""
+        return Response(counters.text(shelf), media_type="text/plain; version=0.0.4")
+
+    @app.get("/", tags=["page"], response_class=Response)
+    async def page(model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None) -> Response:
+        """The page that recommends in the browser: it holds the model, and sends nothing."""
+        try:
+            text = await asyncio.to_thread(lambda: _served(shelf, model).page)
+        except ConfigError as error:
+            raise Refused(404, "no page", str(error)) from None
+        headers = {"referrer-policy": "no-referrer", "x-content-type-options": "nosniff", "x-frame-options": "DENY"}
+        return Response(text, media_type="text/html; charset=utf-8", headers=headers)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        policy = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        return Response(_docs(app.openapi()), media_type="text/html; charset=utf-8", headers=policy)
+
+
+def _docs(schema: dict[str, Any]) -> str:
+    """The routes in plain HTML, which loads nothing from anywhere."""
+    rows = []
+    for path, methods in schema["paths"].items():
+        for method, about in methods.items():
+            what = html.escape(str(about.get("description", about.get("summary", ""))))
+            rows.append(f"<dt><code>{method.upper()} {html.escape(path)}</code></dt><dd>{what}</dd>")
+    example = html.escape(
+        "curl -s localhost:8000/v1/recommend -H 'content-type: application/json' -d '{\"history\": [], \"n\": 3}'"
+    )
+    style = "body{font:16px/1.5 system-ui;max-width:46rem;margin:2rem auto;padding:0 1rem}dd{margin:0 0 1rem}"
+    return (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>discreet</title><style>{style}</style>"
+        f"<h1>discreet {html.escape(__version__)}</h1><p>The schema is at <a href=/openapi.json>/openapi.json</a>.</p>"
+        f"<pre>{example}</pre><dl>{''.join(rows)}</dl></html>"
+    )
+
+
+# ------------------------------------------------------------------ errors and the schema
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> Response:
+        return _json({"error": {"code": error.code, "message": error.message}}, error.status)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return _json({"error": {"code": "invalid", "message": _sentence(error.errors())}}, 422)
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        text = {404: "there is nothing at this address: see /docs", 405: "this address takes another method: see /docs"}
+        message = text.get(error.status_code, str(error.detail))
+        return _json({"error": {"code": "refused", "message": message}}, error.status_code, error.headers)
+
+    @app.exception_handler(TooLarge)
+    async def too_large(request: Request, error: TooLarge) -> Response:
+        return _json({"error": {"code": "too large", "message": str(error)}}, 413, {"connection": "close"})
+
+    @app.exception_handler(Exception)
+    async def failed(request: Request, error: Exception) -> Response:
+        return _json({"error": {"code": "failed", "message": FAILED}}, 500)
+
+    @app.exception_handler(DiscreetError)
+    async def ours(request: Request, error: DiscreetError) -> Response:
+        return _json({"error": {"code": "invalid", "message": str(error)}}, 422)
+
+
+def _json(value: Any, status: int = 200, headers: Any = None) -> Response:
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    return Response(text, status, media_type="application/json", headers=headers)
+
+
+def _body(kind: type[BaseModel]) -> dict[str, Any]:
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _schema(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's schema, with the bodies that are parsed here."""
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+        bodies = models_json_schema(
+            [(Question, "validation"), (Batch, "validation")], ref_template="#/components/schemas/{model}"
+        )[1]["$defs"]
+        made.setdefault("components", {}).setdefault("schemas", {}).update(bodies)
+        app.openapi_schema = made
+    return app.openapi_schema

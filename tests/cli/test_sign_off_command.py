@@ -1,0 +1,43 @@
+"""``discreet report --sign-off``."""
+
+import json
+
+import pytest
+
+
+def test_the_page_is_written_and_says_what_is_missing(run, private, tmp_path):
+    result = run("report", private / "model", "--sign-off", "--out", tmp_path / "page.html")
+    assert result.code == 0, result.err
+    assert "nothing from: an account, an audit, the conformance kit, what it is for" in result.out
+    assert "Privacy sign-off" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_conformance_kit_is_run_where_asked_for(run, private, tmp_path):
+    result = run("report", private / "model", "--sign-off", "--conformance", "--out", tmp_path / "page.html", "--json")
+    assert result.code == 0, result.err
+    found = json.loads(result.out)
+    assert found["conformance"]["passed"]
+    assert "rules kept, none broken" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--purpose", "x"), "--purpose goes with --sign-off"),
+        (("--conformance",), "--conformance goes with --sign-off"),
+        (("--sign-off", "--data", "cinema"), "looks at nobody's ratings"),
+        (("--sign-off", "--audit", "nowhere.json"), "nowhere.json"),
+        (("--sign-off", "--account", "nowhere.sqlite:x"), "does not exist"),
+    ],
+)
+def test_bad_calls_are_one_sentence(run, private, tmp_path, options, said):
+    result = run("report", private / "model", "--out", tmp_path / "page.html", *options)
+    assert result.code == 2
+    assert said in result.err
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def test_a_model_without_a_promise_has_nothing_to_sign(run, shelf, tmp_path):
+    result = run("report", shelf / "model", "--sign-off", "--out", tmp_path / "page.html")
+    assert result.code == 2
+    assert "no promise to sign" in result.err

@@ -1,0 +1,211 @@
+"""The thin read-out path: the same bits as the model, from memory or from a folder, and nothing heavy on the way."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import discreet
+from discreet.errors import ConfigError, DataError, PrivacyError
+from discreet.kernels import once
+from discreet.models.read_outs import KINDS, PosteriorMean, read_out_from
+from discreet.models.scorer import as_history
+from discreet.models.storage import contents
+from discreet.models.storage.scorer_folder import open_model
+from discreet.privacy.door.chain import check_chain
+
+sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/serve")
+
+from served_models import ITEMS, MODELS, fitted, histories
+
+
+@pytest.fixture
+def saved(request, tmp_path):
+    fitted(request.param).save(tmp_path / "model")
+    return fitted(request.param), tmp_path / "model"
+
+
+@pytest.mark.parametrize("saved", MODELS, indirect=True)
+def test_a_folder_answers_as_the_model_does(saved):
+    """Compiled: to the bit. By numpy alone: to single precision, and the same items but for ties."""
+    model, folder = saved
+    opened = open_model(folder)
+    quick = open_model(folder, once=True)
+    assert quick.scorer.kernels is once
+    assert opened.liked_rating == model.liked_rating
+    for history in histories(12, seed=7):
+        ids, scores = model.recommend(history, 10)
+        at, values = opened.scorer.history(history)
+        best, same = opened.scorer.best(at, values, 10)
+        assert opened.item_ids_[best].tolist() == ids.tolist()
+        assert same.tobytes() == scores.tobytes()
+        _, close = quick.scorer.best(at, values, 10)
+        np.testing.assert_allclose(close, scores, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("saved", MODELS, indirect=True)
+def test_read_outs_survive_being_written(saved):
+    model, folder = saved
+    read_out = model.read_out()
+    described = json.loads((folder / "model.json").read_text())
+    assert described["read_out"] == json.loads(json.dumps(read_out.numbers()))
+    again = open_model(folder).scorer.read_out
+    assert type(again) is type(read_out)
+    for name, array in read_out.arrays().items():
+        assert np.array_equal(again.arrays()[name], array)
+
+
+def test_every_kind_of_read_out_is_tried():
+    assert {fitted(name).read_out().kind for name in MODELS} == set(KINDS)
+
+
+@pytest.mark.parametrize("saved", ["DPMF", "DPALS"], indirect=True)
+def test_a_folder_from_before_read_outs_were_saved(saved):
+    model, folder = saved
+    described = json.loads((folder / "model.json").read_text())
+    for name in ("checksum", "read_out", "likeness", "liked_rating"):
+        del described[name]
+    (folder / "model.json").write_text(json.dumps({"checksum": contents.checksum(described)} | described))
+    opened = open_model(folder)
+    history = histories(3)[2]
+    best, scores = opened.scorer.best(*as_history(opened.scorer, history), 5)
+    ids, expected = model.recommend(history, 5)
+    assert opened.item_ids_[best].tolist() == ids.tolist()
+    assert scores.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("saved", ["DPMF"], indirect=True)
+def test_factors_of_a_large_catalogue_stay_on_disk(saved, monkeypatch):
+    model, folder = saved
+    monkeypatch.setattr("discreet.models.storage.scorer_folder.MAPPED", 1)
+    opened = open_model(folder, once=True)
+    base = opened.scorer.factors
+    while base.base is not None and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+    ids, _ = model.recommend({"i1": 5.0}, 5)
+    assert opened.item_ids_[opened.scorer.best(*opened.scorer.history({"i1": 5.0}), 5)[0]].tolist() == ids.tolist()
+
+
+@pytest.mark.parametrize("saved", ["DPMF"], indirect=True)
+@pytest.mark.parametrize("change", ["kind", "missing", "not finite"])
+def test_a_read_out_that_nobody_wrote_is_refused(saved, change):
+    folder = saved[1]
+    described = json.loads((folder / "model.json").read_text())
+    described.pop("checksum")
+    if change == "kind":
+        described["read_out"]["kind"] = "magic"
+    elif change == "missing":
+        del described["read_out"]["liked_from"]
+    else:
+        described["read_out"]["low"] = float("inf")
+    (folder / "model.json").write_text(json.dumps({"checksum": contents.checksum(described)} | described))
+    with pytest.raises(DataError):
+        open_model(folder)
+
+
+def test_arrays_that_point_outside_are_refused():
+    good = fitted("DPMF").read_out()
+    arrays = good.arrays()
+    shape = (ITEMS, arrays["gain"].shape[1])
+    assert isinstance(read_out_from(good.numbers(), arrays, shape), PosteriorMean)
+    wild = arrays["place"].copy()
+    wild[3] = len(arrays["gain"])
+    for wrong in (
+        {"place": wild},
+        {"place": arrays["place"][:-1]},
+        {"gain": arrays["gain"] * np.nan},
+        {"gain": arrays["gain"][:, :-1]},
+        {"base": arrays["base"].astype(np.int32)},
+    ):
+        with pytest.raises(DataError):
+            read_out_from(good.numbers(), arrays | wrong, shape)
+
+
+def test_a_changed_ledger_breaks_its_chain():
+    document = fitted("DPMF").privacy_.ledger.to_dict()
+    check_chain(document)
+    for change in ({"epsilon": 0.1}, {"noise": "secure"}, {"head": "0" * 64}, {"entries": document["entries"][:-1]}):
+        with pytest.raises(PrivacyError):
+            check_chain(document | change)
+    shown = [dict(entry) for entry in document["entries"]]
+    shown[0]["sensitivity"] = 0.5
+    with pytest.raises(PrivacyError, match="breaks the hash chain"):
+        check_chain(document | {"entries": shown})
+    with pytest.raises(PrivacyError, match="incomplete"):
+        check_chain({name: value for name, value in document.items() if name != "plan"})
+
+
+# ------------------------------------------------------------ histories
+
+
+def test_plain_histories_are_read_without_tables():
+    scorer = fitted("ALS").scorer()
+    at, values = scorer.history({"i9": 2, "i3": 4.5})
+    assert at.tolist() == [3, 9]
+    assert values.tolist() == [4.5, 2.0]
+    assert scorer.history(["i9", "i3"])[1].tolist() == [5.0, 5.0]
+    for strange in ({"i9": None}, {"i9": float("nan")}, ["i3", "i3"], ["nobody"], "i3", {"i9": True}, [("i", 1)], 5):
+        assert scorer.history(strange) is None
+
+
+def test_ids_may_be_typed_as_text():
+    model = discreet.Popularity().fit(discreet.Ratings.from_arrays([1, 1, 2], [7, 8, 7], [1, 1, 1]))
+    scorer = model.scorer()
+    assert scorer.history(["7"])[0].tolist() == [0]
+    assert as_history(scorer, {"8": 1})[0].tolist() == [1]
+    assert scorer.position((1, 2)) == -1
+    assert scorer.position([]) == -1
+
+
+def test_what_is_wrong_with_a_history_is_said():
+    scorer = fitted("ALS").scorer()
+    for wrong, words in (
+        ("i3", "a list of item ids"),
+        ({"i3": "x"}, "finite ratings"),
+        (["nobody"], "does not know 1"),
+    ):
+        with pytest.raises(DataError, match=words):
+            as_history(scorer, wrong)
+    at, values = as_history(scorer, ["i3", "i3"])
+    assert at.tolist() == [3]
+    assert values.tolist() == [5.0]
+
+
+def test_items_that_are_assigned_anew_are_used():
+    model = discreet.ALS(3, iterations=1).fit(discreet.Ratings.from_arrays([1, 1, 2], [7, 8, 7], [1, 5, 4]))
+    first = model.recommend([7], 1)[1]
+    model.item_biases_ = model.item_biases_ - np.float32(3)
+    assert model.recommend([7], 1)[1] != first
+
+
+def test_a_reason_is_the_score_less_that_without_the_item():
+    scorer = fitted("DPMF, ratings").scorer()
+    at, values = scorer.history({"i1": 5, "i2": 1, "i30": 4})
+    reasons = scorer.why(at, values, 50)
+
+    def score(keep):
+        vector, offset = scorer.vector(at[keep], values[keep])
+        return vector.astype(np.float64) @ scorer.factors[50] + offset
+
+    every = np.arange(3)
+    for left in range(3):
+        assert reasons[left] == pytest.approx(score(every) - score(np.delete(every, left)), abs=1e-5)
+
+
+def test_nothing_is_alike_without_factors():
+    with pytest.raises(ConfigError, match="nothing to compare"):
+        fitted("Popularity").scorer().similar(0, 3)
+
+
+def test_one_question_from_the_shell_imports_neither_compiler_nor_tables(tmp_path):
+    fitted("DPMF").save(tmp_path / "model")
+    code = (
+        "import sys; from discreet.cli import main\n"
+        "try: main(['recommend', sys.argv[1], '--history', 'i3', '--json'])\n"
+        "finally: print(sorted({name.split('.')[0] for name in sys.modules} & {'numba', 'scipy', 'pyarrow'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr

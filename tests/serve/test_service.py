@@ -1,0 +1,265 @@
+"""The service: what it answers, what it refuses, and what it never writes down."""
+
+import asyncio
+import json
+import logging
+
+import httpx
+import numpy as np
+import pytest
+from served_models import ITEMS, fitted, histories
+
+from discreet.errors import ConfigError
+from discreet.serve.service import Settings, create_app
+from discreet.serve.shelf import Shelf, named_folders
+
+SECRET = "xq-unheard-of-7c1"
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    place = tmp_path_factory.mktemp("models")
+    for name, model in (("lists", "DPMF"), ("stars", "DPMF, ratings"), ("open", "Popularity")):
+        fitted(model).save(place / name)
+    return {name: place / name for name in ("lists", "stars", "open")}
+
+
+@pytest.fixture(scope="module")
+def shelf(folders):
+    return Shelf(folders)
+
+
+def ask(app, method, path, **options):
+    """One request, answered in this process."""
+
+    async def send():
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.request(method, path, **options)
+
+    return asyncio.run(send())
+
+
+@pytest.fixture
+def app(shelf):
+    return create_app(shelf)
+
+
+def test_lists_are_those_of_the_model(app):
+    for name, model in (("lists", "DPMF"), ("stars", "DPMF, ratings")):
+        for history in histories(20):
+            answer = ask(app, "POST", "/v1/recommend", json={"history": history, "n": 7, "model": name}).json()
+            ids, scores = fitted(model).recommend(history, 7)
+            assert answer["model"] == name
+            assert [row["item_id"] for row in answer["recommendations"]] == ids.tolist()
+            assert np.float32([row["score"] for row in answer["recommendations"]]).tobytes() == scores.tobytes()
+
+
+def test_items_go_by_id_or_title_with_a_rating_or_without(app):
+    by_id = ask(app, "POST", "/v1/recommend", json={"history": {"i3": 5, "i4": 5}, "model": "stars"}).json()
+    others = ({"Film № 3 <b>": 5, "i4": 5}, ["i3", "film  № 4 <B>"], [{"item": "i3", "rating": 5}, {"item": "i4"}])
+    for history in others:
+        assert ask(app, "POST", "/v1/recommend", json={"history": history, "model": "stars"}).json() == by_id
+    assert {"item_id", "title", "score"} == set(by_id["recommendations"][0])
+
+
+def test_exclude_only_and_seen(app):
+    def listed(**more):
+        answer = ask(app, "POST", "/v1/recommend", json={"history": ["i3"], "n": 200, **more}).json()
+        return [row["item_id"] for row in answer["recommendations"]]
+
+    whole = listed()
+    assert len(whole) == ITEMS - 1
+    assert listed(exclude=["i9", "i10"]) == [item for item in whole if item not in ("i9", "i10")]
+    assert listed(only=["i9", "i3", "i10"]) == [item for item in whole if item in ("i9", "i10")]
+    assert "i3" in listed(exclude_seen=False)
+    assert listed(only=[]) == []
+
+
+def test_several_at_once_are_as_one_by_one(app):
+    some = [{"history": history, "n": 4} for history in histories(5)] + [{"history": ["i1"], "model": "open"}]
+    together = ask(app, "POST", "/v1/recommend/batch", json={"requests": some}).json()["answers"]
+    assert together == [ask(app, "POST", "/v1/recommend", json=question).json() for question in some]
+
+
+def test_unknown_items(app):
+    refused = ask(app, "POST", "/v1/recommend", json={"history": ["i3", "who"]})
+    assert refused.status_code == 422
+    assert refused.json()["error"]["code"] == "unknown item"
+    skipped = ask(app, "POST", "/v1/recommend", json={"history": ["i3", "who"], "unknown": "skip"}).json()
+    assert skipped["ignored"] == 1
+    assert (
+        skipped["recommendations"]
+        == ask(app, "POST", "/v1/recommend", json={"history": ["i3"]}).json()["recommendations"]
+    )
+    batch = ask(app, "POST", "/v1/recommend/batch", json={"requests": [{"history": []}, {"history": ["who"]}]})
+    assert "request 1" in batch.json()["error"]["message"]
+
+
+def test_looks(app):
+    assert ask(app, "GET", "/health").json()["models"]["lists"] == {"items": ITEMS}
+    found = ask(app, "GET", "/v1/items", params={"query": "FILM 14", "n": 3}).json()["items"]
+    assert [row["item_id"] for row in found] == ["i14", "i114", "i140"]
+    alike = ask(app, "GET", "/v1/similar/i3", params={"n": 4}).json()["recommendations"]
+    assert [row["item_id"] for row in alike] == fitted("DPMF").similar_items("i3", 4)[0].tolist()
+    assert ask(app, "GET", "/v1/similar/i3", params={"model": "open"}).status_code == 404
+    assert ask(app, "GET", "/v1/similar/nobody").status_code == 404
+    privacy = ask(app, "GET", "/v1/privacy").json()
+    assert privacy["statement"]["epsilon"] == pytest.approx(50)
+    assert privacy["ledger"]["entries"]
+    assert ask(app, "GET", "/v1/privacy", params={"model": "open"}).json()["statement"]["status"] == "not private"
+    page = ask(app, "GET", "/")
+    assert "connect-src 'none'" in page.text
+    assert ask(app, "GET", "/docs").status_code == 200
+    assert set(ask(app, "GET", "/openapi.json").json()["paths"]) == {
+        "/",
+        "/health",
+        "/metrics",
+        "/v1/items",
+        "/v1/privacy",
+        "/v1/recommend",
+        "/v1/recommend/batch",
+        "/v1/similar/{item}",
+    }
+
+
+def test_refusals_have_one_form(app):
+    cases = {
+        ("POST", "/v1/recommend", b"{"): 422,
+        ("POST", "/v1/recommend", b"[" * 50_000): 422,
+        ("POST", "/v1/recommend", b'{"history": {"i3": NaN}}'): 422,
+        ("POST", "/v1/recommend", b'{"history": [], "n": 0}'): 422,
+        ("POST", "/v1/recommend", b'{"history": [], "n": 1001}'): 422,
+        ("POST", "/v1/recommend", b'{"history": [], "more": 1}'): 422,
+        ("POST", "/v1/recommend", b'{"history": [true]}'): 422,
+        ("POST", "/v1/recommend", b"\xff\xfe"): 422,
+        ("POST", "/v1/recommend", b'{"history": [], "model": "nope"}'): 404,
+        ("POST", "/v1/recommend/batch", b'{"requests": []}'): 422,
+        ("POST", "/v1/recommend", b'{"history": [' + b"1," * 10_001 + b"1]}"): 422,
+        ("POST", "/v1/recommend", b" " * (1 << 21)): 413,
+        ("GET", "/v1/recommend", b""): 405,
+        ("GET", "/v1/items?n=x", b""): 422,
+        ("GET", "/nowhere", b""): 404,
+    }
+    for (method, path, body), status in cases.items():
+        answer = ask(app, method, path, content=body)
+        assert answer.status_code == status, (path, body[:40], answer.text)
+        assert set(answer.json()["error"]) == {"code", "message"}
+
+
+def test_bodies_that_do_not_say_their_length_are_limited_too(app):
+    async def stream():
+        for _ in range(40):
+            yield b" " * (1 << 16)
+
+    assert ask(app, "POST", "/v1/recommend", content=stream()).status_code == 413
+
+
+def test_a_token_is_needed_where_there_is_one(shelf):
+    app = create_app(shelf, Settings(token="open sesame"))
+    assert ask(app, "GET", "/health").status_code == 200
+    for path in ("/v1/items", "/metrics", "/", "/openapi.json"):
+        assert ask(app, "GET", path).status_code == 401
+        assert ask(app, "GET", path, headers={"authorization": "Bearer wrong"}).status_code == 401
+        assert ask(app, "GET", path, headers={"authorization": "Bearer open sesame"}).status_code == 200
+
+
+def test_other_sites_ask_only_where_they_may(shelf):
+    ours = {"origin": "https://ours.example", "access-control-request-method": "POST"}
+    plain = ask(create_app(shelf), "OPTIONS", "/v1/recommend", headers=ours)
+    assert "access-control-allow-origin" not in plain.headers
+    app = create_app(shelf, Settings(origins=("https://ours.example",)))
+    assert ask(app, "OPTIONS", "/v1/recommend", headers=ours).headers["access-control-allow-origin"] == ours["origin"]
+    theirs = ours | {"origin": "https://theirs.example"}
+    assert "access-control-allow-origin" not in ask(app, "OPTIONS", "/v1/recommend", headers=theirs).headers
+
+
+def test_more_than_it_can_do_is_a_clean_503(shelf):
+    app = create_app(shelf, Settings(most_at_once=1))
+    app.counters.under_way = 1
+    busy = ask(app, "POST", "/v1/recommend", json={"history": []})
+    assert busy.status_code == 503
+    assert busy.headers["retry-after"] == "1"
+    assert busy.json()["error"]["code"] == "busy"
+
+
+def test_garbage_is_refused_and_nothing_of_it_is_written_down(app, caplog, capfd):
+    """A reduced form of what ``discreet bench --only serve`` does ten thousand times."""
+    rng = np.random.default_rng(0)
+    caplog.set_level(logging.DEBUG)
+    for at in range(200):
+        size = int(rng.integers(0, 200))
+        noise = bytes(rng.integers(0, 256, size, dtype=np.uint8))
+        body = (noise, b'{"history": {"' + SECRET.encode() + b'": ' + noise, json.dumps([SECRET] * size).encode())[
+            at % 3
+        ]
+        answer = ask(app, "POST", "/v1/recommend", content=body)
+        assert 400 <= answer.status_code < 500
+    metrics = ask(app, "GET", "/metrics").text
+    shown = capfd.readouterr()
+    for text in (metrics, caplog.text, shown.out, shown.err):
+        assert SECRET not in text
+
+
+def test_errors_that_nobody_foresaw_say_nothing_of_the_request(shelf, monkeypatch, caplog):
+    def fail(*given, **more):
+        raise RuntimeError(SECRET)
+
+    monkeypatch.setattr(type(shelf.get("lists")), "position", fail)
+    answer = ask(create_app(shelf), "POST", "/v1/recommend", json={"history": ["i3"]})
+    assert answer.status_code == 500
+    assert "RuntimeError" in caplog.text
+    assert SECRET not in caplog.text + answer.text
+
+
+def test_metrics_name_routes_and_never_what_was_asked(app):
+    ask(app, "GET", f"/v1/similar/{SECRET}")
+    ask(app, "GET", f"/{SECRET}")
+    ask(app, "GET", "/v1/items", params={"query": SECRET})
+    text = ask(app, "GET", "/metrics").text
+    assert SECRET not in text
+    assert 'discreet_requests_total{route="/v1/similar/{item}",status="404"} 1' in text
+    assert 'discreet_requests_total{route="other",status="404"} 1' in text
+
+
+def test_folders_have_names(tmp_path):
+    assert list(named_folders(["a=x/y", "b/c"])) == ["a", "c"]
+    with pytest.raises(ConfigError, match="two models are called 'c'"):
+        named_folders(["b/c", "c=d"])
+
+
+def test_the_schema_is_kept(app):
+    """schemathesis makes up requests from the schema, right and wrong ones: none may be a failure of ours."""
+    import schemathesis
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    schema = schemathesis.openapi.from_dict(ask(app, "GET", "/openapi.json").json())
+    checked = 0
+    for operation in schema.get_all_operations():
+        strategy = operation.ok().as_strategy()
+
+        @given(case=strategy)
+        @settings(
+            max_examples=15,
+            deadline=None,
+            derandomize=True,
+            database=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        def no_failure(case):
+            nonlocal checked
+            sent = case.as_transport_kwargs(base_url="http://test")
+            request = httpx.Request(
+                sent["method"],
+                sent["url"],
+                params=sent.get("params"),
+                json=sent.get("json"),
+                headers=sent.get("headers"),
+            )
+            answer = ask(app, request.method, str(request.url), content=request.content)
+            assert answer.status_code < 500
+            checked += 1
+
+        no_failure()
+    assert checked > 60
