@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models.algorithms.pair_ranking import common_basis
+from discreet.models.algorithms.pair_factors import common_basis
 
 BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
 TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise
