@@ -177,7 +177,7 @@ def test_another_version_is_another_version(monkeypatch):
     assert defaults > 300
     assert discreet.models.algorithms.noisy_solve.LARGE == 10_003
     assert discreet.DPMF(epsilon=1.0, random_state=0, item_features=None).delta == pytest.approx(0.3 + 1.7e-6)
-    assert type(before)().regularization == pytest.approx(1.7 * 8 + 0.3)
+    assert type(before)().rarity == pytest.approx(1.7 * 0.3 + 0.3)
     assert dataclasses.replace(before).regularization == 8.0
 
 
