@@ -7,15 +7,18 @@ does on data that no rule was chosen on. True (ε, δ), δ = 1e-5 by default, ad
 
 from __future__ import annotations
 
+import os
 import tempfile
 import zipfile
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from discreet.data.datasets import load_dataset
 from discreet.data.features import read_features
+from discreet.data.ratings import Ratings
 from discreet.data.splits import Split
 from discreet.data.synthetic import dpals_task
 from discreet.errors import DataError
@@ -216,12 +219,22 @@ def genres_and_years(name: str, sources: Sources) -> Any:
     raise DataError(f"no genres of {name} are at hand: give the place of its archive with --data {name}=PATH")
 
 
+def _at_hand(name: str) -> Ratings:
+    """Of a set that is no part of the library's list."""
+    file = Path(os.environ.get("DISCREET_DATA", "."), name, "ratings.parquet")
+    if not file.exists():
+        raise DataError(f"{name} is not on this machine: put its ratings.parquet in a folder {name} of DISCREET_DATA")
+    return Ratings.read(file)
+
+
 @lru_cache(maxsize=1)
 def _split(name: str, replica: int, scale: float, feedback: str, held: int, sources: Sources) -> Split:
     from discreet.data.splits import random_ratings, strong_generalisation
 
     if name.startswith("twin"):
         ratings = load_dataset(name, seed=replica, scale=scale)
+    elif name == "movietweetings":
+        ratings = _at_hand(name)
     elif name.startswith("family: "):
         ratings = made(family(name.removeprefix("family: ")).scaled(round(20_000 * scale)), replica)
     else:
