@@ -7,7 +7,7 @@ WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test browser check layers docs bench results clean
+.PHONY: help demo install test browser java check layers docs bench results clean
 help:
 	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
@@ -65,7 +65,11 @@ docs: .venv/.dev
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
 	@echo "The site is in site/index.html"
 
-test: check docs browser
+# the Spark engine is tested on a real Spark, which needs Java; where none can be had its tests are skipped likewise
+java: .venv/.dev
+	@$(PY) tests/engines/java.py
+
+test: check docs browser java
 	@$(PY) -m discreet demo --out .venv/demo
 	$(PY) -m pytest -n 2 --dist loadfile
 

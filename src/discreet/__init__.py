@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
+    from discreet.engines.blocks import Blocks
+    from discreet.engines.spark import SparkRatings
     from discreet.evaluation.protocols import evaluate
     from discreet.evaluation.tuning import tune
     from discreet.models.als import ALS
@@ -42,11 +44,13 @@ __all__ = [
     "DPSVD",
     "IRLS",
     "Bias",
+    "Blocks",
     "BudgetStore",
     "DPFrankWolfe",
     "HuberALS",
     "Popularity",
     "Ratings",
+    "SparkRatings",
     "Split",
     "__version__",
     "audit",
@@ -61,6 +65,8 @@ __all__ = [
 ]
 
 _HOME = MODELS | {
+    "Blocks": "discreet.engines.blocks",
+    "SparkRatings": "discreet.engines.spark",
     "BudgetStore": "discreet.privacy.accounting.lifetime",
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",

@@ -23,11 +23,15 @@ COMMANDS = [
     "recommend",
     "similar",
     "budget",
+    "audit",
     "tune",
     "datasets",
     "doctor",
     "bench",
     "reproduce",
+    "report",
+    "export",
+    "serve",
 ]
 
 
@@ -318,7 +322,7 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
     ):
         assert expected in result.out
     assert (tmp_path / "my demo" / "quality.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(p.name for p in (tmp_path / "my demo").iterdir()) == ["model", "quality.png"]
+    assert sorted(p.name for p in (tmp_path / "my demo").iterdir()) == ["model", "page.html", "quality.png"]
     again = json.loads(run("demo", "--quick", "--out", "my demo", "--json").out)
     scores = {m["name"]: m["scores"] for m in again["quality"]["models"]}
     recall = {name: found["recall@20"]["mean"] for name, found in scores.items()}

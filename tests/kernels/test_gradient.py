@@ -7,6 +7,8 @@ from discreet.kernels import set_threads
 from discreet.kernels.gradient import (
     residual_rows,
     residual_rows_numpy,
+    share_rows,
+    share_rows_numpy,
     sum_columns,
     sum_columns_numpy,
     turn_rows,
@@ -88,3 +90,10 @@ def test_sums_of_columns_equal_their_twin_for_any_number_of_threads(r, dtype):
 def test_sums_of_columns_of_nobody():
     nothing = np.zeros(0, np.int32), np.zeros(0, np.float32)
     assert not sum_columns(np.zeros(1, np.int64), *nothing, np.zeros((0, 3), np.float32), 4).any()
+
+
+def test_shares_equal_their_twin_to_the_last_bit():
+    indptr, indices = problem(1, "f8")[:2]
+    q = np.random.default_rng(3).random(25)
+    q[4] = 0
+    assert np.array_equal(share_rows(indptr, indices, q, 0.99), share_rows_numpy(indptr, indices, q, 0.99))

@@ -204,7 +204,7 @@ def test_one_question_from_the_shell_imports_neither_compiler_nor_tables(tmp_pat
     fitted("DPMF").save(tmp_path / "model")
     code = (
         "import sys; from discreet.cli import main\n"
-        "try: main(['recommend', sys.argv[1], '--history', 'i3', '--json'])\n"
+        "try: main(['recommend', sys.argv[1], '--history', 'i3'])\n"
         "finally: print(sorted({name.split('.')[0] for name in sys.modules} & {'numba', 'scipy', 'pyarrow'}))"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True)

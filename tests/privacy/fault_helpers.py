@@ -259,6 +259,30 @@ FAULTS = {
         'block["measured"]',
         (REGISTRY,),
     ),
+    "a training that died gives its reservation back": Fault(
+        "accounting.store_log:used",
+        "FROM log WHERE account = ?",
+        "FROM log WHERE kind != 'reserve' AND account = ?",
+        ("test_lifetime.py::test_a_crash_stays_spent_and_a_reservation_is_settled_once",),
+    ),
+    "an account is overspent by one training": Fault(
+        "accounting.lifetime:Account._admit",
+        "if units > left:",
+        "if left < 0:",
+        ("test_lifetime.py::test_what_would_fit_is_said_and_fits",),
+    ),
+    "an account mixes relations": Fault(
+        "accounting.lifetime:Account._admit",
+        "plan.budget.neighbouring != balance.neighbouring",
+        "False",
+        ("test_lifetime.py::test_relations_do_not_mix",),
+    ),
+    "the best of several runs is priced as one": Fault(
+        "accounting.events:_chosen_epsilon",
+        "selection.epsilon(event.mu, selection.Runs(event.runs, event.law), delta / parts)",
+        "gdp.epsilon(event.mu, delta / parts)",
+        ("test_selection.py::test_a_ledger_of_tuning_is_priced_again_from_its_file",),
+    ),
     "a user's gradient is not cut": Fault(
         "people.poisson_batches:_coefficients",
         "np.minimum(1.0, C / np.maximum(norm, 1e-300))",

@@ -11,7 +11,7 @@ from discreet.cli.app import command
 from discreet.cli.output import Output
 from discreet.errors import ConfigError
 
-SECTIONS = ("als", "topk", "csv", "start", "private", "training", "dplmc")
+SECTIONS = ("als", "topk", "csv", "start", "private", "training", "dplmc", "serve", "engines")
 
 
 @command("discreet bench --quick", "discreet bench --only als,topk --out speed.md")

@@ -65,10 +65,10 @@ class Layout:
         with as_file(file) as path:
             return Ratings.read(
                 path,
-                user=_column(self.user),
-                item=_column(self.item),
-                rating=_column(self.rating),
-                timestamp=_column(self.timestamp),
+                user=column(self.user),
+                item=column(self.item),
+                rating=column(self.rating),
+                timestamp=column(self.timestamp),
                 duplicates=self.duplicates or "last",
                 separator=self.text_separator,
                 header=self.header,
@@ -157,6 +157,10 @@ class Source(Layout):
                 raise ConfigError(f"--{name.replace('_', '-')} is {value}, but must be a finite number")
         if self.unknown_items is not None and self.items is None:
             raise ConfigError("--unknown-items goes with a catalogue, --items FILE")
+
+    def refuse_filters(self, why: str) -> None:
+        """Refuse the options that choose among ratings, or name a data set."""
+        self.refuse(why, *_SET_ONLY, *_FILTERS)
 
     def refuse_choosing(self, why: str) -> None:
         """Refuse the options that choose among ratings, or name a data set, where only a file is read as it is."""
@@ -247,7 +251,7 @@ def said_below(text: str) -> Iterator[None]:
         logger.removeFilter(other)
 
 
-def _column(name: str | None) -> str | int | bool | None:
+def column(name: str | None) -> str | int | bool | None:
     """A column as the library wants it; a file may well have a column called "1", which then wins over position 1."""
     if name is None or not name.strip():
         return None

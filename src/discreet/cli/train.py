@@ -20,6 +20,7 @@ from discreet.cli import ENDINGS
 from discreet.cli.accounts import account_at, room
 from discreet.cli.app import command, program
 from discreet.cli.choice import Choice, is_private
+from discreet.cli.engine import Engine
 from discreet.cli.output import Output
 from discreet.cli.source import Source
 from discreet.errors import ConfigError, DataError
@@ -43,12 +44,14 @@ REMEDIES = {
     "discreet train ratings.csv --items films.csv --out model/ --factors 64",
     "discreet train cinema --out model/ --feedback implicit --binarize 4",
     "discreet train ratings.csv --out model/ --epsilon 1 --account people.sqlite:customers",
+    "discreet train ratings/*.parquet --engine blocks --items films.csv --rating-range 1,5 --out model/ --epsilon 1",
 )
 def train(
-    data: Annotated[str, typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA")],
+    data: Annotated[list[str], typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA")],
     to: Annotated[str, typer.Option("--out", "-o", help="Folder for the model.", metavar="FOLDER")],
     choice: Choice,
     source: Source,
+    engine: Engine,
     out: Output,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a private model that is there; its ledger is kept.")
@@ -69,27 +72,28 @@ def train(
 
     DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) whose lines hold a user, an item and,
     if there is one, a rating; or - to read the same from a pipe; or the name of a data set (see discreet datasets).
+    With --engine blocks it may also be a folder of blocks, a folder of files, or several files, of any size together;
+    with --engine spark, whatever Spark reads.
     """
     model = choice.ready()
     check_out(to, replace)
     budget = None if account is None else _account(account, model)
     choice.use_threads()
-    ratings, facts = source.read(data, out)
-    if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":  # it is read from the data then
-        low = float(ratings.values.min())
-        high = float(ratings.values.max())
-        if low == high:
-            raise nothing_to_predict(data, low, model)
-    with ledger_kept(model, to, out):
-        seconds = fit(model, ratings, out, budget)
-        model.save(to, replace=replace)
+    engine.check(hasattr(model, "plan"))
+    with engine.people(data, source, out) as (ratings, facts):
+        if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":  # it is read from the data then
+            low, high = ratings.rating_range() or (0.0, 0.0)
+            if low == high:
+                raise nothing_to_predict(data[0], low, model)
+        with ledger_kept(model, to, out):
+            seconds = fit(model, ratings, out, budget)
+            model.save(to, replace=replace)
     out.say(f"Saved to {to}")
-    if learnt := getattr(model, "learnt_", ""):
-        out.say(f"What was learnt: {learnt}", style="bold")
     statement = getattr(model, "privacy_", None)
     if statement is not None and statement.finite:
         out.say(str(statement), style="bold green" if statement.private else "bold yellow")
-        out.say("The numbers of users and ratings above are exact: no ε pays for them, so do not publish them.")
+        if engine.engine == "memory":
+            out.say("The numbers of users and ratings above are exact: no ε pays for them, so do not publish them.")
         remedies = [REMEDIES[a.name] for a in model.privacy_.assumptions if a.inferred and a.name in REMEDIES]
         if budget is not None:
             left = budget.balance

@@ -117,7 +117,8 @@ def parse_json(content: bytes) -> Any:
         document = json.loads(content)
     except RecursionError:
         raise ValueError("the JSON document is nested too deeply") from None
-    level, depth = [document], 0
+    level = [document]
+    depth = 0
     while level:
         level = [part for container in level for part in _parts(container)]
         depth += 1

@@ -53,6 +53,11 @@ class LocalPeople:
     def filtered(self) -> str:
         return self._ratings.filtered
 
+    @property
+    def engine(self) -> str:
+        """What the ledger says of where people were."""
+        return f"memory: people are in {self.parts:,} blocks in the memory of one machine"
+
     def rating_range(self) -> tuple[float, float] | None:
         return self._ratings.rating_range()
 

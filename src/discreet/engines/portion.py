@@ -85,7 +85,9 @@ def portion_of(
     duplicates : {"last", "mean", "error"}
         As in `Ratings.read`; without times, the last row is the newest.
     """
-    order = np.lexsort((who[:, 1], who[:, 0]))  # stable: the rows of a user stay in their order
+    # stable, so that the rows of a user stay in their order; a whole number has no second half
+    plain = not who[:, 1].any()
+    order = np.argsort(who[:, 0], kind="stable") if plain else np.lexsort((who[:, 1], who[:, 0]))
     who = who[order]
     new = np.ones(len(who), bool)
     new[1:] = (who[1:] != who[:-1]).any(axis=1)

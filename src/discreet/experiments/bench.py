@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from discreet.data.ratings import Ratings
-from discreet.experiments import bench_csv, bench_private, bench_training, dplmc_bench
+from discreet.experiments import bench_csv, bench_engines, bench_private, bench_serve, bench_training, dplmc_bench
 from discreet.kernels import thread_count, top_k
 from discreet.kernels.simd import VECTOR_BYTES
 from discreet.kernels.threads import blas_threads, even_cuts
@@ -40,6 +40,8 @@ def run(quick: bool = False, only: set[str] | None = None, progress: Progress | 
         "private": bench_private.benchmark,
         "training": bench_training.benchmark,
         "dplmc": dplmc_bench.benchmark,
+        "serve": bench_serve.benchmark,
+        "engines": bench_engines.benchmark,
     }
     chosen = [name for name in sections if only is None or name in only]
     results: dict[str, Any] = {"machine": _machine(), "quick": quick}
@@ -62,8 +64,10 @@ def render(results: dict[str, Any]) -> str:
     ]
     if results["quick"]:
         lines += ["", "Quick run on a twentieth of the data: the ratios are not those of the full size."]
+    shown: dict[str, Callable[[dict[str, Any]], list[str]]]
     shown = {"als": _show_als, "topk": _show_topk, "csv": _show_csv, "start": _show_start}
     shown |= {"private": bench_private.show, "training": bench_training.show, "dplmc": dplmc_bench.show}
+    shown |= {"serve": bench_serve.show, "engines": bench_engines.show}
     for name, show in shown.items():
         if name in results:
             lines += ["", *show(results[name])]

@@ -126,6 +126,40 @@ def sum_columns(
     return total
 
 
+def share_rows_numpy(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float) -> np.ndarray:
+    """The specification of `share_rows`."""
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    own = q[indices]
+    share = own / np.maximum(np.bincount(row, own, minlength=len(indptr) - 1)[row], 1e-300)
+    return (most * np.sqrt(share)).astype(np.float32)
+
+
+def share_rows(indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float) -> np.ndarray:
+    """w_ij = most · √(q_j / Σ_j q_j) for each entry (nnz,) float32, the sum being over the entries of its row.
+
+    Parameters
+    ----------
+    indptr, indices : CSR arrays; int64 and int32
+    q : (m,) float64, not negative
+    """
+    w = np.empty(len(indices), np.float32)
+    run(lambda start, stop: _share(indptr, indices, q, most, w, start, stop), cost_cuts(np.diff(indptr) + 1.0))
+    return w
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _share(
+    indptr: np.ndarray, indices: np.ndarray, q: np.ndarray, most: float, w: np.ndarray, start: int, stop: int
+) -> None:
+    for i in range(start, stop):
+        whole = 0.0
+        for at in range(indptr[i], indptr[i + 1]):
+            whole += q[indices[at]]
+        whole = max(whole, 1e-300)
+        for at in range(indptr[i], indptr[i + 1]):
+            w[at] = most * np.sqrt(q[indices[at]] / whole)
+
+
 def turn_rows(U: np.ndarray, g: np.ndarray, R: np.ndarray, a: float, b: float) -> np.ndarray:
     """``U − a g − b U R`` (n, r), row by row; the numpy twin is that expression."""
     U = floats("U", U, 2)

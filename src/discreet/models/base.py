@@ -22,6 +22,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.columns import Column
 from discreet.data.encode import IdIndex, as_ids
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
@@ -239,6 +240,40 @@ class Recommender(ABC):
         )
         ids = np.append(self.item_ids_, np.array([-1], self.item_ids_.dtype))  # position −1 is the padding
         return ids[at], scores
+
+    def recommend_frame(
+        self,
+        frame: Any,
+        n: int = 10,
+        *,
+        user: Column = None,
+        item: Column = None,
+        rating: Column = None,
+        timestamp: Column = None,
+        exclude_seen: bool = True,
+        partitions: int | None = None,
+    ) -> Any:
+        """Lists for all users of a Spark DataFrame of histories, as a DataFrame: user, rank, item, title, score.
+
+        Parameters
+        ----------
+        frame : pyspark.sql.DataFrame
+            One row per rating; columns are found by convention, or named. Items that the model does not know are left
+            out of histories.
+        n : int
+        exclude_seen : bool
+            Leave out what is in a user's history.
+        partitions : int, optional
+            Into how many tasks users are divided; by default as Spark is configured.
+
+        Privacy: a list is made from the model and from the user's own history, and is for that user alone. The frame is
+        about people: write it where their ratings are.
+        """
+        from discreet.models.spark_lists import recommend_frame
+
+        self._check_fitted()
+        require_whole("n", n)
+        return recommend_frame(self, frame, n, user, item, rating, timestamp, exclude_seen, partitions)
 
     def recommend_indices(
         self,

@@ -220,8 +220,10 @@ class PrivateRecommender(Recommender):
         self.check()
         if not isinstance(ratings, People):
             ratings = to_learn_from(ratings)
-        seen = self._seen_range(ratings)
-        rating_range = self.rating_range or seen or COMMON_RANGE
+        self._check_engine(ratings)
+        given = self._given_range(ratings)
+        seen = None if given else self._seen_range(ratings)
+        rating_range = given or seen or COMMON_RANGE
         if self.feedback == "explicit":
             require_range("rating_range", rating_range)
         algorithm = self.algorithm().resolve(self.budget, ratings.n_items, rating_range)
@@ -266,7 +268,12 @@ class PrivateRecommender(Recommender):
         self.algorithm_ = algorithm
         self.details_ = learnt.details
         self.counts_ = learnt.counts
-        self.privacy_ = algorithm.statement(ledger)
+        self._state(ledger)
+
+    def _state(self, ledger: Ledger) -> None:
+        """What may be promised, and what was learnt, side by side."""
+        learnt = str(self.details_.get("learnt", ""))
+        self.privacy_ = dataclasses.replace(self.algorithm_.statement(ledger), learnt=learnt)
 
     def _begin(self, ratings: Any) -> None:
         self._forget()
@@ -296,9 +303,12 @@ class PrivateRecommender(Recommender):
         if getattr(ratings, "filtered", ""):
             session.assume("filter", ratings.filtered, inferred=True)
         session.assume("parameters", "every parameter of the model")
+        if engine := getattr(ratings, "engine", ""):
+            session.assume("engine", engine)
         if algorithm.feedback == "explicit":
-            low, high = self.rating_range or seen or COMMON_RANGE
-            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=self.rating_range is None)
+            given = self._given_range(ratings)
+            low, high = given or seen or COMMON_RANGE
+            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=given is None)
         for name, text in algorithm.assumptions().items():
             session.assume(name, text)
         if features is not None:
@@ -307,6 +317,20 @@ class PrivateRecommender(Recommender):
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         """Public features of the items, for models that have any."""
         return None
+
+    def _check_engine(self, ratings: Any) -> None:
+        """An engine says whether its machines agree before anything is charged, and adds up whole numbers only."""
+        require(
+            self.noise == "secure" or not getattr(ratings, "exact_only", False),
+            "this engine adds up whole numbers, and seeded noise is for floating-point ones: train with "
+            "noise='secure', or on Ratings in memory",
+        )
+        if hasattr(ratings, "ready"):
+            ratings.ready()
+
+    def _given_range(self, ratings: Any) -> tuple[float, float] | None:
+        """The range of ratings where it is public: as the model has it, or the people's engine."""
+        return self.rating_range or getattr(ratings, "public_range", None)
 
     def _range(self) -> tuple[float, float]:
         """The range of ratings: as given, as it was found in the last fit, or a common one."""
@@ -396,7 +420,9 @@ class PrivateRecommender(Recommender):
 
     def check_restored(self) -> None:
         """The algorithm must be one that could have been resolved, and what the parameters promise what was paid."""
-        n_items, budget, plan = len(self.item_ids_), self.budget, self.privacy_.ledger.plan
+        n_items = len(self.item_ids_)
+        budget = self.budget
+        plan = self.privacy_.ledger.plan
         kinds = self.kinds(**self.get_params())
         require(isinstance(self.algorithm_, kinds), f"its algorithm, {self.algorithm_.name!r}, is another model's")
         self.algorithm_.resolve(budget, n_items, self.rating_range_ or COMMON_RANGE)
@@ -414,7 +440,7 @@ class PrivateRecommender(Recommender):
         return {LEDGER: _as_text(self.privacy_.ledger)} | {earlier_name(text.encode()): text for text in earlier}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
-        self.privacy_ = self.algorithm_.statement(Ledger.from_dict(parse_json(files[LEDGER])))
+        self._state(Ledger.from_dict(parse_json(files[LEDGER])))
 
     def card(self) -> str:
         from discreet.models.storage.card import private

@@ -20,7 +20,7 @@ _NOISE = {
     "numbers, so that rounding gives nothing away.",
     "seeded": "RESEARCH MODE: it came from a seed. Whoever learns the seed can take the noise away again.",
 }
-_VERDICTS = (
+VERDICTS = (
     (1.0, "By common reading that is a strong promise."),
     (10.0, "By common reading that is a reasonable promise, though not a strong one."),
     (math.inf, "By common reading that is a weak promise: it rules out certainty rather than good guesses."),
@@ -69,7 +69,7 @@ def promised(model: Any) -> Html:
 def _words(statement: PrivacyStatement) -> Html:
     times = f"{math.exp(statement.epsilon):,.4g}" if statement.epsilon < 30 else f"e^{statement.epsilon:.4g}"
     but = f", but for a probability of δ = {power(statement.delta)}" if statement.delta else ""
-    verdict = next(words for limit, words in _VERDICTS if statement.epsilon <= limit)
+    verdict = next(words for limit, words in VERDICTS if statement.epsilon <= limit)
     return join(
         [
             tag(

@@ -23,6 +23,7 @@ from discreet.privacy.accounting.events import Event
 from discreet.privacy.door.ledger import Entry
 from discreet.privacy.door.statement import PrivacyStatement
 from discreet.report.html import Html, join, power, table, tag
+from discreet.report.privacy_part import VERDICTS
 from discreet.version import __version__
 
 if TYPE_CHECKING:
@@ -141,14 +142,18 @@ def _promised(model: Any, statement: PrivacyStatement, signing: Signing) -> Html
             "something left without noise, so ε is infinite. Handle the model like the ratings themselves.",
             class_="promise bad",
         )
-    times = f"{math.exp(statement.epsilon):,.3g}" if statement.epsilon < 30 else f"e^{statement.epsilon:.3g}"
+    likelier = math.exp(min(statement.epsilon, 30.0))
+    times = f"{likelier:.3g}" if likelier < 100 else f"{likelier:,.0f}"
+    if statement.epsilon >= 30:
+        times = f"e^{statement.epsilon:.3g}"
+    verdict = next(words for limit, words in VERDICTS if statement.epsilon <= limit)
     words = tag(
         "p",
         tag("strong", f"To {signing.people}: "),
         "whatever anybody else can see of this model is nearly as likely with all of your ratings as ",
         "without them. " if statement.neighbouring == "add-remove" else "with those of somebody else in their place. ",
         f"Nothing becomes more than {times} times as likely (ε = {statement.epsilon:.4g}), except with a probability "
-        f"of at most δ = {power(statement.delta)}. Neighbours: {_RELATION[statement.neighbouring]}. ",
+        f"of at most δ = {power(statement.delta)}. Neighbours: {_RELATION[statement.neighbouring]}. {verdict} ",
         tag("strong", "For: "),
         f"{purpose}. ",
         tag("strong", "Model: "),
@@ -157,13 +162,11 @@ def _promised(model: Any, statement: PrivacyStatement, signing: Signing) -> Html
         class_=f"promise{'' if statement.private else ' bad'}",
     )
     cautions = [tag("li", text) for text in statement.cautions]
-    weak = "This ε is weak: little is promised by it." if statement.epsilon > 20 else None
     return join(
         [
             words,
             tag("p", tag("strong", "Cautions, for which somebody has to answer:"), class_="bad") if cautions else None,
             tag("ul", *cautions) if cautions else None,
-            tag("p", weak, class_="bad") if weak else None,
         ]
     )
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import shutil
 import time
 import uuid
@@ -69,6 +70,7 @@ def _mlmodel(opened: OpenedModel) -> str:
                     "python_function": {
                         "loader_module": "discreet.serve.mlflow_model",
                         "data": ARTIFACTS,
+                        "python_version": platform.python_version(),
                         "env": {"virtualenv": "python_env.yaml"},
                     }
                 },

@@ -38,6 +38,8 @@ class Blocks:
     folder : path
     """
 
+    exact_only = True
+
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self._folder = Path(os.fspath(folder)).expanduser()
         self._manifest = Manifest.read(self._folder)

@@ -6,13 +6,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.data.worker_errors import MARK, Task
 from discreet.engines.handshake import fingerprint
 from discreet.engines.spark import worker
-from discreet.engines.spark.worker import CHUNK_BYTES, MARK, PROBLEMS
+from discreet.engines.spark.worker import CHUNK_BYTES, PROBLEMS
 from discreet.errors import DataError, EngineError
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.replay import Node, RecordedSum, Wanted, nothing_yet, one_pass
@@ -57,13 +59,13 @@ class SparkEngine:
                 self._sealed.renew()
         raise EngineError("sealed blocks are lost, and sealing them again did not bring them back: look at the storage")
 
-    def _pass(self, task: worker.Task, wanted: Sequence[Wanted]) -> tuple[list[NDArray[np.int64]], list[str]]:
+    def _pass(self, task: Task, wanted: Sequence[Wanted]) -> tuple[list[NDArray[np.int64]], list[str]]:
         spark = self._sealed.spark
         size = sum(8 * int(np.prod(want.shape)) for want in wanted)
 
         def job() -> Any:
             with one_row_batches(spark):
-                frame = self._sealed.read().mapInArrow(task, worker.SUMS)
+                frame = self._sealed.led_through(task)
                 if size * self._sealed.parts > LARGE_SUMS:  # all public
                     frame = frame.groupBy("place", "chunk").applyInArrow(worker.add_chunks, worker.SUMS)
                 return frame.collect()
@@ -103,8 +105,22 @@ class Sealed:
         write()
         self._pieces = self._listed()
 
-    def read(self) -> Any:
-        return self.spark.read.schema(worker.SEALED).parquet(self.path).select("part", "piece", "digest", "payload")
+    def led_through(self, task: Task) -> Any:
+        """A frame of what the task makes of all blocks.
+
+        Where workers can open the files by themselves (a folder of this machine, or one that all machines have
+        mounted), Spark only tells them which; else it hands the blocks over.
+        """
+        blocks = self._frame().select("part", "piece", "crc32", "payload")
+        if not self.path.startswith("file:"):
+            return blocks.mapInArrow(task, worker.SUMS)
+        files = [unquote(urlsplit(one).path) for one in blocks.inputFiles()]
+        tasks = max(min(len(files), 2 * cores(self.spark)), 1)
+        numbers = self.spark.range(0, len(files), 1, tasks)
+        return numbers.mapInArrow(worker.reader(files, task), worker.SUMS)
+
+    def _frame(self) -> Any:
+        return self.spark.read.schema(worker.SEALED).parquet(self.path)
 
     def renew(self) -> None:
         """Seal again: the same rows give the same blocks, to the last bit."""
@@ -125,17 +141,24 @@ class Sealed:
             raise EngineError("a block was counted twice in one pass, so its sum was thrown away")
         return set(counted) == {f"{part} {piece}" for part, piece, _ in self._pieces}
 
-    def _listed(self) -> frozenset[tuple[int, int, str]]:
+    def _listed(self) -> frozenset[tuple[int, int, int]]:
         def job() -> Any:
-            frame = self.spark.read.schema(worker.SEALED).parquet(self.path)
-            return frame.select("part", "piece", "source", "digest").collect()
+            return self._frame().select("part", "piece", "source", "crc32").collect()
 
         rows = outcome(job)
         sources: dict[int, int] = {}
         for row in rows:
             if sources.setdefault(row["part"], row["source"]) != row["source"]:
                 raise EngineError("Spark divided the people of one block over two tasks: seal them again")
-        return frozenset((row["part"], row["piece"], row["digest"]) for row in rows)
+        return frozenset((row["part"], row["piece"], row["crc32"]) for row in rows)
+
+
+def cores(spark: Any) -> int:
+    """About how many tasks run at once; a number of the cluster, not of the data."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except Exception:  # Spark Connect has no context
+        return 8
 
 
 def shake_hands(spark: Any, tasks: int) -> None:

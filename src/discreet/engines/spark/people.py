@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Column, find_columns
 from discreet.data.csr import check_duplicates_rule
-from discreet.data.encode import as_ids, canonical, encode
+from discreet.data.encode import canonical, encode
 from discreet.data.ratings import Duplicates, Unknown
 from discreet.engines.portion import Portion
 from discreet.engines.spark import worker
-from discreet.engines.spark.jobs import Sealed, SparkEngine, outcome, shake_hands
+from discreet.engines.spark.jobs import Sealed, SparkEngine, cores, outcome, shake_hands
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.door.vault import guarded
 from discreet.privacy.people.block import Public
@@ -37,6 +37,7 @@ logger = logging.getLogger("discreet")
 
 MOST_PARTITIONS = 1 << 16
 WHOLE = r"^[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*$"  # as `discreet.data.encode.written` has it
+WHOLE_KINDS = ("byte", "short", "integer", "long")
 _EXACT = 2.0**53
 
 
@@ -53,7 +54,7 @@ class SparkRatings:
         The range of ratings, if it is public. Without it, a model that needs one reads it from the data.
     partitions : int
         How many blocks people are divided into: a public number, which must not follow from the data. What is released
-        does not depend on it. A task takes about as much memory as twenty million ratings per block would fill.
+        does not depend on it. Sealing takes the memory of one block for each task: about 40 bytes per rating.
     user, item, rating, timestamp : str, optional
         Names of the columns; found by convention where not given. ``rating=False`` and ``timestamp=False`` ignore them.
     duplicates : {"last", "mean", "error"}, optional
@@ -64,6 +65,8 @@ class SparkRatings:
         Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or ``s3a:``. They hold
         people's ratings. By default, and only where Spark runs on one machine, a temporary folder.
     """
+
+    exact_only = True
 
     def __init__(
         self,
@@ -129,12 +132,18 @@ class SparkRatings:
         row = outcome(lambda: self._frame.select(F.min(number).alias("low"), F.max(number).alias("high")).first())
         return None if row is None or row["low"] is None else (float(row["low"]), float(row["high"]))
 
-    @guarded("sealed ratings")
-    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
-        shake_hands(self.spark, max(self.parts, 2 * self._cores()))
+    def ready(self) -> None:
+        """Shake hands with the workers, and seal people's ratings into blocks, if that has not been done before."""
+        shake_hands(self.spark, 2 * cores(self.spark))
         if self._sealed is None:
             path = self._path()
             self._sealed = Sealed(self.spark, path, self.parts, lambda: outcome(lambda: self._write(path)))
+
+    @guarded("sealed ratings")
+    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
+        if self._sealed is None:
+            self.ready()
+        assert self._sealed is not None
         engine = SparkEngine(self._sealed, bounds, seed)
         return Users(Replay(engine, Portion.of_nobody().sealed(bounds, seed)), Public(bounds, self.n_items))
 
@@ -154,15 +163,18 @@ class SparkRatings:
         time = F.lit(0).cast("long")
         if "timestamp" in columns:
             time = seconds(F.col(columns["timestamp"]), kinds[columns["timestamp"]])
+        whole = self.item_ids.dtype == np.int64 and kinds[columns["item"]] in WHOLE_KINDS
+        kind = "long" if whole else "string"  # numbers are joined several times as fast as text
         rows = frame.select(
             user.alias("user"),
-            key_of(F.col(columns["item"]), kinds[columns["item"]]).cast("string").alias("key"),
+            key_of(F.col(columns["item"]), kinds[columns["item"]]).cast(kind).alias("key"),
             self._rating().alias("rating"),
             time.alias("time"),
         )
-        keys = [str(canonical(one)) for one in self.item_ids.tolist()]
+        forms = [canonical(one) for one in self.item_ids.tolist()]
+        keys = forms if whole else [str(form) for form in forms]
         listed = self.spark.createDataFrame(
-            pa.table({"key": keys, "item": np.arange(len(keys), dtype=np.int32)}), "key string, item int"
+            pa.table({"key": keys, "item": np.arange(len(keys), dtype=np.int32)}), f"key {kind}, item int"
         )
         joined = rows.join(F.broadcast(listed), "key", "left")
         # the same function of a user's key as Spark divides by, so that each block is one task
@@ -194,7 +206,7 @@ class SparkRatings:
 
     def _path(self) -> str:
         if self._folder is not None:
-            return self._folder
+            return self._folder if ":" in self._folder else Path(self._folder).absolute().as_uri()
         master = str(self.spark.conf.get("spark.master", ""))
         if not master.startswith("local"):
             raise ConfigError(
@@ -204,13 +216,6 @@ class SparkRatings:
         folder = tempfile.mkdtemp(prefix="discreet-spark-")
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         return (Path(folder) / "sealed").as_uri()
-
-    def _cores(self) -> int:
-        """About how many tasks run at once; a number of the cluster, not of the data."""
-        try:
-            return int(self.spark.sparkContext.defaultParallelism)
-        except Exception:  # Spark Connect has no context
-            return 8
 
 
 def task_number() -> int:
@@ -225,7 +230,7 @@ def key_of(column: Any, kind: str) -> Any:
     """An id in the one form that all its spellings share: a whole number where it is one, else text."""
     from pyspark.sql import functions as F
 
-    if kind in ("byte", "short", "integer", "long"):
+    if kind in WHOLE_KINDS:
         return column.cast("long")
     if kind in ("float", "double"):
         whole = (F.abs(column) < F.lit(_EXACT)) & (column == F.floor(column))
@@ -238,13 +243,8 @@ def seconds(column: Any, kind: str) -> Any:
     """A time as a whole number."""
     from pyspark.sql import functions as F
 
-    if kind in ("byte", "short", "integer", "long"):
+    if kind in WHOLE_KINDS:
         return column.cast("long")
     if kind in ("float", "double"):
         return F.floor(column).cast("long")
     return F.unix_timestamp(column.try_cast("timestamp"))
-
-
-def ids_of(values: Any) -> NDArray[Any]:
-    """Ids as the model has them."""
-    return as_ids(values, "item id")

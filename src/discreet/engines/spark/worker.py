@@ -6,17 +6,16 @@ Nothing of an error but its type leaves a worker, for its text may hold somebody
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import wraps
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from discreet.data.worker_errors import Problem, Task, quiet
 from discreet.engines.handshake import fingerprint
 from discreet.engines.identity import identities
 from discreet.engines.portion import Portion, portion_of
@@ -26,11 +25,10 @@ from discreet.privacy.door.vault import guarded
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.replay import Node, Wanted, follow, nothing_yet
 
-SEALED = "part int, piece int, source int, size long, digest string, payload binary"
+SEALED = "part int, piece int, source int, size long, crc32 long, payload binary"
 SUMS = "place int, chunk int, data binary"
 RATINGS_OF_A_PIECE = 1 << 20  # a piece takes about 8 MB, and twenty times as much while its users take their steps
 CHUNK_BYTES = 1 << 23  # of a sum that travels as one value
-MARK = "discreet-worker:"  # after it, the driver finds the type of an error, and nothing else
 
 #: What a worker may say of data that cannot be used; the driver knows the sentence.
 PROBLEMS = {
@@ -45,35 +43,7 @@ PROBLEMS = {
 }
 
 
-class Problem(DiscreetError):
-    """One of `PROBLEMS`, by its name."""
-
-
-class WorkerError(Exception):
-    """All that the driver and the logs see of what went wrong on a worker."""
-
-
 Batches = Iterable[pa.RecordBatch]
-Task = Callable[[Batches], Iterator[pa.RecordBatch]]
-
-
-def quiet(task: Task) -> Task:
-    """The same task, whose errors say nothing but their type."""
-
-    @wraps(task)
-    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        kind = ""
-        try:
-            with np.errstate(all="ignore"):
-                yield from task(batches)
-        except Problem as error:
-            kind = str(error)
-        except Exception as error:
-            kind = type(error).__name__
-        if kind:  # out here, the error is neither cause nor context of the one that is raised
-            raise WorkerError(MARK + kind)
-
-    return run
 
 
 # ------------------------------------------------------------------ sealing
@@ -88,8 +58,12 @@ def sealer(n_items: int, duplicates: str, unknown: str, timed: bool, source: Cal
             return
         part, who, items, ratings, times = (np.concatenate(column) for column in zip(*rows, strict=True))
         del rows
-        order = np.lexsort((ratings, times, items, who[:, 1], who[:, 0], part))  # rows of a frame have no order
-        part, who, items, ratings, times = part[order], who[order], items[order], ratings[order], times[order]
+        if duplicates != "error":  # rows of a frame have no order: of two ratings, the newer and higher comes last
+            order = np.lexsort((ratings, times)) if timed else np.argsort(ratings, kind="stable")
+            part, who, items, ratings, times = part[order], who[order], items[order], ratings[order], times[order]
+        if (part != part[0]).any():
+            order = np.argsort(part, kind="stable")
+            part, who, items, ratings, times = part[order], who[order], items[order], ratings[order], times[order]
         cuts = np.append(np.flatnonzero(np.diff(part, prepend=-1)), len(part))
         for begin, end in itertools.pairwise(cuts.tolist()):
             own = slice(begin, end)
@@ -152,7 +126,7 @@ def _sealed(part: int, number: int, source: int, payload: bytes) -> pa.RecordBat
         "piece": pa.array([number], pa.int32()),
         "source": pa.array([source], pa.int32()),
         "size": pa.array([len(payload)], pa.int64()),
-        "digest": pa.array([hashlib.sha256(payload).hexdigest()]),
+        "crc32": pa.array([zlib.crc32(payload)], pa.int64()),
         "payload": pa.array([payload], pa.binary()),
     }
     return pa.RecordBatch.from_pydict(columns)
@@ -180,12 +154,29 @@ def adder(root: Node, wanted: Sequence[Wanted], bounds: Bounds, seed: int, expec
     return quiet(add)
 
 
+def reader(files: Sequence[str], task: Task) -> Task:
+    """The same task for numbers of files that a worker can open by itself: then no block passes through Spark."""
+
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
+        yield from task(_in_files(files, batches))
+
+    return quiet(read)
+
+
+def _in_files(files: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
+    from pyarrow import parquet
+
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            with parquet.ParquetFile(files[number], memory_map=True) as file:
+                yield from file.iter_batches(1, columns=["part", "piece", "crc32", "payload"])
+
+
 def _one(
     batch: pa.RecordBatch, at: int, root: Node, bounds: Bounds, seed: int, into: Sequence[NDArray[np.int64]]
 ) -> str:
     payload = batch.column("payload")[at].as_buffer()
-    digest = hashlib.sha256(payload).hexdigest()
-    if digest != batch.column("digest")[at].as_py():
+    if zlib.crc32(payload) != batch.column("crc32")[at].as_py():
         raise Problem("Portion")
 
     @guarded("sealed ratings")
@@ -233,8 +224,3 @@ def greet(batches: Batches) -> Iterator[pa.RecordBatch]:
     for _ in batches:
         pass
     yield pa.RecordBatch.from_pydict({"machine": pa.array([fingerprint()])})
-
-
-def quiet_environment() -> None:
-    """Workers that share a machine leave each other's cores alone."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -184,7 +184,7 @@ class PairRanking(Algorithm):
         if self.liked_from == EVERYTHING:
             return {}
         if self._levels > 1:
-            return {"liked": "that an item is liked by the place of its rating in their range"}
+            return {"liked": "that the place of a rating in the range says how much an item is liked"}
         return {"liked": f"that ratings of {self.liked_from:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Line]:
@@ -403,10 +403,9 @@ def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
     for line, weight in zip(lines, precision, strict=True):
-        part = np.zeros((m, m), np.float32)
         for rows, noisy in session.release_blocks(line, pairs):
-            unfold_triangle((noisy * (weight / sum(precision) / math.sqrt(2.0))).astype(np.float32), rows.start, part)
-        G += part
+            part = noisy * (weight / sum(precision) / math.sqrt(2.0))
+            unfold_triangle(part.astype(np.float32), rows.start, G, add=True)
     return G
 
 

@@ -105,8 +105,14 @@ class OpenedModel:
             return {"private": False, "status": "not private", "epsilon": "Infinity", "delta": None, "text": text}
         from discreet.models.storage.model_folder import assemble
 
-        model: Any = assemble(self.contents)
-        found: dict[str, Any] = model.privacy_.to_dict()
+        try:
+            model: Any = assemble(self.contents)
+            found: dict[str, Any] = model.privacy_.to_dict()
+        except DataError:  # an algorithm of another version: the ledger alone says what was promised
+            from discreet.privacy.door.ledger import Ledger
+            from discreet.privacy.door.statement import PrivacyStatement
+
+            found = PrivacyStatement.of(Ledger.from_dict(parse_json(self.contents.files[LEDGER]))).to_dict()
         return found
 
     def __getattr__(self, name: str) -> Any:

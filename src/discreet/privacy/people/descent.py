@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant, sum_rows
-from discreet.kernels.gradient import residual_rows, turn_rows
+from discreet.kernels.gradient import residual_rows, share_rows, turn_rows
 from discreet.privacy.door.vault import Box
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.people.bounds import SHAVE, bound, clip_rows
@@ -135,10 +135,8 @@ class WeighEntries(OwnStep):
 
     def run(self, block: Block, public: Public) -> Block:
         q = np.asarray(self.importance, np.float64)
-        q = (q / q.max())[block.indices]
-        row = block.row
-        share = q / np.maximum(np.bincount(row, q, minlength=block.n)[row], 1e-300)
-        return block.without("residual").having(entry_weight=(SHAVE * np.sqrt(share)).astype(np.float32))
+        weights = share_rows(block.indptr, block.indices, q / q.max(), SHAVE)
+        return block.without("residual").having(entry_weight=weights)
 
 
 @dataclass(frozen=True)

@@ -85,8 +85,15 @@ search.addEventListener("keydown", (event) => {
 
 // ---------------------------------------------------------------- what you like
 
+// Where the slider starts: at what "liked" counts as, or just above.
+function firstRating() {
+  if (!model.rate) return model.liked;
+  const [low, high] = model.rate;
+  return Math.min(low + Math.ceil((model.liked - low) / model.step - 1e-9) * model.step, high);
+}
+
 function add(j) {
-  history.set(j, model.liked);
+  history.set(j, firstRating());
   show();
   byId("news").textContent = titleOf(j) + " was added. The list has changed.";
 }
@@ -98,19 +105,18 @@ function remove(j) {
 }
 
 function chosenItem(j) {
-  const parts = [element("span", { class: "name" }, shownTitle(j))];
-  if (model.range) {
+  const parts = [element("span", { class: "name" }, shownTitle(j)), element("button", {
+    type: "button", class: "quiet", "aria-label": "Take away " + titleOf(j), on: { click: () => remove(j) },
+  }, "✕")];
+  if (model.rate) {
     const value = element("output", {}, number(history.get(j)));
     const slider = element("input", {
-      type: "range", min: model.range[0], max: model.range[1], step: model.step, value: history.get(j),
+      type: "range", min: model.rate[0], max: model.rate[1], step: model.step, value: history.get(j),
       "aria-label": "Your rating of " + titleOf(j),
       on: { input: () => { history.set(j, Number(slider.value)); value.textContent = number(history.get(j)); lists(); } },
     });
     parts.push(element("span", { class: "rating" }, slider, value));
   }
-  parts.push(element("button", {
-    type: "button", class: "quiet", "aria-label": "Take away " + titleOf(j), on: { click: () => remove(j) },
-  }, "✕"));
   return element("li", {}, ...parts);
 }
 

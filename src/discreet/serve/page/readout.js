@@ -274,7 +274,7 @@ function unpackModel(document) {
   for (const [name, packed] of Object.entries(document.arrays)) arrays[name] = unpackArray(packed);
   return {
     count: document.ids.length, rank: document.rank, ids: document.ids, titles: document.titles,
-    range: document.range, liked: document.liked, step: document.step, numbers: document.numbers,
+    range: document.range, liked: document.liked, rate: document.rate, step: document.step, numbers: document.numbers,
     likeness: document.likeness, factors: arrays.factors, biases: arrays.biases, arrays,
   };
 }

@@ -1,0 +1,38 @@
+"""One pass over people whose result is thrown away: how benchmarks compare engines.
+
+Only engines hold the key to private data, so this is here and not with the benchmarks. What is computed is never shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.users import seal
+from discreet.privacy.statistics.sums import look_together
+
+_GRIDS = (2.0**-40, 2.0**-30)
+
+
+def trial_pass(people: Any, n_items: int, rank: int) -> Callable[[int], None]:
+    """A function that runs a pass: every user solves and looks; a Gram matrix and a gradient are added up."""
+    users = seal(people, Bounds(items=10**9, rating=1.0, centre=3.0))
+    walk = Descent(users)
+    walk.weigh(np.ones(n_items))
+    V = (0.3 * np.random.default_rng(0).standard_normal((n_items, rank))).astype(np.float32)
+    x = np.hstack([np.zeros((n_items, 1), np.float32), V])
+
+    def step(number: int) -> None:
+        walk.solve(V + np.float32(0.01 * number), ridge=8.0, centre=0.1, stretch=True, intercept=0.5)
+        walk.look(x, 1.0, own=False)
+        sums = (walk.gram(), walk.gradient())
+        look_together(KEY, list(zip(sums, _GRIDS, strict=True)))
+        for one, grid in zip(sums, _GRIDS, strict=True):
+            one.compute(KEY, grid=grid)
+
+    return step

@@ -1,0 +1,364 @@
+"""``discreet bench --only serve``: how fast the service answers, and what it bears.
+
+Speed: questions of twenty items each over one connection per client, beside the bare matrix product u Vᵀ + b and beside
+the scorer without HTTP. Clients and service share this machine's cores, so the service alone would be faster.
+
+What it bears: replaced models and restarts while clients ask (every answer must be 200 or a clean 503), bodies of
+garbage (every answer must be 4xx, and nothing of them may be written), and slow clients who hold connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discreet.models.als import ALS
+from discreet.models.storage import load
+from discreet.models.storage.scorer_folder import open_model
+
+RANK = 64
+HISTORY = 20
+MARK = "xq-unheard-of-7c1"  # what must not be written anywhere
+
+
+def benchmark(quick: bool) -> dict[str, Any]:
+    """Speed by number of items and clients, and what the service bears."""
+    sizes = (2_000, 20_000) if quick else (20_000, 1_000_000)
+    with tempfile.TemporaryDirectory(prefix="discreet-bench-") as folder:
+        place = Path(folder)
+        speed = [_speed(place, items, quick) for items in sizes]
+        bears = {
+            "soak": _soak(place, 6 if quick else 60),
+            "garbage": _garbage(place, 500 if quick else 10_000),
+            "slow": _slow(place, 200 if quick else 2_000),
+        }
+    return {"rank": RANK, "history": HISTORY, "speed": speed, **bears}
+
+
+# ------------------------------------------------------------------ models and services
+
+
+def saved(place: Path, items: int, seed: int = 0) -> Path:
+    """A folder of a model with random factors: of the size of a real one, and trained in no time."""
+    folder = place / f"model-{items}-{seed}"
+    if not folder.exists():
+        rng = np.random.default_rng(seed)
+        model = ALS(RANK, feedback="implicit")
+        model.restore(
+            {
+                "mean": 0.0,
+                "spread": 1.0,
+                "regularization": 4.0,
+                "user_scale": 0.3,
+                "unobserved_weight": 0.1,
+                "intercept_scale": 0.0,
+            }
+        )
+        V = rng.standard_normal((items, RANK), np.float32) / np.float32(8)
+        model.restore_items(np.arange(items), V, rng.standard_normal(items).astype(np.float32), None, None)
+        model.save(folder)
+    return folder
+
+
+class Service:
+    """``discreet serve`` as a process of its own, on a socket that outlives it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self.listening.set_inheritable(True)
+        self.port: int = self.listening.getsockname()[1]
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed by `closed`
+        self.start()
+
+    def start(self) -> None:
+        fd = self.listening.fileno()
+        words = [sys.executable, "-m", "discreet", "serve", f"m={self.folder}", "--fd", str(fd), "--verbose"]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(words, pass_fds=[fd], stdout=self.log, stderr=self.log, env=environment)
+        end = time.monotonic() + 120
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as made:
+                made.settimeout(5)
+                made.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                if b" 200 " in made.recv(64):
+                    return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        raise RuntimeError(f"the service did not start: {self.written()[-500:]}")
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def written(self) -> str:
+        """Everything that it wrote so far."""
+        self.log.seek(0)
+        return self.log.read()
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.stop()
+        self.listening.close()
+        self.log.close()
+
+
+@contextlib.contextmanager
+def _running(folder: Path) -> Iterator[Service]:
+    service = Service(folder)
+    try:
+        yield service
+    finally:
+        service.close()
+
+
+# ------------------------------------------------------------------ clients
+
+
+def request(body: bytes, close: bool = False) -> bytes:
+    """A question as it goes over the wire."""
+    kind = b"close" if close else b"keep-alive"
+    head = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: "
+    return head + kind + b"\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
+
+
+async def answer(reader: asyncio.StreamReader) -> int:
+    """The status of the next answer, which is read to its end."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+    await reader.readexactly(int(length.split(b":")[1]))
+    return int(head.split(b" ", 2)[1])
+
+
+def questions(items: int, n: int = 200) -> list[bytes]:
+    """Random histories, ready to be sent."""
+    rng = np.random.default_rng(1)
+    some = [rng.choice(items, HISTORY, replace=False).tolist() for _ in range(n)]
+    return [request(json.dumps({"history": history, "n": 10}).encode()) for history in some]
+
+
+async def _ask(port: int, sent: list[bytes], clients: int, seconds: float) -> list[float]:
+    """Seconds of each answer, with so many clients who ask as soon as they are answered."""
+    took: list[float] = []
+    end = time.perf_counter() + seconds
+
+    async def client(first: int) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        at = first
+        while time.perf_counter() < end:
+            begun = time.perf_counter()
+            writer.write(sent[at % len(sent)])
+            status = await answer(reader)
+            took.append(time.perf_counter() - begun)
+            if status != 200:
+                raise RuntimeError(f"a question was answered with {status}")
+            at += 1
+        writer.close()
+
+    await asyncio.gather(*(client(7 * number) for number in range(clients)))
+    return took
+
+
+# ------------------------------------------------------------------ speed
+
+
+def _speed(place: Path, items: int, quick: bool) -> dict[str, Any]:
+    folder = saved(place, items)
+    seconds = 2.0 if quick else 6.0
+    with _running(folder) as service:
+        sent = questions(items)
+        asyncio.run(_ask(service.port, sent, 2, 0.5))
+        by_clients = {}
+        for clients in (1, 32):
+            begun = time.perf_counter()
+            took = asyncio.run(_ask(service.port, sent, clients, seconds))
+            spent = time.perf_counter() - begun
+            by_clients[str(clients)] = {
+                "p50": float(np.percentile(took, 50)),
+                "p99": float(np.percentile(took, 99)),
+                "per_second": len(took) / spent,
+            }
+    opened = open_model(folder)
+    scorer = opened.scorer
+    at = np.arange(HISTORY, dtype=np.int32)
+    values = np.ones(HISTORY, np.float32)
+    u = np.random.default_rng(2).standard_normal(RANK).astype(np.float32)
+    return {
+        "items": items,
+        "clients": by_clients,
+        "product": _median(lambda: scorer.factors @ u + scorer.biases),
+        "scorer": _median(lambda: scorer.best(at, values, 10)),
+    }
+
+
+def _median(work: Any) -> float:
+    for _ in range(3):
+        work()
+    took: list[float] = []
+    end = time.perf_counter() + 1.0
+    while time.perf_counter() < end and len(took) < 2_000:
+        begun = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - begun)
+    return float(np.median(took))
+
+
+# ------------------------------------------------------------------ what it bears
+
+
+def _soak(place: Path, seconds: float) -> dict[str, Any]:
+    """Eight clients, each with a new connection for every question, while models are replaced and the service ends."""
+    folder = place / "soaked"
+    shutil.copytree(saved(place, 2_000), folder)
+    statuses: Counter[str] = Counter()
+    events = {"replaced": 0, "ended": 0}
+    with _running(folder) as service:
+        body = json.dumps({"history": list(range(HISTORY)), "n": 10}).encode()
+        end = time.monotonic() + seconds
+
+        async def client() -> None:
+            while time.monotonic() < end:
+                try:
+                    reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+                    writer.write(request(body, close=True))
+                    statuses[str(await asyncio.wait_for(answer(reader), 60))] += 1
+                    writer.close()
+                except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
+                    statuses[type(error).__name__] += 1
+
+        def disturb() -> None:
+            turn = 0
+            while time.monotonic() < end - 1:
+                turn += 1
+                if turn % 4:
+                    load(saved(place, 2_000, turn % 2)).save(folder, replace=True)
+                    events["replaced"] += 1
+                    time.sleep(1.2)
+                else:
+                    service.stop()
+                    events["ended"] += 1
+                    service.start()
+
+        async def everything() -> None:
+            await asyncio.gather(asyncio.to_thread(disturb), *(client() for _ in range(8)))
+
+        asyncio.run(everything())
+    return {"seconds": seconds, "answers": dict(statuses), **events}
+
+
+def _garbage(place: Path, bodies: int) -> dict[str, Any]:
+    """Bodies that are no questions: noise, half of JSON, wrong types, names that nobody has."""
+    rng = np.random.default_rng(3)
+    statuses: Counter[str] = Counter()
+    with _running(saved(place, 2_000)) as service:
+
+        async def send() -> None:
+            reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+            for at in range(bodies):
+                noise = bytes(rng.integers(0, 256, int(rng.integers(1, 400)), dtype=np.uint8))
+                kinds = (
+                    noise,
+                    b'{"history": {"' + MARK.encode() + b'": ' + noise,
+                    json.dumps({"history": [MARK] * int(rng.integers(1, 50))}).encode(),
+                    json.dumps({"history": [], "n": MARK}).encode(),
+                    b"[" * int(rng.integers(1, 5_000)),
+                    json.dumps({MARK: MARK}).encode(),
+                )
+                writer.write(request(kinds[at % len(kinds)]))
+                statuses[str(await answer(reader))] += 1
+            writer.close()
+
+        asyncio.run(send())
+        service.stop()
+        return {"bodies": bodies, "answers": dict(statuses), "written": MARK in service.written()}
+
+
+def _slow(place: Path, clients: int) -> dict[str, Any]:
+    """Clients who send half a request and wait, and one who asks as usual beside them."""
+    _more_files()
+    with _running(saved(place, 2_000)) as service:
+        sent = questions(2_000)
+
+        async def crowd() -> tuple[list[float], int]:
+            held = []
+            for at in range(clients):
+                _, writer = await asyncio.open_connection("127.0.0.1", service.port)
+                half = sent[0].index(b"\r\n\r\n") + (4 if at % 2 else -10)
+                writer.write(sent[0][:half])
+                held.append(writer)
+            took = await _ask(service.port, sent, 1, 2.0)
+            for writer in held:
+                writer.close()
+            return took, len(held)
+
+        took, held = asyncio.run(crowd())
+    return {
+        "clients": held,
+        "answered": len(took),
+        "p50": float(np.median(took)),
+        "p99": float(np.percentile(took, 99)),
+    }
+
+
+def _more_files() -> None:
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+# ------------------------------------------------------------------ in words
+
+
+def show(found: dict[str, Any]) -> list[str]:
+    """The results as Markdown."""
+    lines = [
+        "## The service",
+        "",
+        f"Histories of {found['history']} items, rank {found['rank']}, lists of ten; clients run on the same cores.",
+        "",
+        "| items | clients | p50 | p99 | answers a second | the scorer alone | bare product u Vᵀ + b |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in found["speed"]:
+        for clients, seen in row["clients"].items():
+            lines.append(
+                f"| {row['items']:,} | {clients} | {_ms(seen['p50'])} | {_ms(seen['p99'])} "
+                f"| {seen['per_second']:,.0f} | {_ms(row['scorer'])} | {_ms(row['product'])} |"
+            )
+    soak = found["soak"]
+    garbage = found["garbage"]
+    slow = found["slow"]
+    answers = ", ".join(f"{count:,} × {status}" for status, count in sorted(soak["answers"].items()))
+    refused = ", ".join(f"{count:,} × {status}" for status, count in sorted(garbage["answers"].items()))
+    lines += [
+        "",
+        f"- Eight clients for {soak['seconds']:g} s while the model was replaced {soak['replaced']} times and the "
+        f"service ended and started again {soak['ended']} times: {answers}.",
+        f"- {garbage['bodies']:,} bodies of garbage: {refused}; anything of them written: "
+        f"{'yes' if garbage['written'] else 'no'}.",
+        f"- Beside {slow['clients']:,} clients who send half a request and wait: {slow['answered']:,} answers in two "
+        f"seconds to one client, p50 {_ms(slow['p50'])}, p99 {_ms(slow['p99'])}.",
+    ]
+    return lines
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.2f} ms" if seconds < 0.01 else f"{seconds * 1e3:.0f} ms"

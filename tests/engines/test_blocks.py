@@ -1,0 +1,262 @@
+"""Block files: the same bits as in memory from files of any kind, and one sentence where something is lost."""
+
+import json
+import os
+import stat
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
+
+import discreet
+from discreet.engines import People
+from discreet.engines.blocks import streams
+from discreet.errors import ConfigError, DataError, EngineError, PrivacyError
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return some_ratings()
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    return silenced(monkeypatch)
+
+
+@pytest.fixture
+def blocks(ratings, tmp_path):
+    return discreet.Blocks.write(ratings, tmp_path / "blocks", blocks=7)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_any_number_of_blocks_gives_the_same_bits(ratings, silent, tmp_path, name):
+    whole = trained(MODELS[name](), ratings, silent)
+    for n in (1, 3, 7, 16):
+        people = discreet.Blocks.write(ratings, tmp_path / str(n), blocks=n)
+        same_bits(whole, trained(MODELS[name](), people, silent))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda: discreet.HuberALS(epsilon=8.0, rating_range=SCALE, random_state=1),
+        lambda: discreet.DPFrankWolfe(3, epsilon=8.0, rating_range=SCALE, random_state=1),
+        lambda: discreet.DPSVD(epsilon=8.0, rating_range=SCALE, random_state=1),
+        lambda: discreet.DPALS(8, epsilon=8.0, feedback="implicit", random_state=1),
+    ],
+)
+def test_every_other_model_of_map_and_add_up_as_well(ratings, silent, blocks, model):
+    same_bits(trained(model(), ratings, silent), trained(model(), blocks, silent))
+
+
+def test_secret_coins_are_refused(blocks):
+    with pytest.raises(ConfigError, match="secret coins"):
+        discreet.DPSGD(epsilon=8.0, rating_range=SCALE, iterations=2).fit(blocks)
+
+
+def test_seeded_noise_is_refused_before_anything_is_charged(blocks):
+    model = discreet.DPMF(epsilon=8.0, goal="rating", rating_range=SCALE, noise="seeded", random_state=1)
+    with pytest.raises(ConfigError, match="whole numbers"):
+        model.fit(blocks)
+    assert not hasattr(model, "privacy_")
+
+
+# ------------------------------------------------------------------ where ratings come from
+
+
+def write_csv(ratings, path, rows=slice(None), separator=","):
+    table = ratings.to_frame("pyarrow")
+    columns = [column.to_pylist()[rows] for column in table.columns]
+    lines = [separator.join(map(str, row)) for row in zip(*columns, strict=True)]
+    path.write_text("\n".join([separator.join(table.column_names), *lines]) + "\n")
+
+
+@pytest.mark.parametrize("kind", ["csv", "::", "two files", "folder", "parquet", "feather", "frame", "frames"])
+def test_from_any_source(ratings, silent, tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(streams, "BYTES", 1 << 14)  # so that a small file has many pieces
+    monkeypatch.setattr(streams, "ROWS", 1 << 10)
+    table = ratings.to_frame("pyarrow")
+    source = tmp_path / "source"
+    if kind in ("csv", "::"):
+        write_csv(ratings, source, separator="," if kind == "csv" else "::")
+    elif kind in ("two files", "folder"):
+        source.mkdir()
+        write_csv(ratings, source / "1.csv", slice(0, 2000))
+        write_csv(ratings, source / "2.csv", slice(2000, None))
+        if kind == "two files":
+            source = [source / "1.csv", source / "2.csv"]
+    elif kind == "parquet":
+        pq.write_table(table, source)
+    elif kind == "feather":
+        with pa.OSFile(str(source), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=1000)
+    elif kind == "frame":
+        source = table
+    else:
+        source = (part for part in (table.slice(0, 3000), table.slice(3000)))
+    people = discreet.Blocks.write(source, tmp_path / "blocks", blocks=5, items=ratings.item_ids.tolist())
+    assert people.catalogue
+    name = "DPMF, rating"
+    same_bits(trained(MODELS[name](), ratings, silent), trained(MODELS[name](), people, silent))
+
+
+def test_items_that_are_found_in_the_data_have_the_same_order(ratings, silent, tmp_path):
+    file = tmp_path / "ratings.csv"
+    write_csv(ratings, file)
+    whole = discreet.Ratings.read(file)
+    people = discreet.Blocks.write(file, tmp_path / "blocks", blocks=3)
+    assert np.array_equal(people.item_ids, whole.item_ids)
+    assert not people.catalogue
+    same_bits(trained(MODELS["DPLMC"](), whole, silent), trained(MODELS["DPLMC"](), people, silent))
+
+
+@pytest.mark.parametrize("duplicates", ["last", "mean"])
+def test_repeated_ratings_are_merged_as_in_memory(silent, tmp_path, duplicates):
+    rng = np.random.default_rng(0)
+    users, items = rng.integers(0, 30, 400), rng.integers(0, 9, 400)
+    given = {"user": users, "item": items, "rating": rng.integers(1, 6, 400), "timestamp": rng.integers(0, 5, 400)}
+    whole = discreet.Ratings.from_frame(pa.table(given), items=list(range(9)), duplicates=duplicates)
+    people = discreet.Blocks.write(
+        pa.table(given), tmp_path / "blocks", blocks=4, items=list(range(9)), duplicates=duplicates
+    )
+    model = lambda: discreet.DPLMC(3, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+    same_bits(trained(model(), whole, silent), trained(model(), people, silent))
+    with pytest.raises(DataError, match="rated an item twice"):
+        discreet.Blocks.write(pa.table(given), tmp_path / "more", duplicates="error")
+
+
+def test_a_person_is_one_however_its_id_is_written(silent, tmp_path):
+    """As a number in one file and as text in another, which then has 007 as well: that is somebody else."""
+    (tmp_path / "1.csv").write_text("user,item,rating\n7,1,5\n8,1,3\n")
+    (tmp_path / "2.csv").write_text("user,item,rating\n7,2,4\n007,2,2\nann,1,1\n")
+    files = [tmp_path / "1.csv", tmp_path / "2.csv"]
+    people = discreet.Blocks.write(files, tmp_path / "blocks", blocks=2, items=[1, 2])
+    whole = discreet.Ratings.from_arrays(
+        [7, 8, 7, "007", "ann"], [1, 1, 2, 2, 1], [5.0, 3.0, 4.0, 2.0, 1.0], item_ids=[1, 2]
+    )
+    model = lambda: discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+    same_bits(trained(model(), whole, silent), trained(model(), people, silent))
+
+
+def test_people_without_a_rating_are_counted(silent, tmp_path):
+    rows = pa.table({"user": [1, 1, 2, 3], "item": [1, 2, 9, 1], "rating": [5.0, 1.0, 3.0, 4.0]})
+    whole = discreet.Ratings.from_frame(rows, items=[1, 2], unknown_items="drop")
+    assert whole.n_users == 3
+    given = {"blocks": 2, "items": [1, 2], "unknown_items": "drop"}
+    people = [
+        discreet.Blocks.write(rows, tmp_path / "rows", **given),
+        discreet.Blocks.write(whole, tmp_path / "whole", blocks=3),
+    ]
+    model = lambda: discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+    first = trained(model(), whole, silent)
+    for one in people:
+        same_bits(first, trained(model(), one, silent))
+    with pytest.raises(DataError, match="not in the catalogue of 2"):
+        discreet.Blocks.write(rows, tmp_path / "more", items=[1, 2])
+
+
+# ------------------------------------------------------------------ what is written
+
+
+def test_the_manifest_is_private_and_the_ledger_says_nothing_of_it(ratings, blocks, tmp_path):
+    folder = tmp_path / "blocks"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["notice"].startswith("PRIVATE")
+    for file in folder.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert isinstance(blocks, People)
+    model = MODELS["DPMF, rating"]().fit(blocks)
+    (engine,) = [one.text for one in model.privacy_.assumptions if one.name == "engine"]
+    assert engine == "blocks: people are in 7 block files on one machine"
+    assert "7 block files" in str(model.privacy_.to_dict())
+    text = " ".join(one.text for one in model.privacy_.assumptions) + repr(blocks)
+    for number in (ratings.n_users, ratings.n_ratings):
+        assert f"{number}" not in text
+        assert f"{number:,}" not in text
+
+
+def test_writing_is_all_or_nothing(ratings, tmp_path):
+    folder = tmp_path / "blocks"
+
+    def torn():
+        yield ratings.to_frame("pyarrow")
+        raise RuntimeError("the network is gone")
+
+    with pytest.raises(RuntimeError):
+        discreet.Blocks.write(torn(), folder)
+    assert not os.listdir(tmp_path)
+    discreet.Blocks.write(ratings, folder, blocks=2)
+    with pytest.raises(ConfigError, match="is there already"):
+        discreet.Blocks.write(ratings, folder)
+    with pytest.raises(RuntimeError):
+        discreet.Blocks.write(torn(), folder, replace=True)
+    assert discreet.Blocks(folder).parts == 2
+    assert discreet.Blocks.write(ratings, folder, blocks=3, replace=True).parts == 3
+    assert os.listdir(tmp_path) == ["blocks"]
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letters.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="something else"):
+        discreet.Blocks.write(ratings, tmp_path / "other", replace=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"blocks": 0}, "blocks is 0"), ({"duplicates": "first"}, "duplicates"), ({"unknown_items": "x"}, "unknown")],
+)
+def test_what_cannot_be_meant(ratings, tmp_path, given, said):
+    with pytest.raises(ConfigError, match=said):
+        discreet.Blocks.write(ratings, tmp_path / "blocks", **given)
+    with pytest.raises(DataError, match="does not exist"):
+        discreet.Blocks(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="not from a int"):
+        discreet.Blocks.write(5, tmp_path / "blocks")
+
+
+# ------------------------------------------------------------------ lost and damaged
+
+
+@pytest.mark.parametrize("harm", ["lost", "damaged", "cut"])
+def test_a_block_that_is_lost_or_damaged_is_said_in_one_sentence(blocks, tmp_path, harm):
+    file = tmp_path / "blocks" / "block-00003.bin"
+    data = bytearray(file.read_bytes())
+    if harm == "lost":
+        file.unlink()
+    else:
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data if harm == "damaged" else data[:-9])
+    model = MODELS["DPMF, rating"]()
+    with pytest.raises(EngineError) as caught:
+        model.fit(blocks)
+    told = "is lost" if harm == "lost" else "is damaged"
+    assert str(caught.value).startswith(f"block 4 of {tmp_path / 'blocks'} {told}: restore the file block-00003.bin")
+    assert caught.value.__cause__ is None
+    assert len(model.privacy_.ledger.entries) == 1, "what was charged stays charged"
+    with pytest.raises(EngineError):
+        blocks.check()
+
+
+def test_a_block_that_comes_back_gives_the_same_bits(ratings, silent, blocks, tmp_path):
+    file = tmp_path / "blocks" / "block-00003.bin"
+    away = tmp_path / "away"
+    file.rename(away)
+    with pytest.raises(EngineError):
+        MODELS["DPALS"]().fit(blocks)
+    away.rename(file)
+    same_bits(trained(MODELS["DPALS"](), ratings, silent), trained(MODELS["DPALS"](), blocks, silent))
+
+
+def test_errors_name_nobody(blocks, monkeypatch):
+    from discreet.engines.portion import Portion
+
+    def fails(self, bounds, seed):
+        raise ValueError("user 4711 rated 3.5")
+
+    monkeypatch.setattr(Portion, "sealed", fails)
+    with pytest.raises(PrivacyError) as caught:
+        MODELS["DPMF, rating"]().fit(blocks)
+    assert "4711" not in str(caught.value)
+    assert caught.value.__context__ is None

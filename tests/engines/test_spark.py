@@ -1,0 +1,229 @@
+"""Spark: the same bits as in memory, whatever fails on the way, and nothing private in any message or log."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
+from spark_helpers import SECRET, Trouble, Troubled, session
+
+import discreet
+from discreet.engines import People, handshake
+from discreet.errors import ConfigError, DataError, EngineError
+from discreet.evaluation.spark_scores import evaluate_frame
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    return some_ratings()
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    return tmp_path_factory.mktemp("spark") / "log"
+
+
+@pytest.fixture(scope="module")
+def spark(log):
+    """Tasks are tried four times; everything that Spark has to say goes to a file."""
+    layout = log.with_name("log4j2.properties")
+    layout.write_text(
+        "rootLogger.level = info\nrootLogger.appenderRef.file.ref = file\nappender.file.type = File\n"
+        f"appender.file.name = file\nappender.file.fileName = {log}\n"
+        "appender.file.layout.type = PatternLayout\nappender.file.layout.pattern = %p %c: %m%n%ex\n"
+    )
+    options = f"-Dlog4j2.configurationFile={layout.as_uri()}"
+    spark = session("local[2,4]", **{"spark.driver.extraJavaOptions": options})
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    return silenced(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def frame(spark, ratings):
+    return spark.createDataFrame(ratings.to_frame("pyarrow"))
+
+
+def people(frame, ratings, partitions=3, kind=discreet.SparkRatings, **more):
+    return kind(frame, items=ratings.item_ids.tolist(), partitions=partitions, **more)
+
+
+@pytest.fixture(scope="module")
+def sealed(frame, ratings):
+    """Sealed once for all models."""
+    return {n: people(frame, ratings, n) for n in (1, 3, 7, 16)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_any_number_of_partitions_gives_the_same_bits(ratings, sealed, silent, name):
+    whole = trained(MODELS[name](), ratings, silent)
+    for one in sealed.values():
+        assert isinstance(one, People)
+        found = trained(MODELS[name](), one, silent)
+        same_bits(whole, found)
+        (engine,) = [text.text for text in found[0].privacy_.assumptions if text.name == "engine"]
+        assert engine == f"spark: people are in {one.parts} blocks on a Spark cluster"
+
+
+@pytest.mark.parametrize("trouble", ["error", "worker"])
+def test_a_task_that_fails_is_tried_again_and_counts_once(ratings, frame, silent, tmp_path, log, trouble):
+    troubled = people(frame, ratings, 3, Troubled)
+    troubled.step = Trouble(str(tmp_path / "marker"), trouble)
+    whole = trained(MODELS["DPMF, rating"](), ratings, silent)
+    same_bits(whole, trained(MODELS["DPMF, rating"](), troubled, silent))
+    assert (tmp_path / "marker").exists(), "somebody made trouble"
+    assert SECRET not in log.read_text()
+
+
+def test_an_error_that_stays_says_its_type_and_nothing_else(ratings, frame, tmp_path, log, caplog):
+    troubled = people(frame, ratings, 1, Troubled)
+    troubled.step = Trouble(str(tmp_path / "marker"), "always")
+    model = MODELS["DPMF, rating"]()
+    with pytest.raises(EngineError) as caught:
+        model.fit(troubled)
+    assert str(caught.value).startswith("a job on the cluster failed (PrivacyError)")
+    error = caught.value
+    while error is not None:
+        assert SECRET not in str(error)
+        error = error.__cause__ or error.__context__
+    assert SECRET not in caplog.text
+    text = log.read_text()
+    assert "discreet-worker:PrivacyError" in text, "the log was written"
+    assert SECRET not in text
+    assert len(model.privacy_.ledger.entries) == 1, "what was charged stays charged"
+
+
+def test_a_sealed_block_that_is_lost_is_sealed_again(ratings, frame, silent, tmp_path):
+    folder = tmp_path / "sealed"
+    one = people(frame, ratings, 3, folder=str(folder))
+    one.ready()
+    files = sorted(folder.glob("*.parquet"))
+    assert len(files) == 3
+    files[1].unlink()
+    whole = trained(MODELS["DPALS"](), ratings, silent)
+    same_bits(whole, trained(MODELS["DPALS"](), one, silent))
+
+
+def test_machines_that_compute_otherwise_are_refused_before_anything_is_charged(ratings, frame, monkeypatch):
+    monkeypatch.setattr(handshake, "_fingerprint", lambda vector: "another machine")
+    model = MODELS["DPMF, rating"]()
+    with pytest.raises(EngineError, match="do not compute alike"):
+        model.fit(people(frame, ratings))
+    assert not hasattr(model, "privacy_")
+
+
+def test_lists_and_scores_are_those_of_one_machine(ratings, frame, spark):
+    model = discreet.DPMF(epsilon=50.0, rating_range=SCALE, random_state=3).fit(ratings)
+    lists = model.recommend_frame(frame, 5, partitions=3).collect()
+    ids, scores = model.recommend_many(ratings, 5)
+    found = {(row["user"], row["rank"]): (row["item"], row["score"]) for row in lists}
+    assert len(found) == len(lists) == (scores > -np.inf).sum()
+    for at, user in enumerate(ratings.user_ids.tolist()):
+        for rank in range(5):
+            assert found[user, rank + 1] == (ids[at, rank], scores[at, rank])
+    split = discreet.data.splits.random_ratings(ratings, (0.8, 0.2), seed=1)
+    known, held = (spark.createDataFrame(part.to_frame("pyarrow")) for part in (split.train, split.test.target))
+    there = evaluate_frame(model, known, held, ["recall@20", "rmse"], partitions=3)
+    here = discreet.evaluate(model, split, ["recall@20", "rmse"])
+    assert there["recall@20"] == pytest.approx((here["recall@20"], here.stderr["recall@20"]), rel=1e-9)
+    assert there["rmse"][0] == pytest.approx(here["rmse"], rel=1e-6)
+    with pytest.raises(ConfigError, match="coverage"):
+        evaluate_frame(model, known, held, "coverage@20")
+
+
+# ------------------------------------------------------------------ reading
+
+
+def rows_of(spark, **columns):
+    return spark.createDataFrame(pa.table(columns))
+
+
+def test_repeated_ratings_need_an_order(spark, silent):
+    rng = np.random.default_rng(0)
+    columns = {
+        "user": rng.integers(0, 30, 400),
+        "item": rng.integers(0, 9, 400),
+        "rating": rng.integers(1, 6, 400).astype(np.float64),
+    }
+    bare = rows_of(spark, **columns)
+    with pytest.raises(ConfigError, match='duplicates="last" needs to know which rating is newest'):
+        discreet.SparkRatings(bare, items=list(range(9)), duplicates="last")
+    with pytest.raises(DataError, match="rated an item twice"):
+        discreet.SparkRatings(bare, items=list(range(9))).ready()
+    when = rng.permutation(400)
+    timed = rows_of(
+        spark, **columns, timestamp=[datetime.datetime(2020, 1, 1, 0, int(t) // 60, int(t) % 60) for t in when]
+    )
+    whole = discreet.Ratings.from_arrays(
+        columns["user"], columns["item"], columns["rating"], when, item_ids=list(range(9))
+    )
+    model = lambda: discreet.DPLMC(3, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+    one = discreet.SparkRatings(timed, items=list(range(9)), partitions=2, rating_range=(1, 5))
+    same_bits(trained(model(), whole, silent), trained(model(), one, silent))
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"user": ["a", None], "rating": ["1", "2"]}, "a user id is missing"),
+        ({"user": ["a", "nan"], "rating": ["1", "2"]}, "a user id is missing"),
+        ({"user": ["a", "b"], "rating": ["1", SECRET]}, "a rating is missing, infinite or no number"),
+        ({"user": ["a", "b"], "rating": ["1", "inf"]}, "a rating is missing, infinite or no number"),
+        ({"user": ["a", "b"], "item": [1, 77], "rating": ["1", "2"]}, "not in the catalogue"),
+    ],
+)
+def test_rows_that_cannot_be_used_are_refused_in_one_sentence(spark, log, columns, said):
+    given = {"item": [1, 2]} | columns
+    with pytest.raises(DataError, match=said) as caught:
+        discreet.SparkRatings(rows_of(spark, **given), items=[1, 2, 3], partitions=2).ready()
+    assert SECRET not in str(caught.value)
+    assert SECRET not in log.read_text()
+
+
+def test_a_person_is_one_however_its_id_is_written(spark, silent):
+    """As text, with 7, 7.0 and 007 in it, of whom the last is somebody else; an item that nobody knows is left out."""
+    frame = rows_of(
+        spark,
+        user=["7", "8", "7.0", "007", "ann", "bo"],
+        item=["1", "1", "2.0", "2", "1", "unheard of"],
+        rating=["5", "3", "4", "2", "1", "1"],
+    )
+    whole = discreet.Ratings.from_arrays(
+        [7, 8, 7, "007", "ann", "bo"],
+        [1, 1, 2, 2, 1, 3],
+        [5.0, 3.0, 4.0, 2.0, 1.0, 1.0],
+        item_ids=[1, 2],
+        unknown_items="drop",
+    )
+    model = lambda: discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
+    one = discreet.SparkRatings(frame, items=[1, 2], partitions=4, unknown_items="drop")
+    same_bits(trained(model(), whole, silent), trained(model(), one, silent))
+
+
+def test_what_is_read_from_the_data_is_said(spark, silent):
+    frame = rows_of(spark, user=[1, 2, 2], item=["b", "a", "b"], rating=[1.0, 5.0, 3.0])
+    one = discreet.SparkRatings(frame, partitions=2)
+    assert one.item_ids.tolist() == ["a", "b"]
+    assert one.rating_range() == (1.0, 5.0)
+    model = discreet.DPMF(epsilon=8.0, goal="rating", factors=0).fit(one)
+    assert {a.name for a in model.privacy_.assumptions if a.inferred} == {"items", "ratings"}
+    public = discreet.SparkRatings(frame, items=["a", "b"], rating_range=(1, 5), partitions=2)
+    model = discreet.DPMF(epsilon=8.0, goal="rating", factors=0).fit(public)
+    assert not [a.name for a in model.privacy_.assumptions if a.inferred]
+
+
+def test_what_cannot_be_meant(spark, frame):
+    with pytest.raises(ConfigError, match="partitions is 0"):
+        discreet.SparkRatings(frame, partitions=0)
+    with pytest.raises(DataError, match="needs a DataFrame of Spark, and a Table was given"):
+        discreet.SparkRatings(pa.table({"user": [1]}))
+    with pytest.raises(DataError, match="needs a DataFrame of Spark"):
+        MODELS["DPALS"]().fit(some_ratings()).recommend_frame(pa.table({"user": [1]}))
+    seeded = discreet.DPALS(4, epsilon=8.0, rating_range=SCALE, noise="seeded", random_state=1)
+    with pytest.raises(ConfigError, match="whole numbers"):
+        seeded.fit(discreet.SparkRatings(frame, items=["x"], partitions=2))
