@@ -308,7 +308,7 @@ FAULTS = {
     ),
     "the noise forgets the sensitivity": Fault(
         "door.session:_noise_of",
-        "entry.noise_multiplier * entry.sensitivity",
+        "entry.deviation",
         "entry.noise_multiplier",
         ("test_session.py::test_a_release_is_the_statistic_plus_noise_of_the_planned_size",),
     ),

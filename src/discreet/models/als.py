@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant
 from discreet.models.base import Progress, Recommender, to_learn_from
-from discreet.models.checks import require, require_number, require_one_of, require_whole
+from discreet.models.checks import MOST_STEPS, require, require_number, require_one_of, require_whole
 from discreet.models.read_outs import Alternating, ReadOut
 
 logger = logging.getLogger("discreet")
@@ -242,7 +242,7 @@ class ALS(Recommender):
 
     def _check(self) -> None:
         require_whole("factors", self.factors)
-        require_whole("iterations", self.iterations)
+        require_whole("iterations", self.iterations, 1, MOST_STEPS)
         require_number("user_exponent", self.user_exponent)
         require_number("item_exponent", self.item_exponent)
         for name in ("regularization", "unobserved_weight", "initial_scale"):
