@@ -123,6 +123,7 @@ EXPLAINED = {
     "an account is overspent by one training": "about accounts, which no single training shows; a test",
     "an account mixes relations": "about accounts, which no single training shows; a test",
     "the best of several runs is priced as one": "about tuning, which no single training shows; a test",
+    "a release may be made once more than planned": "the session refuses to finish with a release too many; a test",
     "seeded noise is called secure": "a wrong word about noise of another grade, which audits do not use; a test",
     "a coin belongs to an id": "two users share a coin only where their ids collide; a test with such ids",
     "ReleasesTwice": "the door refuses the second release: the training fails",
