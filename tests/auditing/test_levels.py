@@ -149,6 +149,7 @@ def test_a_name_a_class_and_a_model_are_all_models():
         (discreet.DPMF, {}, "give epsilon"),
         (discreet.DPMF(epsilon=1.0), {"factors": 3}, "factors is given beside a model"),
         (discreet.ALS(), {}, "ALS is not private"),
+        (discreet.DPMF(epsilon=1.0, noise="seeded", random_state=0), {}, "no claim to audit"),
         (discreet.DPMF, {"epsilon": 1.0, "levels": ["all"]}, "no level 'all'"),
         (discreet.DPMF, {"epsilon": 1.0, "levels": []}, "levels is empty"),
         (discreet.DPMF, {"epsilon": 1.0, "levels": "one run", "canaries": 10}, "at least 100"),
@@ -175,6 +176,23 @@ def test_people_are_charged_or_left_alone():
     assert found.spent["ledger"] == ledger.to_dict()
     assert ledger.price().epsilon == found.spent["epsilon"]
     assert "people's own ratings" in found.data
+
+
+def test_an_account_is_charged(tmp_path):
+    account = discreet.BudgetStore(tmp_path / "people.sqlite").open("customers", 2.0, 1e-6)
+    people = worlds_of("DPMF").people(300)
+    before = account.balance.left
+    audit(
+        discreet.DPMF(epsilon=1.0, rating_range=(1.0, 5.0)),
+        people,
+        levels=["one run"],
+        spend=True,
+        canaries=400,
+        budget=account,
+    )
+    assert account.balance.left < before
+    with pytest.raises(ConfigError, match="generated people are free"):
+        audit("DPMF", epsilon=1.0, budget=account)
 
 
 def test_an_audit_of_people_that_is_interrupted_leaves_its_ledger():

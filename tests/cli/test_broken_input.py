@@ -358,7 +358,7 @@ def test_nothing_is_left_behind(run, tmp_path, shelf):
 
 
 def test_unexpected_errors_are_one_line_too_and_debug_shows_more(run, shelf, monkeypatch):
-    monkeypatch.setattr("discreet.models.storage.model_folder.load", lambda folder: 1 / 0)
+    monkeypatch.setattr("discreet.models.storage.scorer_folder.open_model", lambda folder, once: 1 / 0)
     result = run("similar", shelf / "model", "12")
     assert result.code == 1
     assert result.err.count("\n") == 1

@@ -23,11 +23,15 @@ COMMANDS = [
     "recommend",
     "similar",
     "budget",
+    "audit",
     "tune",
     "datasets",
     "doctor",
     "bench",
     "reproduce",
+    "report",
+    "export",
+    "serve",
 ]
 
 
@@ -318,7 +322,7 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
     ):
         assert expected in result.out
     assert (tmp_path / "my demo" / "quality.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(p.name for p in (tmp_path / "my demo").iterdir()) == ["model", "quality.png"]
+    assert sorted(p.name for p in (tmp_path / "my demo").iterdir()) == ["model", "page.html", "quality.png"]
     again = json.loads(run("demo", "--quick", "--out", "my demo", "--json").out)
     scores = {m["name"]: m["scores"] for m in again["quality"]["models"]}
     recall = {name: found["recall@20"]["mean"] for name, found in scores.items()}
@@ -339,9 +343,9 @@ def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeyp
 def test_help_tells_the_defaults_of_als_and_films_that_exist(run):
     told = " ".join(run("train", "--help").out.replace("│", " ").split())
     defaults = discreet.ALS().get_params()
-    assert f"by default {defaults['factors']} for als" in told
+    assert f"Default: {defaults['factors']} for als" in told
     steps = discreet.DPMF(epsilon=1.0, goal="rating").resolved(9).iterations
-    assert f"by default {defaults['iterations']} for als, and {steps} for dpmf with --goal rating" in told
+    assert f"Default: {defaults['iterations']} for als, {steps} for dpmf with --goal rating" in told
     titles = {film.title for film in films()}
     for name, film in (("recommend", "Signal from Quillon"), ("similar", "The Binary Colony")):
         assert film in titles

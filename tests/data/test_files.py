@@ -83,15 +83,18 @@ def test_a_misspelt_rating_column_is_not_passed_over_in_silence(tmp_path, caplog
     assert "did you mean rating='ratng'?" in caplog.text
 
 
-def test_columns_of_the_same_name_are_refused(tmp_path, caplog):
+def test_columns_of_the_same_name_are_refused(tmp_path):
     text = write(tmp_path, ["user_id,userId,item,rating", "1,2,3,4"])
     with pytest.raises(
         DataError, match="has several columns called 'user_id' and 'userId', and only one can be the user"
     ):
         Ratings.read(text)
     assert Ratings.read(text, user=1).user_ids.tolist() == [2]
-    assert Ratings.read(write(tmp_path, ["user,user_id,item", "1,2,3"])).user_ids.tolist() == [2]
-    assert "'user_id' is taken for the user, and not 'user'" in caplog.text
+    for other in ("user", "customerId", "Person"):
+        two = write(tmp_path, [f"{other},user_id,item", "1,2,3"])
+        with pytest.raises(DataError, match=f"may be the user, 'user_id' and '{other}': say which"):
+            Ratings.read(two)
+        assert Ratings.read(two, user=other).user_ids.tolist() == [1]
     columns = [pa.array([1]), pa.array([2]), pa.array([3]), pa.array([4])]
     for names, message in (
         (["user", "item", "item", "x"], "several columns called 'item'"),

@@ -6,6 +6,7 @@ from scipy import sparse
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
+import discreet
 from discreet import ALS, Bias, Popularity, Ratings, evaluate
 from discreet.data.cinema import make_cinema
 from discreet.data.splits import k_fold, random_ratings
@@ -349,7 +350,8 @@ def test_fit_returns_self_and_reports_progress():
         ({"factors": 0}, "factors is 0, but must be a whole number of at least 1"),
         ({"factors": 2.5}, "factors is 2.5, but must be a whole number"),
         ({"factors": True}, "factors is True"),
-        ({"iterations": 0}, "iterations is 0, but must be a whole number of at least 1"),
+        ({"iterations": 0}, "iterations is 0, but must be a whole number from 1 to 10,000"),
+        ({"iterations": 10**9}, "iterations is 1000000000, but must be a whole number from 1 to 10,000"),
         ({"regularization": -1}, "regularization is -1, but must be a number of at least 0"),
         ({"regularization": float("nan")}, "regularization is nan"),
         ({"regularization": float("inf")}, "regularization is inf"),
@@ -410,3 +412,12 @@ def test_ml_100k(shared_data):
     """One fold of five, with the defaults."""
     split = k_fold(Ratings.read(shared_data / "ml-100k" / "ratings.parquet"), 5, seed=0)[0]
     assert rmse(ALS(), split) <= 0.915
+
+
+def test_units_do_not_matter():
+    """Ten times the ratings give ten times the predictions, with λ by the rule."""
+    ratings = discreet.load_dataset("cinema", scale=0.03)
+    ten = discreet.Ratings.from_csr(ratings.to_csr() * 10)
+    once, tenfold = (discreet.ALS(8, dtype="float64").fit(data) for data in (ratings, ten))
+    np.testing.assert_allclose(tenfold.predict(ten, ten), 10 * once.predict(ratings, ratings), rtol=1e-4)
+    assert tenfold.regularization_ == pytest.approx(10 * once.regularization_, rel=1e-6)

@@ -174,6 +174,18 @@ def test_what_is_wrong_with_a_history_is_said():
     assert values.tolist() == [5.0]
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_several_questions_at_once_have_the_bits_of_one(name):
+    scorer = fitted(name).scorer()
+    rows = [scorer.history(history) for history in histories(9, seed=21)]
+    questions = [(*row, 3 + 40 * (at % 4), at % 3 > 0) for at, row in enumerate(rows)]
+    for question, (best, scores) in zip(questions, scorer.best_many(questions), strict=True):
+        at, values, n, leave = question
+        alone, expected = scorer.best(at, values, n, exclude_seen=leave)
+        assert best.tolist() == alone.tolist()
+        assert scores.tobytes() == expected.tobytes()
+
+
 def test_items_that_are_assigned_anew_are_used():
     model = discreet.ALS(3, iterations=1).fit(discreet.Ratings.from_arrays([1, 1, 2], [7, 8, 7], [1, 5, 4]))
     first = model.recommend([7], 1)[1]
@@ -204,7 +216,7 @@ def test_one_question_from_the_shell_imports_neither_compiler_nor_tables(tmp_pat
     fitted("DPMF").save(tmp_path / "model")
     code = (
         "import sys; from discreet.cli import main\n"
-        "try: main(['recommend', sys.argv[1], '--history', 'i3', '--json'])\n"
+        "try: main(['recommend', sys.argv[1], '--history', 'i3'])\n"
         "finally: print(sorted({name.split('.')[0] for name in sys.modules} & {'numba', 'scipy', 'pyarrow'}))"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "model"], capture_output=True, text=True)

@@ -3,6 +3,7 @@
 import json
 import math
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -323,3 +324,10 @@ def test_processes_that_are_killed_lose_nothing_and_overspend_nothing(tmp_path, 
     assert found.given > 20
     assert found.largest_use <= 1.0
     assert found.unsaid <= found.kills
+
+
+def test_many_who_open_a_new_store_at_once_all_get_their_account(store):
+    with ThreadPoolExecutor(8) as pool:
+        opened = list(pool.map(lambda at: store.open(f"population {at}", 1.0).name, range(16)))
+    assert sorted(account.name for account in store.accounts()) == sorted(opened)
+    assert store.verify().records == 16

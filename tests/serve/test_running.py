@@ -68,7 +68,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def service(folder):
-    running = Running(f"films={folder}")
+    running = Running(f"films={folder}", "--most-at-once", 40)
     yield running
     with contextlib.suppress(OSError):
         running.process.kill()

@@ -63,6 +63,20 @@ def test_items_go_by_id_or_title_with_a_rating_or_without(app):
     assert {"item_id", "title", "score"} == set(by_id["recommendations"][0])
 
 
+def test_questions_about_a_large_catalogue_are_answered_together(app, monkeypatch):
+    """Many at once, of which some wait for others: each gets what it would get alone."""
+    some = [{"history": history, "n": 3 + at % 5, "model": "stars"} for at, history in enumerate(histories(40))]
+    alone = [ask(app, "POST", "/v1/recommend", json=question).json() for question in some]
+    monkeypatch.setattr("discreet.serve.service.AT_ONCE", 0)
+
+    async def at_once():
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await asyncio.gather(*(client.post("/v1/recommend", json=question) for question in some))
+
+    assert [answer.json() for answer in asyncio.run(at_once())] == alone
+
+
 def test_exclude_only_and_seen(app):
     def listed(**more):
         answer = ask(app, "POST", "/v1/recommend", json={"history": ["i3"], "n": 200, **more}).json()

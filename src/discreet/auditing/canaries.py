@@ -74,6 +74,15 @@ def guessed(n_items: int, low: float, high: float) -> Iterator[Canary]:
     yield Canary("an id that is a word", every, middle + FAR * signs, user_id="canary")
 
 
+def turned_over(n_items: int, low: float, high: float) -> Canary:
+    """Two who contribute the same ratings and have opposite vectors: two ratings decide these, and are exchanged."""
+    every = np.arange(n_items)
+    values = (low + high) / 2 + FAR * np.random.default_rng(3).choice([-1.0, 1.0], n_items)
+    large = FAR**2 * ((every == 0).astype(float) - (every == 1))
+    other = Canary("", every, np.where(large == 0, values, -large), user_id=_ID + 1)
+    return Canary("two ratings that turn the vector over", every, np.where(large == 0, values, large), other)
+
+
 def paired(canary: Canary, n_items: int) -> Canary:
     """The canary with somebody in its place who differs as much as can be: mirrored ratings, or other items."""
     if len(canary.items) in (0, n_items):

@@ -16,6 +16,7 @@ from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels import threads
 from discreet.models import MODELS, model_class
 from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting.lifetime import Account
 
 LEVELS = ("transcript", "noise", "one run")
 
@@ -33,6 +34,7 @@ def audit(
     canaries: int = 2000,
     n_items: int = N_ITEMS,
     seed: int | None = None,
+    budget: Account | None = None,
     progress: Progress | None = None,
     **parameters: Any,
 ) -> Audit:
@@ -62,6 +64,8 @@ def audit(
         Transcript and noise: items of the generated catalogue.
     seed : int, optional
         Of the search and of the canaries' coins; noise is never seeded.
+    budget : Account, optional
+        Of the people in `ratings` (`discreet.BudgetStore`): the training is charged to it as well.
     progress : function, optional
         Called as ``progress(done, total, text)``.
     **parameters
@@ -79,6 +83,10 @@ def audit(
     wanted = _levels(levels)
     if ratings is not None:
         _may_spend(ratings, wanted, spend, made)
+    elif budget is not None:
+        raise ConfigError(
+            "budget is the account of the people in ratings, and there are none: generated people are free"
+        )
     found: list[Level] = []
     claim: Claim | None = None
     spent: dict[str, Any] | None = None
@@ -91,7 +99,9 @@ def audit(
             if "noise" in wanted:
                 found.append(audit_noise(worlds, fits=fits, progress=progress))
     if "one run" in wanted:
-        level, fitted = audit_one_run(made, ratings=ratings, canaries=canaries, seed=seed, progress=progress)
+        level, fitted = audit_one_run(
+            made, ratings=ratings, canaries=canaries, seed=seed, budget=budget, progress=progress
+        )
         found.append(level)
         claim = claim or claim_of(fitted)
         if ratings is not None:
@@ -119,6 +129,8 @@ def _model(model: Any, parameters: dict[str, Any]) -> PrivateRecommender:
         raise ConfigError(f"{name} is given beside a model, which has its own: give the class instead")
     if not isinstance(model, PrivateRecommender):
         raise ConfigError(f"{type(model).__name__} is not private, so there is no claim to audit")
+    if model.noise == "seeded":
+        raise ConfigError("the noise is seeded: whoever knows the seed can subtract it, so there is no claim to audit")
     model.check()
     return model
 

@@ -26,6 +26,7 @@ from discreet.auditing.worlds import CROWDS, RANGE, SEED, claim_of, quiet
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting.lifetime import Account
 from discreet.testing import people
 from discreet.testing.runs import clone
 
@@ -78,6 +79,7 @@ def audit_one_run(
     canaries: int = 2000,
     error: float | None = None,
     seed: int | None = None,
+    budget: Account | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> tuple[Level, PrivateRecommender]:
     """Level 3, and the model that was trained for it, with its ledger.
@@ -93,12 +95,18 @@ def audit_one_run(
         The probability with which a right model may be refuted. Default 1e-6, or 1e-3 where there is a δ and no μ.
     seed : int, optional
         Of the coins. Default: the operating system's entropy.
+    budget : Account, optional
+        Of the people in `ratings`; the training is charged to it.
     """
     if canaries < 100:
         raise ConfigError(f"canaries is {canaries!r}, but one run needs at least 100")
     begin = time.perf_counter()
     rng = np.random.default_rng(seed)
-    game, fitted = _train(model, ratings, canaries, rng, progress)
+    if ratings is None:
+        game, fitted = _train_on_generated(model, canaries, rng, progress)
+    else:
+        game = make_game(ratings, canaries, model.neighbouring == "replace-one", rng)
+        fitted = _train_on_people(model, game, budget, progress)
     claim = claim_of(fitted)
     guesses = attack(features(fitted, game), game.coins, error=0.05)
     return _judge(claim, guesses, error, time.perf_counter() - begin), fitted
@@ -150,18 +158,14 @@ def _judge(claim: Claim, guesses: Guesses, error: float | None, seconds: float) 
 # ------------------------------------------------------------------ the game
 
 
-def _train(
+def _train_on_generated(
     model: PrivateRecommender,
-    ratings: Ratings | None,
     canaries: int,
     rng: np.random.Generator,
     progress: Callable[[int, int, str], None] | None,
 ) -> tuple[Game, PrivateRecommender]:
-    """One training on people and canaries; generated people are as many as the budget needs."""
+    """One training on generated people, as many as the budget needs, and canaries."""
     given = getattr(model, "rating_range", None)
-    if ratings is not None:
-        game = make_game(ratings, canaries, model.neighbouring == "replace-one", rng)
-        return game, _train_on_people(model, game, progress)
     low, high = RANGE if given is None else given
     fixed = {"rating_range": (low, high)} if "rating_range" in model.get_params() else {}
     for crowd in CROWDS[2:]:
@@ -178,12 +182,15 @@ def _train(
 
 
 def _train_on_people(
-    model: PrivateRecommender, game: Game, progress: Callable[[int, int, str], None] | None
+    model: PrivateRecommender,
+    game: Game,
+    budget: Account | None,
+    progress: Callable[[int, int, str], None] | None,
 ) -> PrivateRecommender:
     """A training that counts: its ledger goes to the model's earlier ones, also where it does not come to its end."""
     fitted = clone(model)
     try:
-        fitted.fit(game.ratings, progress=progress)
+        fitted.fit(game.ratings, budget=budget, progress=progress)
     finally:
         said = getattr(fitted, "privacy_", None)
         if said is not None and said.ledger.entries:

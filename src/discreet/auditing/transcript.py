@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet.auditing.canaries import Canary, changed, guessed, paired
+from discreet.auditing.canaries import Canary, changed, guessed, paired, turned_over
 from discreet.auditing.result import SIGNS, Level
 from discreet.auditing.worlds import SLACK, Move, Worlds, lost, priced_deviation, quiet, reach
 from discreet.errors import DiscreetError
@@ -67,7 +67,7 @@ def audit_transcript(worlds: Worlds, *, search: int = 60, seed: int = 0, progres
     begin = time.perf_counter()
     findings = _of_the_first(worlds.first)
     tried: list[Tried] = []
-    guesses = [_fitted(worlds, one) for one in guessed(worlds.n_items, worlds.low, worlds.high)]
+    guesses = _guesses(worlds)
     for at, canary in enumerate(guesses):
         _try(worlds, canary, tried, findings)
         if progress is not None:
@@ -112,8 +112,13 @@ def audit_transcript(worlds: Worlds, *, search: int = 60, seed: int = 0, progres
     )
 
 
-def _fitted(worlds: Worlds, canary: Canary) -> Canary:
-    return paired(canary, worlds.n_items) if worlds.replacing else canary
+def _guesses(worlds: Worlds) -> list[Canary]:
+    """Users who are added or, where users are replaced, pairs."""
+    single = list(guessed(worlds.n_items, worlds.low, worlds.high))
+    if not worlds.replacing:
+        return single
+    pairs = [paired(one, worlds.n_items) for one in single]
+    return [turned_over(worlds.n_items, worlds.low, worlds.high), *pairs]
 
 
 def _try(worlds: Worlds, canary: Canary, tried: list[Tried], findings: list[str]) -> None:

@@ -111,7 +111,9 @@ class Worlds:
     @cached_property
     def _start(self) -> tuple[Ratings, Run]:
         """Four times the crowd with which the model learns something thrice: small ε take more people."""
-        for crowd in CROWDS:
+        plan = self.model.plan(self.n_items)
+        decides = any(release.shape is None for release in plan.releases)  # on the way, what is worth its price
+        for crowd in CROWDS[2:] if decides else CROWDS:
             with contextlib.suppress(BudgetExceeded), quiet():
                 for _ in range(3):
                     clone(self.model).fit(self.people(crowd))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from discreet.cli.accounts import account_at
 from discreet.cli.app import command
 from discreet.cli.choice import PRIVATE, Choice
 from discreet.cli.output import Output
@@ -42,6 +43,10 @@ def audit(
     spend: Annotated[
         bool, typer.Option("--spend", help="Train once on the people in DATA, and charge them for it.")
     ] = False,
+    account: Annotated[
+        str | None,
+        typer.Option(help="Take the price of --spend from an account: people.sqlite:customers.", metavar="STORE:NAME"),
+    ] = None,
     search: Annotated[int, typer.Option(help="Transcript: canaries to search for.", min=0, metavar="N")] = 60,
     fits: Annotated[int, typer.Option(help="Noise: how many trainings.", min=50, metavar="N")] = 200,
     canaries: Annotated[int, typer.Option(help="One run: how many canaries.", min=100, metavar="N")] = 2000,
@@ -72,6 +77,9 @@ def audit(
         raise ConfigError("--spend charges the people in DATA, and there is no DATA: leave it out, or name a file")
     if data is not None and to is None:
         raise ConfigError("an audit on people's own ratings has a ledger to keep: say where with --out")
+    if account is not None and not spend:
+        raise ConfigError("--account is for --spend: an audit on generated people costs nobody anything")
+    budget = None if account is None else account_at(account)
     ratings = None if data is None or not spend else source.read(data, out)[0]
     if data is not None and not spend:
         run(model, _nobody(), levels=names)  # which refuses
@@ -86,6 +94,7 @@ def audit(
                 search=search,
                 fits=fits,
                 canaries=canaries,
+                budget=budget,
                 progress=progress,
             )
     except BaseException:  # an interrupt as well: what was released stays released

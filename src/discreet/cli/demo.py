@@ -6,6 +6,7 @@ import shlex
 import textwrap
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,7 +97,9 @@ def demo(
         f"3. What is promised to each of the {ratings.n_users:,} people, for everything that the model holds",
         style="bold",
     )
-    statement = textwrap.fill(str(model.privacy_), WIDTH, initial_indent="   ", subsequent_indent="   ")
+    statement = textwrap.fill(
+        str(replace(model.privacy_, learnt="")), WIDTH, initial_indent="   ", subsequent_indent="   "
+    )
     out.say(statement, style="green")
 
     history = [film for film, stars in example_history(*genres).items() if stars >= RELEVANT]

@@ -70,7 +70,8 @@ def recommend(
         layout.refuse("is for --users and --history-file", "item", "rating", "separator", "header")
     from discreet.models.storage.scorer_folder import open_model
 
-    model = open_model(folder, once=True)
+    shown = to is None and not out.json  # people read three digits; files and programs get every bit
+    model = open_model(folder, once=shown)
     known = _history(model, history, history_file, layout, skip_unknown)
     if model.details.get("dimensions") == 0:
         out.note(f"what this model learnt: {model.learnt_}")

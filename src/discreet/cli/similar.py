@@ -22,7 +22,7 @@ def similar(
     """Show the items most similar to a given one, by the angle between their vectors."""
     from discreet.models.storage.scorer_folder import open_model
 
-    model = open_model(folder, once=True)
+    model = open_model(folder, once=not out.json)
     items = Items(model)
     item_id = items.id_of(item)
     model.check_comparable()

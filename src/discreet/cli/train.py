@@ -89,8 +89,6 @@ def train(
             seconds = fit(model, ratings, out, budget)
             model.save(to, replace=replace)
     out.say(f"Saved to {to}")
-    if learnt := getattr(model, "learnt_", ""):
-        out.say(f"What was learnt: {learnt}", style="bold")
     statement = getattr(model, "privacy_", None)
     if statement is not None and statement.finite:
         out.say(str(statement), style="bold green" if statement.private else "bold yellow")

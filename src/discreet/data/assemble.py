@@ -104,4 +104,5 @@ def examples(values: Any, most: int = 3) -> str:
 
 def _report(merged: int, duplicates: str) -> None:
     if merged:
-        logger.warning("merged repeated (user, item) pairs: %d rows too many (duplicates=%r)", merged, duplicates)
+        # how many there were is in `Ratings.merged`: an exact number of people's rows has no place in a log
+        logger.warning("merged repeated (user, item) pairs (duplicates=%r)", duplicates)

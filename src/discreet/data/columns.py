@@ -1,7 +1,8 @@
 """Which column holds what, and the columns themselves on their way into :class:`discreet.Ratings`.
 
 Names are compared without regard to case and punctuation: ``user_id``, ``userId`` and ``UserID`` are the same. Of
-several matching columns the one whose name comes first in ``CONVENTIONS`` is used.
+several matching columns the one whose name comes first in ``CONVENTIONS`` is used; but of two that may be the user, the
+caller has to say which one is.
 """
 
 from __future__ import annotations
@@ -75,8 +76,6 @@ CONVENTIONS: Mapping[str, tuple[str, ...]] = {
         "unixreviewtime",
     ),
 }
-
-_USERS = ("userid", "user", "uid", "users")  # which of two such columns is meant, their names do not say
 
 Column = str | int | bool | None
 """A column as the caller names it: a name, a position from 0, ``False`` for "ignore it", ``None`` for "find it"."""
@@ -195,9 +194,12 @@ def only(same: Sequence[int], names: Sequence[Any], role: str, where: str) -> in
 
 def _by_convention(names: Sequence[Any], role: str, where: str) -> int | None:
     plain = [normalise(name) for name in names]
-    if role == "user" and sum(name in plain for name in _USERS) > 1:
-        first, second = [names[plain.index(name)] for name in _USERS if name in plain][:2]
-        logger.warning("%s: %r is taken for the user, and not %r: say user= if that is wrong", where, first, second)
+    several = [names[plain.index(known)] for known in CONVENTIONS[role] if known in plain]
+    if role == "user" and len(several) > 1:  # whose ratings belong together is what a promise is about
+        raise DataError(
+            f"{where} has several columns that may be the user, {several[0]!r} and {several[1]!r}: "
+            f"say which one is meant, such as user={several[0]!r}"
+        )
     for known in CONVENTIONS[role]:
         if known in plain:
             return only([at for at, name in enumerate(plain) if name == known], names, role, where)

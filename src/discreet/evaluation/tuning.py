@@ -294,7 +294,7 @@ class Tuning:
             ledger.assume(a.name, a.text, a.inferred)
         ledger.assume("settings", f"the space of settings that were tried: {self._space_in_words()}")
         ledger.assume("held out", "what scores were measured on, decided for each person apart from all others")
-        model.privacy_ = model.algorithm_.statement(ledger)
+        model.privacy_ = replace(model.algorithm_.statement(ledger), learnt=model.privacy_.learnt)
         return Tuned(model, setting, score, trials, model.privacy_)
 
     def _record(self, ledger: Ledger) -> None:

@@ -156,7 +156,8 @@ def train(people: Any) -> dict[str, Any]:
     from discreet.models.dpmf import DPMF
 
     logging.getLogger("discreet").setLevel(logging.ERROR)
-    start, cpu = time.perf_counter(), time.process_time()
+    start = time.perf_counter()
+    cpu = time.process_time()
     DPMF(RANK, epsilon=5.0, goal="rating", rating_range=SCALE, random_state=0).fit(people)
     unit = 1 if sys.platform == "darwin" else 1024
     return {

@@ -1,8 +1,8 @@
 """Lists from private and other models: recall, coverage, and recall by popularity (docs/beyond.md).
 
-Whoever likes five items or more takes part. A tenth of them is held out; of what these like, 80 % is shown, with its
-ratings, and the rest must be guessed. DPMF learns from all ratings of the others; models of plain choices learn from
-what the others like, as in the literature.
+Whoever likes five items or more takes part (two where generated people have few ratings). A tenth of them is held out;
+of what these like, 80 % is shown, with its ratings, and the rest must be guessed. DPMF learns from all ratings of the
+others; models of plain choices learn from what the others like, as in the literature.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ def held_out(name: str, held: float, scale: float, seed: int, sources: Sources, 
     """Whole users held out, of those who like five items; `valid` holds out as many again for choosing."""
     ratings, liked_from, rating_range = _ratings(name, scale, seed, sources)
     liked = ratings if liked_from is None else ratings.keep(ratings.values >= liked_from)
-    liked = liked.filter(min_user_ratings=5, min_item_ratings=1)
+    sparse = name.startswith(FAMILY) and families.family(name.removeprefix(FAMILY)).per_user < 10
+    liked = liked.filter(min_user_ratings=2 if sparse else 5, min_item_ratings=1)  # else few would be left
     many = min(int(held * liked.n_users), MOST_HELD)
     split = strong_generalisation(liked, many if valid else 0, many, seed=seed)
     others = ratings.select_users(split.train.user_ids, by="id").with_items(liked.item_ids, unknown="drop", public=True)

@@ -71,10 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--most-users", type=int, default=20_000, help="of generated data")
     given = parser.parse_args(arguments)
-    logging.getLogger("discreet").setLevel(logging.ERROR)
     for line in lines(given.data, given.epsilon, given.settings, given.seeds, given.most_users):
         print("  ".join(f"{name} {value:.4g}" if name != "data" else value for name, value in line.items()), flush=True)
 
 
 if __name__ == "__main__":
+    logging.getLogger("discreet").setLevel(logging.ERROR)  # what is taken from the data is said once too often here
     main()

@@ -51,6 +51,11 @@ def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
     elif isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
         raise DataError(f"a history is a list of item ids or a mapping item id -> rating, and {history!r} was given")
     else:
+        if isinstance(history, np.ndarray) and history.size and history.dtype.kind == "f":
+            raise DataError(
+                f"an array {history.shape} of {history.dtype} is no history: give a list of item ids, a mapping "
+                "item id -> rating or, for a row of ratings over all items, a sparse row such as csr_array(row)"
+            )
         ids = as_ids(history, "item id")
     if len(ids) == 0:
         return Ratings.from_indices([0, 0], [], [], [0], item_ids)

@@ -268,7 +268,12 @@ class PrivateRecommender(Recommender):
         self.algorithm_ = algorithm
         self.details_ = learnt.details
         self.counts_ = learnt.counts
-        self.privacy_ = algorithm.statement(ledger)
+        self._state(ledger)
+
+    def _state(self, ledger: Ledger) -> None:
+        """What may be promised, and what was learnt, side by side."""
+        learnt = str(self.details_.get("learnt", ""))
+        self.privacy_ = dataclasses.replace(self.algorithm_.statement(ledger), learnt=learnt)
 
     def _begin(self, ratings: Any) -> None:
         self._forget()
@@ -363,7 +368,7 @@ class PrivateRecommender(Recommender):
         return str(self.details_.get("learnt", ""))
 
     def _check_comparable(self) -> None:
-        if not self.item_factors_.shape[1] and self.learnt_:
+        if self.item_factors_.shape[1] <= self.algorithm_.likeness(self._learnt()).first and self.learnt_:
             raise ConfigError(f"there is nothing to compare items by. What was learnt: {self.learnt_}")
         super()._check_comparable()
         if self.details_.get("dimensions") == 0:
@@ -435,7 +440,7 @@ class PrivateRecommender(Recommender):
         return {LEDGER: _as_text(self.privacy_.ledger)} | {earlier_name(text.encode()): text for text in earlier}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
-        self.privacy_ = self.algorithm_.statement(Ledger.from_dict(parse_json(files[LEDGER])))
+        self._state(Ledger.from_dict(parse_json(files[LEDGER])))
 
     def card(self) -> str:
         from discreet.models.storage.card import private

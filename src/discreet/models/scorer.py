@@ -152,6 +152,38 @@ class Scorer:
             scores = np.clip(scores, *self.rating_range)
         return items, scores
 
+    def best_many(self, questions: Sequence[tuple[Array, Array, int, bool]]) -> list[tuple[Array, Array]]:
+        """`best` for several histories in one pass: each with ratings, n, and whether to leave out what is seen.
+
+        The bits are those of one question at a time.
+        """
+        own = [np.asarray(at, np.int32) for at, _, _, _ in questions]
+        union = np.unique(np.concatenate(own)) if own else np.empty(0, np.int32)
+        lengths = np.array([len(at) for at in own])
+        flat = np.concatenate(own)
+        values = np.concatenate([given for _, given, _, _ in questions])
+        V, b, read_out = self.factors, self.biases, self.read_out
+        rows = Rows(np.concatenate([[0], np.cumsum(lengths)]), flat, values)
+        if read_out.exact_in_part(V.shape[1]):
+            read_out = read_out.of_items(union)
+            V = np.ascontiguousarray(V[union])
+            b = b[union]
+            rows = rows._replace(indices=np.searchsorted(union, flat).astype(np.int32))
+        vectors, offsets = read_out.scoring(rows, V, b, self.kernels)
+        left_out = [at if leave else at[:0] for at, (_, _, _, leave) in zip(own, questions, strict=True)]
+        seen = (np.concatenate([[0], np.cumsum([len(at) for at in left_out])]), np.concatenate(left_out))
+        longest = min(max(n for _, _, n, _ in questions), len(self))
+        items, scores = self.kernels.top_k(vectors, self._panels, self._biases, longest, seen)
+        scores += offsets[:, None].astype(np.float32)
+        answers = []
+        for row, (_, _, n, _) in enumerate(questions):
+            found = np.flatnonzero(items[row, :n] >= 0)
+            kept = scores[row, found]
+            answers.append(
+                (items[row, found], kept if self.rating_range is None else np.clip(kept, *self.rating_range))
+            )
+        return answers
+
     def similar(self, at: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Positions of the items most like the one at `at`, and cosines; without the item itself."""
         require_whole("n", n)

@@ -65,6 +65,7 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
             "feedback. It holds no user's vector and no rating.",
             class_="sub",
         ),
+        tag("p", f"What was learnt: {learnt}", class_="sub") if (learnt := getattr(model, "learnt_", "")) else None,
         tag(
             "nav",
             tag("ul", *(tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _, _ in parts)),

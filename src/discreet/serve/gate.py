@@ -23,6 +23,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 FAILED = "something went wrong here, and it is not your fault"
 OPEN = ("/health",)  # without a token
+MOST_HELD = 1 << 28  # bytes of bodies that are being received
 
 
 class TooLarge(Exception):
@@ -62,6 +63,7 @@ class Gate:
         self.most_at_once = most_at_once
         self.token = token
         self.draining = False
+        self._held = 0  # bytes of bodies that are not whole yet
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -78,9 +80,8 @@ class Gate:
                     message["headers"] = [*message.get("headers", []), (b"connection", b"close")]
             await send(message)
 
-        self.counters.under_way += 1
         try:
-            await self._pass(scope, self._limited(scope, receive), counted)
+            await self._pass(scope, receive, counted)
         except TooLarge as error:
             if not seen["started"]:
                 await refuse(counted, 413, "too large", str(error), close=True)
@@ -89,14 +90,10 @@ class Gate:
             if not seen["started"]:
                 await refuse(counted, 500, "failed", FAILED)
         finally:
-            self.counters.under_way -= 1
             self.counters.add(self._route(scope), int(seen["status"]), time.perf_counter() - begun)
 
     async def _pass(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
-        if self.counters.under_way > self.most_at_once:
-            await refuse(send, 503, "busy", "too many requests are under way: try again in a second", retry=True)
-            return
         if self.token is not None and scope["path"] not in OPEN and scope["method"] != "OPTIONS":
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
@@ -105,22 +102,36 @@ class Gate:
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self.largest_body:
             raise self._too_large()
-        await self.app(scope, receive, send)
+        body = await self._body(receive)
+        if body is None:  # the client has gone
+            return
+        if self.counters.under_way >= self.most_at_once or self._held > MOST_HELD:
+            await refuse(send, 503, "busy", "too many requests are under way: try again in a second", retry=True)
+            return
+        self.counters.under_way += 1
+        try:
+            await self.app(scope, _again(body, receive), send)
+        finally:
+            self.counters.under_way -= 1
 
-    def _limited(self, scope: MutableMapping[str, Any], receive: Receive) -> Receive:
-        """Bodies that do not say how long they are are counted as they come."""
-        left = self.largest_body
-
-        async def limited() -> Message:
-            nonlocal left
-            message = await receive()
-            if message["type"] == "http.request":
-                left -= len(message.get("body", b""))
-                if left < 0:
+    async def _body(self, receive: Receive) -> bytes | None:
+        """The whole body, so that a request counts as under way when it is there and not while it trickles in."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                parts.append(message.get("body", b""))
+                size += len(parts[-1])
+                self._held += len(parts[-1])
+                if size > self.largest_body:
                     raise self._too_large()
-            return message
-
-        return limited
+                if not message.get("more_body", False):
+                    return b"".join(parts)
+        finally:
+            self._held -= size
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"the body is larger than {self.largest_body:,} bytes")
@@ -130,6 +141,20 @@ class Gate:
         if path.startswith("/v1/similar/"):
             return "/v1/similar/{item}"
         return path if path in self.routes else "other"
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Hands over a body that was read already, and after it whatever comes."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
 
 
 async def refuse(send: Send, status: int, code: str, message: str, *, retry: bool = False, close: bool = False) -> None:

@@ -30,6 +30,7 @@ from discreet.serve.counters import Counters
 from discreet.serve.gate import FAILED, Gate, TooLarge
 from discreet.serve.questions import LARGEST_N, LONGEST_NAME, Answer, Answers, Batch, Question, Rated, Refusal
 from discreet.serve.shelf import Served, Shelf
+from discreet.serve.together import Together
 from discreet.version import __version__
 
 AT_ONCE = 4_000_000  # numbers in the factors up to which a question is answered without another thread
@@ -128,6 +129,8 @@ def create_app(shelf: Shelf, settings: Settings | None = None) -> Gate:
 
 
 def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor) -> None:
+    together = Together(workers)
+
     async def answered(served: Served, work: Callable[[], Any]) -> Any:
         if served.scorer.factors.size <= AT_ONCE:
             return work()
@@ -139,6 +142,9 @@ def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor) -> N
         question = await _parsed(request, Question)
         served = _served(shelf, question.model)
         asked = understood(served, question)
+        if plain := _without_wishes(served, asked):
+            best, scores = await together.best(served, plain)
+            return _json({"model": served.name, "recommendations": _listed(served, best, scores), "ignored": asked[-1]})
         return _json(await answered(served, lambda: answer(served, *asked)))
 
     @app.post("/v1/recommend/batch", response_model=Answers, openapi_extra=_body(Batch), tags=["recommend"])
@@ -202,6 +208,14 @@ def answer(served: Served, at: Any, values: Any, n: int, options: dict[str, Any]
     """The answer to one question."""
     best, scores = served.scorer.best(at, values, n, **options)
     return {"model": served.name, "recommendations": _listed(served, best, scores), "ignored": ignored}
+
+
+def _without_wishes(served: Served, asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """A question that can be answered together with others: of a large catalogue, and about all of its items."""
+    at, values, n, options, _ = asked
+    if served.scorer.factors.size <= AT_ONCE or options["exclude"] is not None or options["only"] is not None:
+        return None
+    return at, values, n, options["exclude_seen"]
 
 
 def _listed(served: Served, best: Any, scores: Any) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
     private = statement["status"] != "not private"
     badge = "NOT PRIVATE"
     if private:
-        badge = f"Learnt with privacy: ε = {statement['epsilon']:.4g}, δ = {statement['delta']:.2g} for each person"
+        badge = f"Learnt with privacy: ε = {statement['epsilon']:.4g} for each person"
     filled = {
         "policy": policy(script, style),
         "heading": _text(heading or "Recommendations made on your device"),
@@ -146,9 +146,10 @@ def _promise(statement: dict[str, Any], private: bool) -> str:
             "file may give single people away. Do not pass it on more widely than their ratings.</p>"
         )
     odds = float(np.exp(min(float(statement["epsilon"]), 700.0)))
+    delta = max(float(statement["delta"]), 1e-18)
     plain = (
         "<p>Whatever anybody can find out from this file is almost as likely to be found whether or not any one person "
-        f"took part: at most {odds:.3g} times as likely, but for a chance of {float(statement['delta']):.2g}. This is "
+        f"took part: at most {odds:.3g} times as likely, but for a chance of one in {1 / delta:,.0f}. This is "
         "differential privacy, for each person with all of their choices.</p>"
     )
     cautions = "".join(f"<li>{_text(caution)}</li>" for caution in statement.get("cautions", ()))

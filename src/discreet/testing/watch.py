@@ -9,6 +9,7 @@ shows what two data sets lead to once the same values have been released.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -115,8 +116,18 @@ class Watch:
             (Sum, "compute", self._look),
             (subsample, "who_is_in", self._coins),
         ):
-            self._stack.enter_context(patch.object(owner, name, make(getattr(owner, name))))
+            original = getattr(owner, name)
+            self._stack.enter_context(patch.object(owner, name, self._here_alone(original, make(original))))
         return self
+
+    def _here_alone(self, original: Callable[..., Any], watched: Callable[..., Any]) -> Callable[..., Any]:
+        """Watch this thread alone: whoever trains in another one meanwhile may have real people."""
+        here = threading.get_ident()
+
+        def call(*given: Any, **options: Any) -> Any:
+            return (watched if threading.get_ident() == here else original)(*given, **options)
+
+        return call
 
     def __exit__(self, *_: Any) -> None:
         self._stack.close()

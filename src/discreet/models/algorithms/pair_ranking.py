@@ -164,7 +164,7 @@ class PairRanking(Algorithm):
             require_whole(name, getattr(self, name))
         require(self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}")
         require_positive("core_from", self.core_from)
-        require(self.gate >= 0, f"gate is {self.gate!r}, but must be at least 0")
+        require_number("gate", self.gate, 0)
         assert self.counts_share is not None
         require_number("counts_share", self.counts_share, 1e-3)
         require(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
@@ -184,7 +184,7 @@ class PairRanking(Algorithm):
         if self.liked_from == EVERYTHING:
             return {}
         if self._levels > 1:
-            return {"liked": "that an item is liked by the place of its rating in their range"}
+            return {"liked": "that the place of a rating in the range says how much an item is liked"}
         return {"liked": f"that ratings of {self.liked_from:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Line]:
@@ -403,10 +403,9 @@ def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
     for line, weight in zip(lines, precision, strict=True):
-        part = np.zeros((m, m), np.float32)
         for rows, noisy in session.release_blocks(line, pairs):
-            unfold_triangle((noisy * (weight / sum(precision) / math.sqrt(2.0))).astype(np.float32), rows.start, part)
-        G += part
+            part = noisy * (weight / sum(precision) / math.sqrt(2.0))
+            unfold_triangle(part.astype(np.float32), rows.start, G, add=True)
     return G
 
 

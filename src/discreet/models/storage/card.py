@@ -35,7 +35,7 @@ _PRIVATE = """\
 
 {cautions}{statement}
 
-{learnt}- {items:,} items, {factors} factors, {feedback} feedback
+- {items:,} items, {factors} factors, {feedback} feedback
 - parameters: `{parameters}`
 - `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json` prices it again
 - it holds no user's vector, no exact number of users and no rating; a user's vector is computed from its own history
@@ -72,7 +72,6 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
         headline=_headline(type(model).__name__, statement),
         cautions=_cautions(statement) if statement.finite else "",
         statement=statement,
-        learnt=f"What was learnt: {learnt}\n\n" if (learnt := getattr(model, "learnt_", "")) else "",
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],
         feedback=model.feedback,

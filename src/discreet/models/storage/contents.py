@@ -181,6 +181,8 @@ def _check_description(described: dict[str, Any], n: int) -> None:
     for part in ("parameters", "state"):
         if not isinstance(described[part], dict):
             raise ValueError(f"{part} must be an object")
+    if not isinstance(described["state"].get("details", {}), dict):
+        raise ValueError("details must be an object")
     titles, scale = described["titles"], described["rating_range"]
     if titles is not None and (
         not isinstance(titles, list) or len(titles) != n or not all(isinstance(title, str) for title in titles)

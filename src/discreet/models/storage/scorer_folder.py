@@ -168,5 +168,6 @@ def _try_out(scorer: Scorer) -> None:
     for length in (0, min(len(scorer), 8)):
         at = np.arange(length, dtype=np.int32)
         vector, offset = scorer.vector(at, np.full(length, scorer.liked_rating, np.float32))
-        if not (np.isfinite(vector).all() and np.isfinite(offset).all()):
+        scores = scorer.read_out.of_items(at).scoring_factors(scorer.factors[at]) @ vector + offset
+        if not (np.isfinite(vector).all() and np.isfinite(offset) and np.isfinite(scores).all()):
             raise DataError("the numbers of this model do not stay finite when they are used")

@@ -307,12 +307,9 @@ class Account:
             texts = dict(base.execute("SELECT reservation, text FROM ledgers"))
         return [Ledger.from_dict(json.loads(texts[reservation])) for reservation in done]
 
-    def charge(self, session: Session, what: str) -> AbstractContextManager[Reservation]:
-        """Reserve the price of a session's plan, and settle to its ledger when the block ends, however it ends."""
-        return self._charge(session, what)
-
     @contextmanager
-    def _charge(self, session: Session, what: str) -> Iterator[Reservation]:
+    def charge(self, session: Session, what: str) -> Iterator[Reservation]:
+        """Reserve the price of a session's plan, and settle to its ledger when the block ends, however it ends."""
         held = self.reserve(session.plan, session.ledger.noise, what)
         try:
             yield held

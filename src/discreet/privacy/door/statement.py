@@ -25,7 +25,7 @@ class PrivacyStatement:
     """What may be promised for everything that was released.
 
     ``epsilon`` is infinite, and the text says NOT PRIVATE, when any release went round the noise. ``private`` is true
-    only where a promise holds without ``cautions``.
+    only where a promise holds without ``cautions``. ``learnt`` is what a model says of what survived the noise.
     """
 
     epsilon: float
@@ -36,6 +36,7 @@ class PrivacyStatement:
     noise: str
     assumptions: tuple[Assumption, ...]
     ledger: Ledger = field(repr=False, compare=False)
+    learnt: str = ""
 
     @classmethod
     def of(cls, ledger: Ledger) -> PrivacyStatement:
@@ -90,7 +91,8 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         promise = self._promise() if self.finite else self._refusal()
-        parts = (promise, self._judged(), self._releases(), self._noise(), self._assumed())
+        learnt = f"What was learnt: {self.learnt}" if self.learnt else ""
+        parts = (promise, self._judged(), self._releases(), self._noise(), self._assumed(), learnt)
         return " ".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:
@@ -122,6 +124,7 @@ class PrivacyStatement:
             "noise": self.noise,
             "releases": len(self.ledger.entries),
             "assumptions": [{"name": a.name, "text": a.text, "inferred": a.inferred} for a in self.assumptions],
+            "learnt": self.learnt,
             "text": str(self),
         }
 

@@ -287,13 +287,14 @@ def fold_triangle(A: NDArray[Any]) -> NDArray[Any]:
     return folded
 
 
-def unfold_triangle(folded: NDArray[Any], start: int, A: NDArray[Any]) -> None:
-    """Write rows `start`, `start` + 1, … of the rectangle into both triangles of A (m, m)."""
+def unfold_triangle(folded: NDArray[Any], start: int, A: NDArray[Any], *, add: bool = False) -> None:
+    """Write rows `start`, `start` + 1, … of the rectangle into both triangles of A (m, m), or add them."""
     m = len(A)
     for row, j, k in folds(m, start, start + len(folded)):
         for i, part in ((j, folded[row - start, : m - 1 - j]), (k, folded[row - start, m - 1 - j :])):
-            A[i, i + 1 :] = part
-            A[i + 1 :, i] = part
+            found = A[i, i + 1 :] + part if add else part
+            A[i, i + 1 :] = found
+            A[i + 1 :, i] = found
 
 
 # ------------------------------------------------------------------ adding up pairs

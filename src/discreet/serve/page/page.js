@@ -105,7 +105,9 @@ function remove(j) {
 }
 
 function chosenItem(j) {
-  const parts = [element("span", { class: "name" }, shownTitle(j))];
+  const parts = [element("span", { class: "name" }, shownTitle(j)), element("button", {
+    type: "button", class: "quiet", "aria-label": "Take away " + titleOf(j), on: { click: () => remove(j) },
+  }, "✕")];
   if (model.rate) {
     const value = element("output", {}, number(history.get(j)));
     const slider = element("input", {
@@ -115,9 +117,6 @@ function chosenItem(j) {
     });
     parts.push(element("span", { class: "rating" }, slider, value));
   }
-  parts.push(element("button", {
-    type: "button", class: "quiet", "aria-label": "Take away " + titleOf(j), on: { click: () => remove(j) },
-  }, "✕"));
   return element("li", {}, ...parts);
 }
 

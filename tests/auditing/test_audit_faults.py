@@ -1,0 +1,84 @@
+"""Planted faults are refuted by the levels that docs/verification.md says; all of them by audit_tables.py."""
+
+import pytest
+from audit_tables import EXPLAINED, SHOWING, UNEXPLAINED, WHERE, names_of, on_the_page, planted_classes
+from fault_helpers import FAULTS, planted
+
+from discreet.auditing import audit
+from discreet.errors import ConfigError, PlanMismatch
+from discreet.kernels import threads
+
+QUICK = {"search": 3, "fits": 30, "canaries": 1000, "seed": 1}
+
+
+@pytest.fixture(autouse=True)
+def _small():
+    """These fits are so small that starting threads takes longer."""
+    threads.set_threads(1)
+    yield
+    threads.set_threads(None)
+
+
+def levels_that_refute(make, *levels):
+    return [level.name for level in audit(make(), levels=levels, **QUICK).levels if level.refuted]
+
+
+@pytest.mark.parametrize(
+    ("fault", "levels"),
+    [
+        ("ratings are not cut", ["transcript", "one run"]),
+        ("vectors are not clipped", ["transcript"]),
+        ("√k is forgotten for right-hand sides", ["transcript"]),
+        ("repeated users are not refused", ["transcript"]),
+        ("what is no number enters the sums", ["transcript"]),
+        ("choices depend on the row of a user", ["transcript"]),
+        ("choices depend on how a column of ids was read", ["transcript"]),
+        ("users are centred by everybody's mean", ["transcript"]),
+        ("only the first release is charged", ["transcript"]),
+        ("the data are opened before the ledger is written", ["transcript"]),
+        ("replacing a user is priced as removing one", ["transcript"]),
+        ("secure noise comes from a seed", ["noise"]),
+        ("coins come from numpy's global generator", ["noise"]),
+    ],
+)
+def test_a_planted_fault_is_refuted(fault, levels):
+    with planted(fault):
+        assert levels_that_refute(SHOWING[WHERE.get(fault, "DPALS")], *levels) == levels
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["UsesExactCounts", "TellsInDetails", "ShapesByData", "FitsTwice", "PrintsTheShape", "PeeksUnseen", "PromisesLess"],
+)
+def test_a_model_with_a_fault_of_its_own_is_refuted(name):
+    made = planted_classes()[name](3, epsilon=1.0, rating_range=(1.0, 5.0))
+    assert levels_that_refute(lambda: made, "transcript") == ["transcript"]
+
+
+def test_what_the_door_refuses_and_what_claims_nothing_cannot_be_audited():
+    with pytest.raises(PlanMismatch):
+        audit(SHOWING["ReleasesTwice"](), levels=["transcript"])
+    with pytest.raises(ConfigError, match="claims no finite ε"):
+        audit(SHOWING["Reveals"](), levels=["one run"], **QUICK)
+
+
+@pytest.mark.parametrize(("kind", "least"), [("models", 4), ("faults", 35)])
+def test_the_page_has_rows_for_what_there_is(kind, least):
+    found = list(on_the_page(kind))
+    assert found == [name for name in names_of(kind) if name in found]
+    assert len(found) >= least, f"run: python tests/auditing/audit_tables.py {kind}"
+
+
+def test_every_fault_is_refuted_or_explained():
+    for name, row in on_the_page("faults").items():
+        assert ("refutes" in row) != (name in EXPLAINED), name
+        assert UNEXPLAINED not in row, name
+    assert set(WHERE) <= set(FAULTS)
+
+
+def test_no_model_is_refuted_and_canaries_come_close_to_the_claim():
+    for name, row in on_the_page("models").items():
+        share, _, _, refuted, _ = row.split(" | ")
+        assert refuted == "no", name
+        assert float(share) <= 1, name
+        assert float(share) >= (0.95 if "Huber noise" in name else 0.99), name
