@@ -6,6 +6,7 @@ from scipy import sparse
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
+import discreet
 from discreet import ALS, Bias, Popularity, Ratings, evaluate
 from discreet.data.cinema import make_cinema
 from discreet.data.splits import k_fold, random_ratings
@@ -411,3 +412,12 @@ def test_ml_100k(shared_data):
     """One fold of five, with the defaults."""
     split = k_fold(Ratings.read(shared_data / "ml-100k" / "ratings.parquet"), 5, seed=0)[0]
     assert rmse(ALS(), split) <= 0.915
+
+
+def test_units_do_not_matter():
+    """Ten times the ratings give ten times the predictions, with λ by the rule."""
+    ratings = discreet.load_dataset("cinema", scale=0.03)
+    ten = discreet.Ratings.from_csr(ratings.to_csr() * 10)
+    once, tenfold = (discreet.ALS(8, dtype="float64").fit(data) for data in (ratings, ten))
+    np.testing.assert_allclose(tenfold.predict(ten, ten), 10 * once.predict(ratings, ratings), rtol=1e-4)
+    assert tenfold.regularization_ == pytest.approx(10 * once.regularization_, rel=1e-6)

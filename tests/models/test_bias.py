@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
+import discreet
 from discreet import Bias, Ratings
 from discreet.errors import ConfigError, DataError
 
@@ -111,3 +112,10 @@ def test_nothing_to_learn_from():
     ratings = some_ratings()
     with pytest.raises(DataError, match="no ratings to learn from"):
         Bias().fit(ratings.keep(np.zeros(ratings.n_ratings, bool)))
+
+
+def test_units_do_not_matter():
+    ratings = discreet.load_dataset("cinema", scale=0.03)
+    ten = discreet.Ratings.from_csr(ratings.to_csr() * 10)
+    once, tenfold = (discreet.Bias().fit(data) for data in (ratings, ten))
+    np.testing.assert_allclose(tenfold.predict(ten, ten), 10 * once.predict(ratings, ratings), rtol=1e-5)

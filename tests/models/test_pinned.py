@@ -33,7 +33,7 @@ MODELS = {
     "DPMF, ratings": partial(discreet.DPMF, goal="rating", **PRIVATE),
     "DPMF, no factors": partial(discreet.DPMF, 0, goal="rating", **PRIVATE),
     "DPMF, range from data": partial(discreet.DPMF, 2, goal="rating", **(PRIVATE | {"rating_range": None})),
-    "DPMF, constant": partial(discreet.DPMF.configured, goal="rating", centring=3.0, intercept=0.0, **PRIVATE),
+    "DPMF, a fixed prior": partial(discreet.DPMF.configured, goal="rating", prior_count=3.0, slope=0.0, **PRIVATE),
     "DPALS": partial(discreet.DPALS, **PRIVATE),
     "DPALS, global mean": partial(discreet.DPALS.configured, centring="global", **PRIVATE),
     "DPALS, implicit": partial(discreet.DPALS, feedback="implicit", **PRIVATE),
@@ -177,7 +177,7 @@ def test_another_version_is_another_version(monkeypatch):
     assert defaults > 300
     assert discreet.models.algorithms.noisy_solve.LARGE == 10_003
     assert discreet.DPMF(epsilon=1.0, random_state=0, item_features=None).delta == pytest.approx(0.3 + 1.7e-6)
-    assert type(before)().regularization == pytest.approx(1.7 * 8 + 0.3)
+    assert type(before)().rarity == pytest.approx(1.7 * 0.3 + 0.3)
     assert dataclasses.replace(before).regularization == 8.0
 
 

@@ -32,8 +32,25 @@ WALKED = "test_descent.py::test_the_sensitivities_are_reached"
 PAIRS = "test_pair_statistics.py::test_adversaries_on_the_grid"
 PAIRED = "test_pair_statistics.py::test_every_user_reaches_the_sensitivity_and_does_not_pass_it"
 REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
+OWN = "test_own_solve.py::test_adversaries_on_the_grid"
+OWN_REACHED = "test_own_solve.py::test_the_sensitivities_are_reached"
 
 FAULTS = {
+    "moments of a prior are not cut": Fault(
+        "people.own_solve:PriorMoments.partial", "-1, MOST) / MOST", "-1, 1e6) / MOST", (OWN, REGISTRY)
+    ),
+    "three moments are priced as one": Fault(
+        "people.own_solve:FitMoments.reach", "Reach(math.sqrt(3), 3.0", "Reach(1.0, 1.0", (OWN, REGISTRY)
+    ),
+    "solutions are not cut for their Gram matrix": Fault(
+        "people.own_solve:SolutionGram.partial",
+        "np.minimum(length / self.largest, 1.0)",
+        "length / self.largest",
+        (OWN, OWN_REACHED),
+    ),
+    "pairs of residuals are priced as if they had no sign": Fault(
+        "people.own_solve:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
+    ),
     "vectors are not clipped": Fault(
         "people.bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBOURS, WORST)
     ),

@@ -13,7 +13,15 @@ from sealed_helpers import NORMS, RELATIONS, distance, exact, make, quick
 import discreet.privacy
 from discreet.privacy.people.block import Statistic
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.descent import Descent, WeighEntries
+from discreet.privacy.people.own_solve import (
+    FitMoments,
+    LookOwn,
+    PriorMoments,
+    ResidualPairs,
+    SolutionGram,
+    SolveOwn,
+)
 from discreet.privacy.people.poisson_batches import clipped_gradient
 from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
 from discreet.privacy.people.users import seal
@@ -56,6 +64,14 @@ def measured(rows):
     return np.array([[sum(row.values()), next(iter(row.values()), 0.0)] for row in rows])
 
 
+def alone(rows):
+    users = seal(make(rows, N_ITEMS), BOUNDS)
+    users.map(WeighEntries(np.ones(N_ITEMS)))
+    users.map(SolveOwn(V, 1e-3, 0.0, 1e-3, np.zeros(N_ITEMS), 0))
+    users.map(LookOwn(V, 0.9, np.zeros(N_ITEMS)))
+    return users
+
+
 #: By the name in the registry: the statistic of some rows, and a planted fault that is of this statistic.
 EXAMPLES = {
     "item counts": (lambda rows: solved(rows).item_counts(), "counts are priced as if a user had few items"),
@@ -85,6 +101,22 @@ EXAMPLES = {
     "pair sums": (lambda rows: solved(rows).add_up(PairSums()), "pairs are counted in both triangles"),
     "like counts": (lambda rows: solved(rows).add_up(LikeCounts()), "likes are not of norm 1"),
     "active users": (lambda rows: solved(rows).add_up(ActiveUsers()), "whoever likes something is counted twice"),
+    "prior moments": (
+        lambda rows: alone(rows).add_up(PriorMoments(V, 1e-3, 0.0, 1e-3, 1.0)),
+        "moments of a prior are not cut",
+    ),
+    "fit moments": (
+        lambda rows: alone(rows).add_up(FitMoments(1.0, 1e12, 1e-3, 0.9)),
+        "three moments are priced as one",
+    ),
+    "solution Gram matrix": (
+        lambda rows: alone(rows).add_up(SolutionGram(0, 2, 0.7)),
+        "solutions are not cut for their Gram matrix",
+    ),
+    "residual pairs": (
+        lambda rows: alone(rows).add_up(ResidualPairs(np.arange(N_ITEMS))),
+        "pairs of residuals are priced as if they had no sign",
+    ),
     "number of users": (lambda rows: crowd(solved(rows)), "everybody is counted twice"),
     "user values": (
         lambda rows: seal_values(lambda: measured(rows)).add_up(UserValues((1.0, 0.25))),

@@ -7,20 +7,24 @@ does on data that no rule was chosen on. True (ε, δ), δ = 1e-5 by default, ad
 
 from __future__ import annotations
 
+import os
 import tempfile
 import zipfile
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from discreet.data.datasets import load_dataset
 from discreet.data.features import read_features
+from discreet.data.ratings import Ratings
 from discreet.data.splits import Split
 from discreet.data.synthetic import dpals_task
 from discreet.errors import DataError
 from discreet.evaluation.protocols import evaluate
 from discreet.experiments.entry import Record, Settings
+from discreet.experiments.families import FAMILIES, SCALES, family, made
 from discreet.experiments.sources import Sources
 from discreet.models.als import ALS
 from discreet.models.bias import Bias
@@ -30,9 +34,23 @@ from discreet.models.popularity import Popularity
 from discreet.models.private import PrivateRecommender
 
 ITEM_FILES = ("movies.dat", "movies.csv", "u.item", "items.parquet")
-STARS = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0), "sweetrs": (1.0, 5.0), "synthetic": (-3.0, 3.0)}
+STARS = {
+    "ml-1m": (1.0, 5.0),
+    "ml-100k": (1.0, 5.0),
+    "sweetrs": (1.0, 5.0),
+    "movietweetings": (0.0, 10.0),
+    "synthetic": (-3.0, 3.0),
+    **{f"family: {one.name}": SCALES[one.scale][:2] for one in FAMILIES},
+}
 PAPER = dict(factors=16, iterations=2, centring="global", rating_bound=5.0, intercept=0.0, noise_ridge=0.0)
+PLAIN = dict(factors=0, attenuation=False, likely=False, popularity=False, prior_count=3.0, slope=0.0, taste=0.0)
 Lever = tuple[type[PrivateRecommender], dict[str, Any]]
+
+
+def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if name not in names}
+
+
 # the model and its parameters; each line has one lever more than the line above, up to where the algorithm changes
 LEVERS: dict[str, dict[str, Lever]] = {
     "explicit": {
@@ -40,10 +58,14 @@ LEVERS: dict[str, dict[str, Lever]] = {
         "+ each user's own mean, smaller cut": (DPALS, dict(factors=16, iterations=2, intercept=0.0, noise_ridge=0.0)),
         "+ intercept": (DPALS, dict(factors=16, iterations=2, noise_ridge=0.0)),
         "+ ridge for the noise: DPALS": (DPALS, {}),
-        "gradient steps on residuals instead": (DPMF, dict(intercept=0.0, growth=1.0, popularity=False)),
-        "+ intercept by the signal": (DPMF, dict(growth=1.0, popularity=False)),
-        "+ later steps get more": (DPMF, dict(popularity=False)),
-        "+ popularity as a prior: DPMF": (DPMF, {}),
+        "biases from residuals instead": (DPMF, PLAIN),
+        "+ the cut is made up for": (DPMF, _without(PLAIN, "attenuation")),
+        "+ likely counts": (DPMF, _without(PLAIN, "attenuation", "likely")),
+        "+ popularity as a prior": (DPMF, dict(factors=0, slope=0.0, taste=0.0, prior_count=3.0)),
+        "+ an estimated level": (DPMF, dict(factors=0, slope=0.0, taste=0.0)),
+        "+ how far people follow others": (DPMF, dict(factors=0, taste=0.0)),
+        "+ and what is popular": (DPMF, dict(factors=0)),
+        "+ taste from pairs: DPMF": (DPMF, {}),
     },
     "implicit": {
         "the paper's algorithm": (DPALS, dict(factors=16, iterations=2, regularization=0.5, noise_ridge=0.0)),
@@ -83,7 +105,6 @@ PRIORS: dict[str, dict[str, Any]] = {
 FLOORS: dict[str, dict[str, Any]] = {
     "private item bias": dict(factors=0),
     "DPMF": {},
-    "DPMF, intercept of 0.5": dict(intercept=0.5),
 }
 
 
@@ -104,22 +125,27 @@ def floor(settings: Settings, sources: Sources) -> Record:
     split = _split(settings["data"], settings["seed"], settings["scale"], "explicit", 0, sources)
     if settings["model"] == "user's own mean":
         return {"rmse": evaluate(Bias(3.0, items=False).fit(split.train), split, "rmse", slices=None)["rmse"]}
-    return _score(settings, split, FLOORS[settings["model"]])
+    return _score(settings | {"noise": "secure"}, split, FLOORS[settings["model"]])
 
 
 CHANGES: dict[str, dict[str, Any]] = {
     "DPMF by default": {},
     "accounted by RDP": dict(accountant="rdp"),
-    "residuals cut to 2 instead of a fifth of the range": dict(residual_norm=2.0),
-    "no intercept": dict(intercept=0.0),
+    "the cut is not made up for": dict(attenuation=False),
+    "counts as they are": dict(likely=False),
+    "no popularity as a prior": dict(popularity=False),
+    "nobody follows others more": dict(slope=0.0),
+    "nobody likes what is popular more": dict(taste=0.0),
+    "a level that counts 3 ratings": dict(prior_count=3.0),
+    "a ridge of 8": dict(regularization=8.0),
+    "pairs whatever they cost": dict(gate=1e9),
+    "no pairs": dict(largest_core=0),
     "intercept of 0.5": dict(intercept=0.5),
     "even weights": dict(rarity=0.0),
     "all steps alike": dict(growth=1.0),
-    "4 steps": dict(iterations=4),
-    "16 steps": dict(iterations=16),
-    "rank 2": dict(factors=2),
-    "rank 16": dict(factors=16),
-    "no popularity": dict(popularity=False),
+    "8 steps": dict(iterations=8),
+    "rank 4 at most": dict(factors=4),
+    "core of 400 items": dict(largest_core=400),
 }
 PAPER_CHANGES: dict[str, dict[str, Any]] = {
     "DPALS by default": {},
@@ -167,7 +193,8 @@ def _private(
     kind: type[PrivateRecommender], settings: Settings, given: dict[str, Any], feedback: str
 ) -> PrivateRecommender:
     aim = {"goal": "rating"} if kind is DPMF else {"feedback": feedback}
-    noise = {"noise": "seeded", "random_state": settings["seed"]}
+    grade = settings.get("noise", "seeded")
+    noise = {"noise": grade, "random_state": settings["seed"]}
     return kind.configured(epsilon=settings["epsilon"], **noise, **aim, **given)
 
 
@@ -192,14 +219,28 @@ def genres_and_years(name: str, sources: Sources) -> Any:
     raise DataError(f"no genres of {name} are at hand: give the place of its archive with --data {name}=PATH")
 
 
+def _at_hand(name: str) -> Ratings:
+    """Of a set that is no part of the library's list."""
+    file = Path(os.environ.get("DISCREET_DATA", "."), name, "ratings.parquet")
+    if not file.exists():
+        raise DataError(f"{name} is not on this machine: put its ratings.parquet in a folder {name} of DISCREET_DATA")
+    return Ratings.read(file)
+
+
 @lru_cache(maxsize=1)
 def _split(name: str, replica: int, scale: float, feedback: str, held: int, sources: Sources) -> Split:
     from discreet.data.splits import random_ratings, strong_generalisation
 
     if name.startswith("twin"):
         ratings = load_dataset(name, seed=replica, scale=scale)
+    elif name == "movietweetings":
+        ratings = _at_hand(name)
+    elif name.startswith("family: "):
+        ratings = made(family(name.removeprefix("family: ")).scaled(round(20_000 * scale)), replica)
     else:
         ratings = sources.ratings(name, scale=scale)
+    if name == "sweetrs":  # where 0 means "never tried"
+        ratings = ratings.keep(ratings.values > 0)
     if feedback == "implicit":
         ratings = ratings if name.startswith("twin-ml20m") else ratings.binarize(4.0)
         return strong_generalisation(ratings, held, held, seed=replica)

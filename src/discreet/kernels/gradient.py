@@ -59,6 +59,7 @@ def residual_rows(
     offset: np.ndarray,
     weights: np.ndarray | None = None,
     own: bool = True,
+    lengths: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Residuals, weighted and cut, (nnz,), and the rows' own gradients (n, r), from residuals that are neither.
 
@@ -70,6 +71,7 @@ def residual_rows(
     bias, offset : (m,), (n,)
     weights : (nnz,), optional; 1 where not given
     own : False leaves the gradients out, and they have no rows
+    lengths : (n,) float64, optional; filled with how long the weighted residuals of each row were before the cut
     """
     U = floats("U", U, 2)
     kind = U.dtype
@@ -84,8 +86,10 @@ def residual_rows(
     same_length("offsets and rows", len(offset), len(U))
     x = np.empty(len(indices), kind)
     g = np.zeros((len(U) if own else 0, U.shape[1]), kind)
+    long = np.empty(0) if lengths is None else lengths
+    same_length("lengths and rows", len(U) if lengths is None else len(long), len(U))
     cuts = cost_cuts(np.diff(indptr) + 1.0)
-    run(lambda a, b: _residuals(indptr, indices, y, w, bias, offset, U, V, float(largest), x, g, a, b), cuts)
+    run(lambda a, b: _residuals(indptr, indices, y, w, bias, offset, U, V, float(largest), x, g, long, a, b), cuts)
     return x, g
 
 
@@ -185,6 +189,7 @@ def _residuals(
     largest: float,
     x: np.ndarray,
     g: np.ndarray,
+    long: np.ndarray,
     start: int,
     stop: int,
 ) -> None:
@@ -219,6 +224,8 @@ def _residuals(
         if own:
             g[i] = mine
         length = np.sqrt(square)
+        if len(long) > 0:
+            long[i] = length
         if length > largest:
             for at in range(indptr[i], indptr[i + 1]):
                 x[at] *= largest / length

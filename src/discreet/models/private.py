@@ -368,7 +368,7 @@ class PrivateRecommender(Recommender):
         return str(self.details_.get("learnt", ""))
 
     def _check_comparable(self) -> None:
-        if not self.item_factors_.shape[1] and self.learnt_:
+        if self.item_factors_.shape[1] <= self.algorithm_.likeness(self._learnt()).first and self.learnt_:
             raise ConfigError(f"there is nothing to compare items by. What was learnt: {self.learnt_}")
         super()._check_comparable()
         if self.details_.get("dimensions") == 0:

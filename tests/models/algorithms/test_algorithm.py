@@ -37,7 +37,7 @@ VALUES = {
     "pair ranking, everything": PairRanking(factors=3, liked_from="everything", gate=2.0),
     "residual gradient": ResidualGradient(),
     "residual gradient, no factors": ResidualGradient(factors=0, shares={"counts": 0.1}),
-    "residual gradient, constant": ResidualGradient(centring=2, intercept=0.0, growth=1.0),
+    "residual gradient, a fixed prior": ResidualGradient(slope=0.0, prior_count=3.0, regularization=1.0, growth=1.0),
     "noisy solve": NoisySolve(),
     "noisy solve, implicit": NoisySolve(feedback="implicit"),
     "noisy solve, by signal": NoisySolve(feedback="implicit", regularization="by signal"),

@@ -9,7 +9,7 @@ from discreet.data.cinema import films, genre_matrix
 from discreet.data.splits import random_ratings
 from discreet.errors import DataError
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums, likelihood, standardised
-from discreet.models.algorithms.residual_gradient import settle
+from discreet.models.algorithms.personal import settle
 from discreet.testing import check_private_model
 
 
@@ -60,14 +60,14 @@ def planted(seed, explained, n=800, r=3, K=5, noise=40.0):
     V = np.sqrt(explained / K) * X @ rng.normal(size=(K, r)) + np.sqrt(1 - explained) * rng.normal(size=(n, r))
     S = np.repeat(counts[:, None], r, axis=1)
     z = S * V + noise * rng.normal(size=(n, r))
-    return X, V, dict(z=z, S=S, noise=noise**2, spread=0.0, shrinkage=1.0, largest=2.0, by_chance=0.0)
+    return X, V, dict(z=z, S=S, noise=noise**2, spread=0.0, largest=2.0)
 
 
 def test_features_that_explain_factors_help_and_others_do_no_harm():
     for explained, most in ((0.9, 0.5), (0.0, 1.02)):
         X, V, sums = planted(1, explained)
         prior = FeaturePrior(X, None, leading=1)
-        loss = [np.mean((settle(**sums, **more) - V) ** 2) for more in ({}, dict(prior=prior))]
+        loss = [np.mean((settle(**sums, **more)[0] - V) ** 2) for more in ({}, dict(prior=prior))]
         assert loss[1] < most * loss[0]
         assert (max(prior.explained) > 0.1) == (explained > 0)
 
@@ -75,9 +75,9 @@ def test_features_that_explain_factors_help_and_others_do_no_harm():
 def test_without_explained_variance_it_is_what_it_is_without_features(monkeypatch):
     X, _, sums = planted(2, 0.9)
     prior = FeaturePrior(X, None, leading=1)
-    assert not np.array_equal(settle(**sums, prior=prior), settle(**sums))
+    assert not np.array_equal(settle(**sums, prior=prior)[0], settle(**sums)[0])
     monkeypatch.setattr("discreet.models.algorithms.feature_prior.EXPLAINED", (0.0,) * 15)
-    assert np.array_equal(settle(**sums, prior=FeaturePrior(X, None, leading=1)), settle(**sums))
+    assert np.array_equal(settle(**sums, prior=FeaturePrior(X, None, leading=1))[0], settle(**sums)[0])
 
 
 # ------------------------------------------------------------ the model
@@ -94,9 +94,11 @@ SAME = dict(goal="rating", epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noi
 
 def test_it_is_worth_it(cinema):
     score = lambda model: discreet.evaluate(model, cinema, metrics=["rmse"]).values["rmse"]  # noqa: E731
-    plain = discreet.DPMF(**SAME).fit(cinema.train)
-    ours = discreet.DPMF(item_features=GENRES, **SAME).fit(cinema.train)
+    enough = SAME | dict(epsilon=20.0)  # for pairs to be bought
+    plain = discreet.DPMF(**enough).fit(cinema.train)
+    ours = discreet.DPMF(item_features=GENRES, **enough).fit(cinema.train)
     assert score(ours) < score(plain) - 0.005
+    assert ours.details_["feature_strength"] > 0
     assert ours.privacy_.epsilon == plain.privacy_.epsilon
     releases = [[entry.name for entry in model.privacy_.ledger.entries] for model in (ours, plain)]
     assert releases[0] == releases[1]
@@ -117,7 +119,7 @@ def test_items_that_nobody_rated_are_predicted_by_their_features(cinema):
     ours = discreet.DPMF(item_features=GENRES, **enough).fit(ratings)
     off = [np.sqrt(np.mean((model.predict(ratings, others) - others.values) ** 2)) for model in (ours, plain)]
     assert off[0] < off[1] - 0.01
-    size = [np.linalg.norm(model.item_factors_[400:], axis=1) for model in (ours, plain)]
+    size = [np.linalg.norm(model.item_factors_[400:, 2:], axis=1) for model in (ours, plain)]
     assert size[0].min() > 0
     assert size[0].mean() > 5 * size[1].mean()
 

@@ -1,30 +1,38 @@
-"""Item steps on residuals, the house's way to learn ratings: users solve, items descend, the noise is known.
+"""Ratings, the house's way: biases, what is personal for nothing, pairs of residuals, and steps on what is left.
 
-Every user computes, from its own ratings, an offset and a vector, which is stretched to the same length for all:
+A rating is what everybody gives, plus three things that only its user knows, plus taste:
 
-    (o_i, û_i) = argmin Σ_{j ∈ Ω_i} (o + û · v_j + b_j − y_ij)² + λ ‖û‖² + κ (o − ȳ)²                            (1)
+    y_ij = o_i + b_j + β_i b_j + p_i ℓ_j + u_i · v_j + N(0, σ²)                                                    (1)
 
-and contributes u_i = (ι, ρ û_i), ι² + ρ² = 1, so that x_j = (b_j/ι, v_j/ρ) holds an item's bias and factors. Its
-weights w_ij² = q_j / Σ_{j ∈ Ω_i} q_j, q_j = c̃_j^(−2a), favour rare items, and its weighted residuals are cut to a
-length G. Released, with noise, at each step:
+o_i is the user's level, β_i says how far it goes along with what others think, p_i whether it likes what is popular,
+ℓ_j being the logarithm of a released count. None of the three needs a number that has not been released anyway, so
+they cost nothing. Every user solves for its coefficients by ridge regression on its own ratings. σ² and the variances
+of o, β and p are estimated from released moments of these solutions (`PriorMoments`, `FitMoments`), so that nothing has
+a unit, and training and reading out solve the same. u_i ~ N(0, I) is the scale of v.
 
-    K̃ = Σ_i u_i u_iᵀ,      g̃_j = Σ_i w_ij (o_i + u_i · x_j − y_ij) u_i,      ‖(w_ij e_ij)_j‖ ≤ G                  (2)
+Released, with noise: the number of users and their mean; counts c̃_j = Σ_i w_ij, w_ij² = q_j / Σ_{j ∈ Ω_i} q_j, in even
+weights and in such that favour rare items, q_j = c̃_j^(−2a), from which the likely counts follow (`known_noise`); and
 
-and from these alone, for everybody to see, with K̄ = K̃ over the number of users and c̃_j = Σ_i w_ij + noise:
+    g̃_j = Σ_i w_ij e_ij,   ‖(w_ij e_ij)_j‖ ≤ G      for the biases, `bias_iterations` times                         (2)
+    G̃_jk = Σ_i e_ij e_ik/q_i                         pairs of residuals in the core (`residual_pairs`)              (3)
+    g̃_j = Σ_i w_ij e_ij (ι, ρ ũ_i),   ũ_i = û_i/‖û_i‖,   ι² + ρ² = 1,   in every step after it                      (4)
 
-    z_j = c̃_j K̄ x_j − g̃_j  =  c̃_j K̄ x*_j + noise + what ratings scatter by themselves,                         (3)
-    x*_j estimated from z_j (`settle`): biases by themselves, factors coordinate by coordinate in the basis of K̄
+From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A the part of residuals that the cut G leaves,
 
-(biases and factors each as if the other were right, so without the part of K̄ that is between them; the steps to come
-make up for it). (3) is one step of Gauss and Newton with the average curvature in place of each item's own, which would
-cost r times as many numbers. A sum of residuals shrinks while the model learns, and so does what the cut G loses: that
-is why G can be small, and noise is proportional to it. ι, the part of biases, follows from the released counts: where
-they leave little signal, biases are most of what can be learnt. The first coordinate of u_i is the same in all steps,
-so their sums are averaged for the biases, by the known noise; factors keep a quarter of the step before (`momentum`),
-because û_i changes. Later steps get more of the budget.
+    z_j = A c_j K̃ v_j − g̃_j  =  A c_j K̃ v*_j + noise + what ratings scatter by themselves.                          (5)
 
-Before the first step, biases are learnt alone in the same way, with 1 in place of u_i. They and the factors are drawn
-towards a regression on public features and on the released counts (`feature_prior`), where there is any.
+That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its noise, with what
+the pairs say as a prior (`tasting`); a step that was taken far from where the model is now counts less. Biases are
+estimated by their known noise from all of (2) and the first coordinate of (4), with a regression on counts and features
+as a prior (`feature_prior`). G follows the released σ².
+
+What is bought is decided by numbers that have been released: pairs, where biases would lose next to nothing without
+that part of the budget, until a dimension of taste stands out of the noise of the pairs, and from then on steps for
+factors. Else the lines buy biases again. So the model is never far below its own bias-only form.
+
+Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest release is decided by
+earlier releases. Whatever it is, sums are of residuals over G, of unit length, so that it has the same sensitivity;
+every line is μ-GDP with its own μ, and composes adaptively. G and L are public numbers when they are used.
 """
 
 from __future__ import annotations
@@ -32,25 +40,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import tall_product
+from discreet.errors import BudgetExceeded
 from discreet.models.algorithms.algorithm import (
     EVERY_ITEM,
     Algorithm,
     Learnt,
     Progress,
     Range,
-    check_centring,
     middle,
     width,
 )
-from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
+from discreet.models.algorithms.feature_prior import FeaturePrior
+from discreet.models.algorithms.known_noise import likely_counts
+from discreet.models.algorithms.personal import Biases, Crowd, Personal
 from discreet.models.algorithms.signal import check_signal
+from discreet.models.algorithms.tasting import Counts, State, Steps, Tasting
 from discreet.models.checks import (
     MOST_SWEEPS,
     require,
@@ -60,17 +69,20 @@ from discreet.models.checks import (
     require_positive,
     require_whole,
 )
-from discreet.models.read_outs import LeastSquares, ReadOut, project
-from discreet.privacy.accounting import gdp
+from discreet.models.read_outs import LeastSquares, Likeness, ReadOut
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session, Statistic
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Descent
+from discreet.privacy.people.descent import BiasGradient, Descent
+from discreet.privacy.people.descent import ResidualGradient as Gradients
+from discreet.privacy.people.own_solve import ResidualPairs, SolutionGram
 from discreet.privacy.people.users import Users
-from discreet.privacy.statistics.sums import packed_size, unpack
+from discreet.privacy.statistics.sums import unpack
 
 BY_SIGNAL = "by signal"
+ESTIMATED = "estimated"
+PAIRS = "pairs or biases"
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,41 +92,38 @@ class ResidualGradient(Algorithm):
     Parameters
     ----------
     factors : int, optional
-        Rank r. 0 learns nothing but a bias for each item. Default: by the budget, 6 at ε = 1 and 8 at ε = 20
-        (δ = 1e-5).
+        Largest rank of the vectors; how many there are follows from the pairs. 0 learns a bias for each item and
+        nothing else. Default 32.
     iterations : int, optional
-        T. Every step costs. Default 8, or 3 without factors.
-    regularization : float
-        λ of a user's least squares.
-    centring : "user" or float
-        Every user has an offset of its own, or a public constant is subtracted from all ratings.
-    prior_count : float
-        κ: a user's offset counts so many ratings at everybody's mean as well.
+        T, steps after the pairs. Default 4, or 3 without factors.
+    regularization : float or "estimated"
+        λ of a user's own solve; estimated, it is σ².
+    prior_count : float or "estimated"
+        κ: how many ratings at everybody's mean a user's level starts with; estimated, σ² over the variance of levels.
+    slope, taste : float or "estimated"
+        Variances of β and of p √(mean ℓ²)/σ. 0 leaves the coefficient out.
     residual_norm : float, optional
-        G: what a user's residuals are cut to, as a weighted root mean square. Default: a fifth of the rating range.
-    user_norm, item_norm : float
-        To which the vectors of users are stretched and those of items cut.
+        G of the first step: what a user's residuals are cut to, as a weighted root mean square. Default: a fifth of the
+        rating range. Later it is 0.9 σ.
     intercept : float or "by signal"
-        ι, the part of the users' norm that goes to biases in every step: 0, or from 0.001 to below 1. By signal:
-        between 0.5 and 0.9 by the released counts, more where there is little signal.
+        ι, the part of the users' norm that goes to biases in every step, from 0.001 to below 1. By signal: between 0.5
+        and 0.9 by the released counts, more where there is little signal.
     bias_iterations : int
-        Steps that learn item biases before all else; 0 is for data without any.
+        Steps that learn item biases before all else.
     rarity : float
         a: users weigh items by q_j = c̃_j^(−2a), so that rare items get a share.
     growth : float
         How many times the budget μ² of a step is that of the step before.
-    momentum : float
-        Released gradients of earlier steps count on with this factor per step; they have been paid for.
-    shrinkage : float
-        How many times what ratings scatter by themselves counts when factors are estimated.
-    step_size : float
-        How far items move towards their estimate.
-    stretch : bool
-        Stretch users' vectors to `user_norm`; else they are only cut.
+    likely : bool
+        Estimate counts by their known noise; else they are taken as they are.
+    attenuation : bool
+        Divide sums by the part of the residuals that the cut leaves.
     popularity : bool
         Draw biases towards a regression on the released counts.
-    initial_scale : float
-        Standard deviation of the factors to start from.
+    largest_core : int
+        How many items have pairs, at most. 0 leaves pairs out, and factors with them.
+    gate : float
+        Pairs are bought where that makes biases worse by less than this part of the error. 1 always buys.
     shares : dict
         Parts of the budget μ² by the names of the releases.
     """
@@ -123,30 +132,28 @@ class ResidualGradient(Algorithm):
 
     factors: int | None = None
     iterations: int | None = None
-    regularization: float = 8.0
-    centring: float | Literal["user"] = "user"
-    prior_count: float = 3.0
+    regularization: float | str = ESTIMATED
+    prior_count: float | str = ESTIMATED
+    slope: float | str = ESTIMATED
+    taste: float | str = ESTIMATED
     rating_range: Range | None = None
     residual_norm: float | None = None
-    user_norm: float = 1.0
-    item_norm: float = 4.0
     intercept: float | str = BY_SIGNAL
     bias_iterations: int = 3
     rarity: float = 0.3
     growth: float = 1.4
-    momentum: float = 0.25
-    shrinkage: float = 3.0
-    step_size: float = 1.0
-    stretch: bool = True
+    likely: bool = True
+    attenuation: bool = True
     popularity: bool = True
-    initial_scale: float = 0.3
+    largest_core: int = 200
+    gate: float = 0.0005
     shares: Mapping[str, float] = field(default_factory=dict)
 
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        factors = usual_rank(gdp.mu(budget.epsilon, budget.delta)) if self.factors is None else self.factors
-        usual_steps = 8 if factors else 3
+        factors = 32 if self.factors is None else self.factors
+        usual_steps = 4 if factors else 3
         found = replace(
             self,
             factors=factors,
@@ -160,46 +167,50 @@ class ResidualGradient(Algorithm):
     def _check(self) -> None:
         require_whole("factors", self.factors, 0)
         require_whole("iterations", self.iterations, 1, MOST_SWEEPS)
-        require_whole("bias_iterations", self.bias_iterations, 0, MOST_SWEEPS)
-        for name in ("regularization", "rarity", "momentum", "shrinkage", "prior_count"):
+        require_whole("bias_iterations", self.bias_iterations, 1, MOST_SWEEPS)
+        require_whole("largest_core", self.largest_core, 0)
+        require(self.largest_core <= 2000, f"largest_core is {self.largest_core!r}, but must be at most 2000")
+        for name in ("rarity", "gate"):
             require_number(name, getattr(self, name))
-        for name in ("residual_norm", "user_norm", "item_norm", "growth", "step_size", "initial_scale"):
+        for name in ("residual_norm", "growth"):
             require_positive(name, getattr(self, name))
-        for name in ("stretch", "popularity"):
+        for name in ("likely", "attenuation", "popularity"):
             require_flag(name, getattr(self, name))
+        for name in ("regularization", "prior_count", "slope", "taste"):
+            value = getattr(self, name)
+            if value != ESTIMATED:
+                require_number(name, value)
+                require(value > 0 or name in ("slope", "taste"), f"{name} is {value!r}, but must be above 0")
         require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
-        require(self.momentum < 1, f"momentum is {self.momentum!r}, but must be at least 0 and below 1")
         require_growth(self.growth, self._steps)
-        require(1e-6 <= self.user_norm <= 1e6, f"user_norm is {self.user_norm!r}, but must lie between 1e-6 and 1e6")
-        iota = self.intercept
-        if iota != BY_SIGNAL:
-            require_number("intercept", iota)
-            small = iota == 0 or 1e-3 <= float(iota) < 1
-            require(small, f"intercept is {iota!r} of the norm, but must be 0, or at least 0.001 and below 1")
-        check_centring(self.centring, "user")
-        require(
-            bool(self.factors) or self.has_intercept,
-            "factors is 0, which leaves item biases, and they need an intercept and bias_iterations",
-        )
+        if self.intercept != BY_SIGNAL:
+            require_number("intercept", self.intercept)
+            inside = 1e-3 <= float(self.intercept) < 1
+            require(inside, f"intercept is {self.intercept!r} of the norm, but must be at least 0.001 and below 1")
 
     def bounds(self) -> Bounds:
-        return Bounds(items=EVERY_ITEM, rating=self.residual_norm, centre=self.middle, norm=self.user_norm)
+        assert self.rating_range is not None
+        return Bounds(items=EVERY_ITEM, rating=self.first_cut, centre=middle(self.rating_range), norm=1.0)
 
     def releases(self, n_items: int) -> list[Line]:
+        biases = self.bias_iterations
         lines = [
-            Line("size", share=0.005, shape=(3,)),
+            Line("size", share=0.01, shape=(3,)),
             Line("counts", share=0.04, shape=(n_items,)),
             Line("recounts", share=0.04, shape=(n_items,)),
+            Line("prior", times=biases, share=0.01, shape=(2, 1 + len(self._columns))),
+            Line("fit", times=biases + self._steps, share=0.01, shape=(3,)),
+            Line("bias", times=biases, share=0.05, shape=(n_items,)),
         ]
-        if self.bias_iterations:
-            lines.append(Line("bias", times=self.bias_iterations, share=0.05, shape=(n_items,)))
-        lines.append(Line("balance", times=self._steps, share=0.02, shape=(1, packed_size(self.rank))))
+        if self.has_pairs:
+            lines.append(Line(PAIRS, share=0.15, shape=None))
+            lines += [Line("balance", step + 1, share=0.01 / self._steps, shape=None) for step in range(self._steps)]
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
 
     def _gradients(self, n_items: int, share: float = 1.0) -> list[Line]:
         """The release of each step; steps whose noise differs are lines of their own."""
-        shape = (n_items, self.rank)
+        shape = None if self.has_pairs else (n_items,)
         if self.growth == 1:
             return [Line("gradient", times=self._steps, share=share, shape=shape)] * self._steps
         parts = self.growth ** np.arange(self._steps)
@@ -207,26 +218,32 @@ class ResidualGradient(Algorithm):
         return [Line("gradient", step + 1, share=float(part), shape=shape) for step, part in enumerate(each)]
 
     def statistics(self, users: Users) -> dict[str, Statistic]:
-        users.choose()
+        n = users.n_items
         walk = Descent(users)
-        walk.weigh(np.ones(users.n_items))
-        found: dict[str, Statistic] = {"size": walk.size(self.half)}
-        found |= {"counts": walk.counts(), "recounts": walk.counts()}
-        intercept = 0.5 * self.user_norm if self.has_intercept else 0.0
-        walk.solve(np.zeros((users.n_items, self._rank_of_factors), np.float32), 1.0, intercept=intercept)
-        found["balance"] = walk.gram()
-        walk.look(np.zeros((users.n_items, self.rank), np.float32), self.largest, own=False)
-        found |= {str(line): walk.gradient() for line in self._gradients(users.n_items)}
-        return found | {"bias": walk.bias_gradient()}
+        walk.weigh(np.ones(n))
+        counts = walk.counts()
+        personal = self._personal(Crowd(1.0, 1.0, 0.0, 0.0), np.ones(n))
+        rank = min(self._rank, n) if self.has_pairs else 0
+        bias = np.ones(n)
+        A = personal.solve(users, np.zeros((n, 0)), bias)
+        found: dict[str, Statistic] = {"size": walk.size(self.half), "counts": counts, "recounts": counts}
+        found["prior"] = users.add_up(personal.prior_moments(A))
+        found["bias"] = users.add_up(BiasGradient())
+        found["fit"] = users.add_up(personal.fit_moments())
+        if self.has_pairs:
+            found[PAIRS] = users.add_up(ResidualPairs(np.arange(min(self.largest_core, n))))
+        gradient = found["bias"]
+        if rank:
+            personal.solve(users, np.zeros((n, rank)), bias, 0.5)
+            balance = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))
+            found |= {f"balance {step + 1}": balance for step in range(self._steps)}
+            gradient = users.add_up(Gradients())
+        return found | {str(line): gradient for line in self._gradients(n)}
 
     @property
-    def has_intercept(self) -> bool:
-        return self.bias_iterations > 0 and self.intercept != 0
-
-    @property
-    def rank(self) -> int:
-        """Of what is released: factors, and the bias."""
-        return self._rank_of_factors + self.has_intercept
+    def has_pairs(self) -> bool:
+        """Whether there is anything to learn beside biases."""
+        return self._rank > 0 and self.largest_core > 2
 
     @property
     def half(self) -> float:
@@ -235,16 +252,14 @@ class ResidualGradient(Algorithm):
         return width(self.rating_range) / 2
 
     @property
-    def largest(self) -> float:
-        """G."""
+    def first_cut(self) -> float:
+        """G before anything has been released."""
         assert self.residual_norm is not None
         return self.residual_norm
 
     @property
-    def middle(self) -> float:
-        """What is subtracted from every rating."""
-        assert self.rating_range is not None
-        return middle(self.rating_range) if isinstance(self.centring, str) else self.centring
+    def _columns(self) -> list[str]:
+        return [name for name in ("slope", "taste") if getattr(self, name) != 0]
 
     @property
     def _steps(self) -> int:
@@ -252,9 +267,13 @@ class ResidualGradient(Algorithm):
         return self.iterations
 
     @property
-    def _rank_of_factors(self) -> int:
+    def _rank(self) -> int:
         assert self.factors is not None
         return self.factors
+
+    def _personal(self, crowd: Crowd, popular: NDArray[np.float64]) -> Personal:
+        given = {name: getattr(self, name) for name in ("regularization", "prior_count", "slope", "taste")}
+        return Personal(given, (0.4 * self.half) ** 2, self.first_cut, crowd, popular)
 
     # ------------------------------------------------------------ learning
 
@@ -263,188 +282,218 @@ class ResidualGradient(Algorithm):
     ) -> Learnt:
         walk = Descent(users)
         n = users.n_items
-        r = self._rank_of_factors
-        G = self.largest
-        m, per_user, centre = self._size(walk, session)
-        first, least, c, deviation = self._weigh(walk, session)
-        heavy = m / max(float(first.sum()), m)  # what an average rating weighs
-        spread = heavy * G**2
+        crowd = self._size(walk, session)
+        counts = self._count(users, session, crowd)
         lines = self._gradients(n)
         noise = self._noise(session, lines)
-        signal = check_signal(session, c, deviation, noise, "raise epsilon", "they get little but what others share")
-        c = np.maximum(c, max(deviation / 2, 1e-3))[:, None]
-        known = first / heavy
-        popular = np.log(np.maximum(known, least / heavy)) if self.popularity and self.bias_iterations else None
-        solve = partial(
-            walk.solve,
-            ridge=self.regularization,
-            centre=centre if self.centring == "user" else None,
-            prior_count=self.prior_count,
+        signal = check_signal(
+            session, counts.raw, counts.deviation, noise, None, "they get little but what others share"
         )
-        none = np.zeros((n, 0), np.float32)
-        biases = _Biases(c, spread, G, _prior(features, popular, 1))
+        popular = log_counts(counts.even)
+        personal = self._personal(crowd, popular)
+        regression = popular if self.popularity else None
+        prior = None if regression is None and features is None else FeaturePrior(features, regression, 1)
+        biases = Biases(counts.c, counts.even, counts.heavy, 0.4 * self.half, prior)
+        none = np.zeros((n, 0))
         for _ in range(self.bias_iterations):
-            solve(none, bias=biases.now)
-            walk.look(none, G, bias=biases.now, own=False)
-            gradient = walk.bias_gradient()
-            g = session.release("bias", gradient)
-            biases.learn(g, session.deviation("bias", gradient), 1.0)
-        iota = self._iota(c, noise)
-        rho = math.sqrt(1 - iota**2)
-        some = slice(int(iota > 0), None)
-        prior = _prior(features, popular, 0) if features is not None else None
-        V = self._start(n, seed, prior)
-        z = np.zeros((n, r))
-        P = np.zeros((r, r))
-        precision = 0.0
+            G = personal.largest
+            A = personal.solve(users, none, biases.now)
+            moments = users.add_up(personal.prior_moments(A))
+            fitting = users.add_up(personal.fit_moments())
+            gradient = users.add_up(BiasGradient())
+            prior_sum, fit, g = session.release_together([("prior", moments), ("fit", fitting), ("bias", gradient)])
+            self._fitted(personal, fit, session.deviation("fit", fitting))
+            biases.add(G * g, G * session.deviation("bias", gradient), 1.0, personal)
+            biases.settle(personal)
+            personal.learn_prior(prior_sum, session.deviation("prior", moments))
+            personal.cut_again()
+        state = State(personal, biases, counts, crowd)
+        tasting = self._tasting(users, session, state, features) if self.has_pairs else None
+        if tasting is not None:
+            self._pairs_or_biases(users, session, [PAIRS], state, tasting, with_fit=False)
+        iota = self._iota(counts.c, noise)
         for step, line in enumerate(lines):
-            solve(V, bias=biases.now, stretch=self.stretch, intercept=iota * self.user_norm)
-            x = np.hstack([biases.now[:, None] / (iota * self.user_norm), V / rho]) if iota else V
-            walk.look(x, G, bias=None if iota else biases.now, own=False)
-            gram = walk.gram()
-            gradient = walk.gradient()
-            K, g = session.release_together([("balance", gram), (line, gradient)])
-            K = unpack(K, x.shape[1])[0]
-            deviation = session.deviation(line, gradient)
-            K = K / self._users(K, m)
-            if iota:
-                biases.learn(g[:, 0], deviation, iota * self.user_norm)
-            K = K[some, some]
-            z = self.momentum * z + (c * tall_product(V / rho, K) - g[:, some]) / deviation**2
-            P = self.momentum * P + K / deviation**2
-            precision = self.momentum**2 * precision + deviation**-2
-            s, Q = np.linalg.eigh(P / precision)
-            s = np.maximum(s, session.deviation("balance", gram) / m)  # noise may have made some negative
-            target = settle(
-                z @ Q / precision, c * s, 1 / precision, spread, self.shrinkage, G / self.user_norm, 1.0, prior
-            )
-            V = project(V + self.step_size * (rho * (target @ Q.T) - V), self.item_norm)
+            bought: list[str | Line] = [line, f"balance {step + 1}"] if self.has_pairs else [line]
+            if tasting is not None and tasting.steps is not None:
+                self._step(users, session, bought, state, tasting.steps, iota)
+            else:
+                self._pairs_or_biases(users, session, bought, state, tasting)
             progress(step + 1, self._steps, "steps")
-        details = {
-            "centre": centre,
-            "share_rated": per_user / n,
-            "intercept": iota,
-            "signal_to_noise": signal,
-        }
-        return Learnt(V.astype(np.float32), biases.now.astype(np.float32), known, details)
+        return self._learnt(state, tasting, signal, iota)
 
-    def _size(self, walk: Descent, session: Session) -> tuple[float, float, float]:
-        """How many users there are, how many items they have rated, and their mean, drawn to 0 by its known noise."""
+    def _size(self, walk: Descent, session: Session) -> Crowd:
+        """The mean is drawn to the middle of the range by its known noise."""
         sizes = walk.size(self.half)
         share, m, mean = session.release("size", sizes)
+        deviation = session.deviation("size", sizes)
+        if m < deviation / 2:
+            raise BudgetExceeded(
+                f"ε = {session.plan.budget.epsilon:g} is too little for so few people: their number, released as "
+                f"{m:,.0f}, cannot be told from its noise of ±{deviation:,.0f}; raise epsilon (what was released has "
+                "been paid for: privacy_ says how much)"
+            )
         m = max(float(m), 1.0)
         session.judge_delta(m)
-        noise = session.deviation("size", sizes) / m
-        centre = float(np.clip(mean / m, -1, 1) * self.half) / (1 + 16 * noise**2)  # means differ by a quarter of it
-        return m, min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items, centre
+        noise = deviation / m
+        trust = 1 / (1 + 4 * noise**2)  # means differ by half of it
+        centre = float(np.clip(mean / m, -1, 1) * self.half) * trust
+        per_user = min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items
+        return Crowd(m, per_user, centre, trust * (noise * self.half) ** 2)
 
-    def _weigh(self, walk: Descent, session: Session) -> tuple[NDArray[Any], float, NDArray[Any], float]:
-        """The counts of the items in even weights and what they are floored at; those of (2) and their deviation."""
-        walk.weigh(np.ones(walk.n_items))
-        counts = walk.counts()
-        first = session.release("counts", counts).astype(np.float64)
-        least = max(session.deviation("counts", counts), 0.5)
-        walk.weigh(np.maximum(first, least) ** (-2 * self.rarity))
-        counts = walk.counts()
-        c = session.release("recounts", counts).astype(np.float64)
-        return first, least, c, session.deviation("recounts", counts)
+    def _count(self, users: Users, session: Session, crowd: Crowd) -> Counts:
+        """Counts in even weights, and in those that all sums have from then on."""
+        walk = Descent(users)
+        walk.weigh(np.ones(users.n_items))
+        counting = walk.counts()
+        first = session.release("counts", counting)
+        one = session.deviation("counts", counting)
+        heavy = crowd.users / max(float(first.sum()), crowd.users)
+        q = np.maximum(first, max(one, 0.5)) ** (-2 * self.rarity)
+        walk.weigh(q)
+        counting = walk.counts()
+        raw = session.release("recounts", counting)
+        two = session.deviation("recounts", counting)
+        if not self.likely:
+            floor = max(two / 2, 1e-3)
+            return Counts(np.maximum(first, max(one, 0.5)), np.maximum(raw, floor), raw, two, heavy, q)
+        alone = likely_counts(first, np.full(len(first), one**2))
+        unit = np.sqrt(q) * max(float(raw.sum()), 1.0) / max(float((alone * np.sqrt(q)).sum()), 1.0)
+        precision = one**-2 + (unit / two) ** 2
+        both = (first / one**2 + raw * unit / two**2) / precision
+        even = likely_counts(both, 1 / precision)
+        return Counts(np.maximum(even, 1e-3), np.maximum(even * unit, 1e-3), raw, two, heavy, q)
 
     def _noise(self, session: Session, lines: list[Line]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what one user can add."""
-        precision = sum(session.plan.noise_multiplier(line) ** -2 for line in lines)
-        return float(precision**-0.5) * (2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0)
+        precision = float(sum(session.plan.noise_multiplier(line) ** -2 for line in lines))
+        factor = 2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0
+        return factor / math.sqrt(precision)
 
     def _iota(self, c: NDArray[Any], noise: float) -> float:
         """ι by the signal that all steps together can hold over the noise on it, for an average item."""
-        if not self.has_intercept:
-            return 0.0
-        if isinstance(self.intercept, str):
-            by_signal = float(np.clip(1.05 - 0.027 * c.mean() / noise, 0.5, 0.9))
-            iota = by_signal if self.factors else 1.0
+        if self.intercept != BY_SIGNAL:
+            return float(self.intercept)
+        return float(np.clip(1.05 - 0.027 * c.mean() / noise, 0.5, 0.9))
+
+    def _fitted(self, personal: Personal, fit: NDArray[Any], deviation: float) -> None:
+        personal.learn_fit(fit, deviation)
+        if not self.attenuation:
+            personal.left = 1.0
+
+    # ------------------------------------------------------------ what the rest buys
+
+    def _tasting(self, users: Users, session: Session, state: State, features: NDArray[Any] | None) -> Tasting:
+        lines = [Line("bias"), Line(PAIRS), *self._gradients(1)]
+        whole = sum(session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines)))
+        return Tasting(users, session, state, features, self.largest_core, self._rank, self.gate, whole)
+
+    def _pairs_or_biases(
+        self,
+        users: Users,
+        session: Session,
+        names: list[str | Line],
+        state: State,
+        tasting: Tasting | None,
+        with_fit: bool = True,
+    ) -> None:
+        """Pairs where biases can do without, else (2) again."""
+        personal = state.personal
+        G = personal.largest
+        pairs = tasting is not None and tasting.worth(names)
+        if pairs:
+            assert tasting is not None
+            tasting.look()
         else:
-            iota = self.intercept
-        return min(iota, 0.999)  # all of it, up to rounding
+            personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
+        if with_fit:
+            fitting = users.add_up(personal.fit_moments())
+            self._fitted(personal, session.release("fit", fitting), session.deviation("fit", fitting))
+        if pairs:
+            assert tasting is not None
+            tasting.buy(names)
+        else:
+            gradient = users.add_up(BiasGradient())
+            sums = session.release_together([(name, gradient) for name in names])
+            for name, g in zip(names, sums, strict=True):
+                state.biases.add(G * g, G * session.deviation(name, gradient), 1.0, personal)
+            state.biases.settle(personal)
+        personal.cut_again()
 
-    def _users(self, K: NDArray[Any], m: float) -> float:
-        """How many users K is a sum over: all their vectors have the same length, so its trace says it best."""
-        trace = float(np.trace(K)) / self.user_norm**2
-        return trace if self.stretch and trace > m / 2 else m
+    def _step(
+        self, users: Users, session: Session, names: list[str | Line], state: State, steps: Steps, iota: float
+    ) -> None:
+        """(4) and (5)."""
+        personal = state.personal
+        line, balance = names
+        rank = steps.V.shape[1]
+        G = personal.largest
+        personal.solve(users, steps.V, state.biases.now, iota)
+        fitting = users.add_up(personal.fit_moments())
+        gram = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))
+        gradient = users.add_up(Gradients())
+        fit, packed, g = session.release_together([("fit", fitting), (balance, gram), (line, gradient)])
+        self._fitted(personal, fit, session.deviation("fit", fitting))
+        deviation = session.deviation(line, gradient) * G
+        g = g * G
+        state.biases.add(g[:, 0], deviation, iota, personal)
+        state.biases.settle(personal)
+        rho = math.sqrt(1 - iota**2)
+        per_user = rho * longest(rank) / state.crowd.users
+        K = per_user * unpack(packed, rank)[0]
+        unsure = per_user * session.deviation(balance, gram)
+        steps.take(K, unsure, g[:, 1:], deviation, personal, rho)
+        personal.cut_again()
 
-    def _start(self, n: int, seed: int, prior: FeaturePrior | None) -> NDArray[np.float64]:
-        start = np.random.default_rng(seed).standard_normal((n, self._rank_of_factors))
-        return self.initial_scale * (start if prior is None else prior.start(start))
+    def _learnt(self, state: State, tasting: Tasting | None, signal: Mapping[str, float], iota: float) -> Learnt:
+        personal = state.personal
+        bias = state.biases.now
+        steps = None if tasting is None else tasting.steps
+        V = np.zeros((len(bias), 0)) if steps is None else steps.V
+        A = np.hstack([personal.columns(bias), V])
+        counts = state.counts
+        dimensions = 0 if tasting is None else tasting.dimensions
+        details = {
+            "centre": state.crowd.centre,
+            **personal.values,
+            "own_columns": len(self._columns),
+            "share_rated": state.crowd.per_user / len(bias),
+            "intercept": 1.0 if steps is None else iota,
+            "signal_to_noise": signal,
+            "dimensions": dimensions,
+            "feature_strength": None if tasting is None else tasting.strength,
+            "learnt": in_words(dimensions),
+        }
+        return Learnt(A.astype(np.float32), bias.astype(np.float32), counts.even / counts.heavy, details)
 
     # ------------------------------------------------------------ reading out
 
     def read_out(self, learnt: Learnt) -> ReadOut:
-        """(1) as in training, but for the stretch."""
-        if self.centring != "user":
-            return LeastSquares(self.regularization, centre=self.middle)
-        lead = math.sqrt(self.regularization / self.prior_count)
-        return LeastSquares(
-            self.regularization, centre=self.middle, second_centre=learnt.details["centre"], intercept=lead
-        )
+        """A user's own solve, as in training."""
+        assert self.rating_range is not None
+        found = learnt.details
+        lead = math.sqrt(found["ridge"] / found["prior_count"])
+        centre = middle(self.rating_range)
+        return LeastSquares(found["ridge"], centre=centre, second_centre=found["centre"], intercept=lead)
+
+    def likeness(self, learnt: Learnt) -> Likeness:
+        """By what was learnt of taste."""
+        return Likeness(learnt.details["own_columns"])
 
 
-class _Biases:
-    """Item biases: what all steps say about them, averaged by the known noise."""
-
-    def __init__(self, c: NDArray[Any], spread: float, largest: float, prior: FeaturePrior | None) -> None:
-        self._c = c
-        self._spread = spread
-        self._largest = largest
-        self._prior = prior
-        self._z = np.zeros_like(c)
-        self._precision = 0.0
-        self.now: NDArray[np.float64] = np.zeros(len(c))
-
-    def learn(self, g: NDArray[Any], deviation: float, first: float) -> None:
-        """(3) for the first coordinate, which is `first` for every user."""
-        self._z += (self._c[:, 0] * self.now - g / first)[:, None] * (first / deviation) ** 2
-        self._precision += (first / deviation) ** 2
-        z = self._z / self._precision
-        found = settle(z, self._c, 1 / self._precision, self._spread, 1.0, self._largest, 0.0, self._prior)
-        self.now = found[:, 0]
+def longest(rank: int) -> float:
+    """L: the length from which on a user's coefficients count no more for K; they are N(0, I) before any rating."""
+    return math.sqrt(2 * rank)
 
 
-def usual_rank(mu: float) -> int:
-    """Rank by the budget: 6 at ε = 1 and 8 at ε = 20, for δ = 1e-5."""
-    return int(np.clip(round(7 * mu**0.13), 4, 8))
+def in_words(dimensions: int) -> str:
+    """What survived the noise."""
+    own = "a user's own level, and how far it follows others and what is popular"
+    if not dimensions:
+        return f"How items are rated, and {own}; no taste stands out of the noise."
+    return f"How items are rated, {own}, and taste in about {dimensions} dimension{'s' if dimensions > 1 else ''}."
 
 
-def settle(
-    z: NDArray[Any],
-    S: NDArray[Any],
-    noise: float,
-    spread: float,
-    shrinkage: float,
-    largest: float,
-    by_chance: float = 1.0,
-    prior: FeaturePrior | None = None,
-) -> NDArray[Any]:
-    """What best explains z = S x + noise + scatter, entry by entry, with x of a variance τ² that z itself tells.
-
-    Parameters
-    ----------
-    z, S : (n, r), S > 0
-    noise : variance of the noise
-    spread : the variance of z for other reasons, over S
-    shrinkage : what `spread` is multiplied by once τ is known; above 1 it draws to 0 more than this model asks for
-    largest : τ is between this and a hundredth of it
-    by_chance : how many standard deviations Σ z² must be above what noise alone would give
-    prior : what x is like by the features of the items, which learns from z; else 0
-    """
-    rest = noise + spread * S
-    chance = by_chance * np.sqrt(2 * (rest**2).sum(axis=0))
-    tau = ((z**2 - rest).sum(axis=0) - chance) / (S**2).sum(axis=0)
-    tau = np.clip(tau, 1e-4 * largest**2, largest**2)
-    mean = np.zeros_like(z)
-    if prior is not None and z.shape[1]:
-        tau = prior.learn(Sums(z, S, rest), tau, largest**2)
-        mean = prior.mean()
-    x: NDArray[Any] = mean + S * (z - S * mean) / (S**2 + (noise + shrinkage * spread * S) / tau)
-    return x
-
-
-def _prior(X: NDArray[Any] | None, popular: NDArray[Any] | None, leading: int) -> FeaturePrior | None:
-    return None if X is None and popular is None else FeaturePrior(X, popular, leading)
+def log_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms of counts with mean 0 over ratings."""
+    x = np.log(np.maximum(counts, 0.1))
+    return np.asarray(x - np.average(x, weights=counts))

@@ -18,7 +18,12 @@ LEAST = 0.1  # average signal over noise below which nothing can be learnt
 
 
 def check_signal(
-    session: Session, counts: NDArray[Any], counting: float, noise: float, remedy: str, half_lost: str
+    session: Session,
+    counts: NDArray[Any],
+    counting: float,
+    noise: float,
+    remedy: str | None,
+    half_lost: str,
 ) -> dict[str, float]:
     """Quantiles over the items of the largest possible signal over the noise; refuses where that is hopeless.
 
@@ -27,7 +32,7 @@ def check_signal(
     counts : released, (n_items,)
     counting : deviation of the noise on a count
     noise : deviation of the noise on an item's sum, relative to what one rating can add
-    remedy : what to do where it is hopeless
+    remedy : what to do where it is hopeless; None where the caller copes
     half_lost : what happens to the items where noise is above signal, for a warning
 
     Raises
@@ -39,7 +44,9 @@ def check_signal(
     signal = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
     shown = ", ".join(f"{name}: {value:.2g}" for name, value in signal.items())
     unsure = 2 * counting / math.sqrt(len(counts)) / noise
-    if signal["average"] < max(LEAST, unsure):  # the average, because single counts drown in their own noise first
+    if remedy is not None and signal["average"] < max(
+        LEAST, unsure
+    ):  # the average, because single counts drown in their own noise first
         raise BudgetExceeded(
             f"ε = {session.plan.budget.epsilon:g} is too little for so few people: the noise on an item's sum drowns "
             f"all that the sum can be (signal over noise by quantile of items, {shown}); {remedy} (the counts that "

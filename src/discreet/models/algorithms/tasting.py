@@ -1,0 +1,213 @@
+"""From pairs of residuals to factors: buying pairs until taste stands out of their noise, and steps from there.
+
+All of it works on released numbers; `residual_gradient` has the equations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.kernels.products import symmetric_of
+from discreet.models.algorithms.algorithm import most_frequent
+from discreet.models.algorithms.feature_prior import standardised
+from discreet.models.algorithms.personal import Biases, Crowd, Personal
+from discreet.models.algorithms.residual_pairs import Tastes, spectrum, tastes
+from discreet.privacy.door.plan import Line
+from discreet.privacy.door.session import Session
+from discreet.privacy.people.descent import WeighEntries
+from discreet.privacy.people.own_solve import ResidualPairs
+from discreet.privacy.people.users import Users
+
+MARGIN = 3  # dimensions beside those that stand out of the noise
+FORGET = 0.5  # how far from the average an item's curvature is taken to be
+OWN_SHARE = 0.5  # of D: see `without_own_share`
+BLOCK = 4096  # items whose factors are solved for at a time
+
+
+class Counts(NamedTuple):
+    """Counts in even weights and in those of the sums, the latter as released, their noise, what a rating weighs, q."""
+
+    even: NDArray[np.float64]
+    c: NDArray[np.float64]
+    raw: NDArray[np.float64]
+    deviation: float
+    heavy: float
+    importance: NDArray[np.float64]
+
+
+class State(NamedTuple):
+    """What is known beside taste."""
+
+    personal: Personal
+    biases: Biases
+    counts: Counts
+    crowd: Crowd
+
+
+class Tasting:
+    """Pairs, as far as they are worth it, and the steps after them.
+
+    Parameters
+    ----------
+    users, session
+    state : State
+    features : (n_items, k), optional
+    largest_core, rank : int
+        Items with pairs, and dimensions, at most.
+    gate : float
+        How much worse biases may become, relative to the error, by what pairs cost in all.
+    whole : float
+        Σ 1/multiplier² of all lines that could buy biases.
+    """
+
+    def __init__(
+        self,
+        users: Users,
+        session: Session,
+        state: State,
+        features: NDArray[Any] | None,
+        largest_core: int,
+        rank: int,
+        gate: float,
+        whole: float,
+    ) -> None:
+        self._users = users
+        self._session = session
+        self._state = state
+        self._features = None if features is None else standardised(features)
+        self._core = most_frequent(state.counts.even, min(largest_core, users.n_items))
+        self._rank = min(rank, len(self._core))
+        self._gate = gate
+        self._whole = whole
+        self._given_up = 0.0
+        self._sum = np.zeros((len(self._core), len(self._core)))
+        self._precision = 0.0
+        self.steps: Steps | None = None
+        self.strength: float | None = None
+        self.dimensions = 0
+
+    def worth(self, names: Sequence[str | Line]) -> bool:
+        """Whether biases would lose next to nothing without these lines and those that were given up before."""
+        plan = self._session.plan
+        state = self._state
+        largest = state.personal.largest * (2.0 if plan.budget.neighbouring == "replace-one" else 1.0)
+        cost = self._given_up + sum(plan.noise_multiplier(name) ** -2 for name in names)
+        less, all_of_it = (
+            state.biases.error(largest * max(part, 1e-12) ** -0.5, state.personal)
+            for part in (self._whole - cost, self._whole)
+        )
+        return len(self._core) > 2 and (less - all_of_it) / (2 * state.personal.variance) < self._gate
+
+    def look(self) -> None:
+        """Users solve for what is personal but for taste, and weigh all items alike."""
+        n = self._users.n_items
+        self._users.map(WeighEntries(np.ones(n)))
+        self._state.personal.solve(self._users, np.zeros((n, 0)), self._state.biases.now)
+
+    def buy(self, names: Sequence[str | Line]) -> None:
+        """Pairs from these lines, together with those bought before; steps can begin where a dimension stands out."""
+        products = self._users.add_up(ResidualPairs(self._core))
+        deviations = [self._session.deviation(name, products) / math.sqrt(2.0) for name in names]
+        released = self._session.release_together([(name, products) for name in names])
+        for one, deviation in zip(released, deviations, strict=True):
+            self._sum += symmetric_of(one, len(self._core)) / math.sqrt(2.0) / deviation**2
+            self._precision += deviation**-2
+        self._users.map(WeighEntries(self._state.counts.importance))
+        self._given_up += sum(self._session.plan.noise_multiplier(name) ** -2 for name in names)
+        self._taste()
+
+    def _taste(self) -> None:
+        counts, crowd, personal = self._state.counts, self._state.crowd, self._state.personal
+        core = self._core
+        c = np.maximum(counts.even[core], 0.5)
+        part = min(float(c.sum()) / max(float(counts.even.sum()), 1e-9), 1.0)
+        per_user = max(crowd.per_user * part, 1.0)
+        several = crowd.users * (1 - math.exp(-per_user))  # who have a pair, more or less
+        both = max(float(c.sum() ** 2 - (c**2).sum()), 1e-9)
+        scale = crowd.users * max(per_user - 0.5, 0.5) / personal.variance / both
+        seen = spectrum(self._sum / self._precision, self._precision**-0.5, c, several)
+        self.dimensions = seen.dimensions
+        if not seen.dimensions:
+            return
+        F = self._features
+        rank = min(self._rank, seen.dimensions + MARGIN)
+        found = tastes(seen, rank, scale, None if F is None else F[core])
+        self.strength = None if F is None else found.strength
+        self.steps = Steps(core, found, F, counts)
+
+
+class Steps:
+    """All steps taken, and the factors that explain them best with the pairs as a prior."""
+
+    def __init__(self, core: NDArray[np.int64], found: Tastes, features: NDArray[Any] | None, counts: Counts) -> None:
+        self._core = core
+        self._c = counts.c[:, None]
+        self._heavy = counts.heavy
+        n = len(counts.c)
+        self._mean = np.zeros((n, len(found.T))) if features is None else features @ found.W
+        self._mean[core] = found.mean
+        small = 1e-9 * max(float(np.trace(found.T)), 1e-300)
+        self._outside = np.linalg.inv(found.T + small * np.eye(len(found.T)))
+        self._inside = found.precisions()
+        self._taken: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]] = []
+        self.V = self._mean.copy()
+
+    def take(
+        self,
+        K: NDArray[np.float64],
+        unsure: float,
+        g: NDArray[np.float64],
+        deviation: float,
+        personal: Personal,
+        rho: float,
+    ) -> None:
+        """One step with noisy K and g; `unsure` and `deviation` are those of their noise, and ρ is as in (4)."""
+        V = self.V
+        c = personal.left * self._c
+        self._taken.append((V, K, c * (V @ without_own_share(K, rho)) - g, deviation))
+        weights = [
+            1 / (noise**2 + FORGET**2 * float(((c * ((V - before) @ K)) ** 2).mean()))
+            for before, _, _, noise in self._taken
+        ]
+        precision = sum(weights)
+        Z = np.zeros_like(V)
+        M = np.zeros_like(K)
+        for weight, (_, k, z, _) in zip(weights, self._taken, strict=True):
+            Z += weight / precision * (z @ k)
+            M += weight / precision * (k.T @ k)
+        s, Q = np.linalg.eigh(M)
+        s = np.sqrt(np.maximum(s, unsure**2))
+        S = c * s
+        known = S**2 / (1 / precision + self._heavy * personal.variance * S)
+        self.V = self._posterior(Q, known, known * (Z @ Q / s) / S)
+
+    def _posterior(self, Q: NDArray[Any], known: NDArray[Any], pull: NDArray[Any]) -> NDArray[np.float64]:
+        """Means of Gaussians: the prior of each item, times what is `known` of it in the basis Q."""
+        V = np.empty_like(pull)
+        place = np.full(len(V), -1)
+        place[self._core] = np.arange(len(self._core))
+        for start in range(0, len(V), BLOCK):
+            part = slice(start, min(start + BLOCK, len(V)))
+            at = place[part]
+            prior = np.where((at >= 0)[:, None, None], self._inside[np.maximum(at, 0)], self._outside)
+            right = np.einsum("jab,jb->ja", prior, self._mean[part]) + pull[part] @ Q.T
+            A = prior + (Q * known[part][:, None, :]) @ Q.T
+            V[part] = np.linalg.solve(A, right[:, :, None])[:, :, 0]
+        return V
+
+
+def without_own_share(K: NDArray[np.float64], rho: float) -> NDArray[np.float64]:
+    """K less what a user's solution owes to the very rating that it is compared with, as EM has it.
+
+    û_i is fitted to y_ij too, so that its residual is less by C_i v_j, C_i being the posterior covariance of u_i. With
+    E[û ûᵀ] + E[C] = I, and all ‖û_i‖ taken to be their mean ū = tr K/ρ, the sums lack D = E[C ρ/‖û‖] = (ρ/ū) I − K.
+    Norms differ, so that this is too much: half of it is taken, which was better than none and than all of it.
+    """
+    k, Q = np.linalg.eigh(K)
+    length = max(float(k.sum()) / rho, 1e-9)
+    return np.asarray((Q * (k - OWN_SHARE * np.maximum(rho / length - k, 0.0))) @ Q.T)
