@@ -210,10 +210,10 @@ def test_what_is_read_from_the_data_is_said(spark, silent):
     one = discreet.SparkRatings(frame, partitions=2)
     assert one.item_ids.tolist() == ["a", "b"]
     assert one.rating_range() == (1.0, 5.0)
-    model = discreet.DPMF(epsilon=8.0, goal="rating", factors=0).fit(one)
+    model = discreet.DPLMC(1, epsilon=8.0, iterations=2).fit(one)
     assert {a.name for a in model.privacy_.assumptions if a.inferred} == {"items", "ratings"}
     public = discreet.SparkRatings(frame, items=["a", "b"], rating_range=(1, 5), partitions=2)
-    model = discreet.DPMF(epsilon=8.0, goal="rating", factors=0).fit(public)
+    model = discreet.DPLMC(1, epsilon=8.0, iterations=2).fit(public)
     assert not [a.name for a in model.privacy_.assumptions if a.inferred]
 
 

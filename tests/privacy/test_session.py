@@ -277,3 +277,28 @@ def test_importing_the_session_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_releases_that_are_made_together_are_all_charged_before_any_is_opened(row_sum, rows):
+    session = Session(plan_of(Release("a"), Release("b")))
+    good, bad = row_sum(rows), row_sum(rows)
+
+    def broken(key, *, grid=None, rows=None):
+        raise ValueError("somebody")
+
+    good.compute = broken
+    with pytest.raises(PrivacyError, match="'a' could not be computed"):
+        session.release_together([("a", good), ("b", bad)])
+    assert [entry.name for entry in session.ledger.entries] == ["a", "b"]
+    assert bad.opened == 0
+    both = Session(plan_of(Release("a"), Release("b"))).release_together([("a", row_sum(rows)), ("b", row_sum(rows))])
+    assert [one.shape for one in both] == [rows.shape[1:]] * 2
+    assert not np.array_equal(*both)
+
+
+def test_a_prepared_release_is_taken_once(row_sum, rows):
+    session = Session(plan_of(Release("a")))
+    (prepared,) = session.prepare([("a", row_sum(rows))])
+    prepared.whole()
+    with pytest.raises(PlanMismatch, match="has been taken"):
+        prepared.blocks()

@@ -50,7 +50,7 @@ def show(result: dict[str, Any]) -> list[str]:
         "## Engines",
         "",
         f"One pass (every user solves and looks, a Gram matrix and a gradient of rank {RANK + 1} are added up) over "
-        f"{passes['ratings']:,} ratings of {passes['items']:,} items in {passes['blocks']} blocks, in CPU seconds of "
+        f"{passes['ratings']:,} ratings of {passes['items']:,} items in {passes['parts']} blocks, in CPU seconds of "
         "all processes, median of the later passes; all three give the same bits.",
         "",
         "| engine | CPU seconds | times memory | goal |",
@@ -209,7 +209,7 @@ def passes(share: float) -> dict[str, Any]:
     from discreet.engines.blocks import Blocks
 
     ratings = load_dataset("twin-ml20m", scale=share)
-    found: dict[str, Any] = {"ratings": ratings.n_ratings, "items": ratings.n_items, "blocks": 8}
+    found: dict[str, Any] = {"ratings": ratings.n_ratings, "items": ratings.n_items, "parts": 8}
     found["memory"] = one_engine(ratings, ratings.n_items, 8)
     people: Any = Blocks.write(ratings, _folder() / "blocks", blocks=8)
     found["blocks"] = one_engine(people, ratings.n_items, 8)

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.errors import ConfigError, PrivacyError
+from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.privacy.door.vault import guarded
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.people.place import Place
@@ -135,7 +135,7 @@ class RecordedSum:
 
     def wanted(self, place: int, grid: float | None) -> Wanted:
         if grid is None:
-            raise ConfigError("this engine adds up whole numbers only: train with noise='secure'")
+            raise EngineError("this engine adds up whole numbers only: train with noise='secure'")
         return Wanted(place, self._statistic, self._public, grid)
 
     @property
