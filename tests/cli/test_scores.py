@@ -14,7 +14,9 @@ def test_a_saved_model_is_measured_with_noise_and_a_ledger(run, shelf, tmp_path)
     assert "interval, 95%" in result.out
     priced = json.loads(run("budget", tmp_path / "scores.json", "--json").out)
     assert priced["epsilon"] == pytest.approx(2)
-    found = json.loads(run(*call, "--json").out)["scores"]
+    whole = json.loads(run(*call, "--json").out)
+    assert not {"users", "ratings", "left_out"} & set(whole)  # exact numbers, which nobody paid for
+    found = whole["scores"]
     assert set(found["values"]) == {"rmse", "recall@20"}
     assert found["privacy"]["private"]
 
@@ -27,6 +29,7 @@ def test_a_model_is_trained_and_measured_and_an_account_pays(run, private, tmp_p
     assert result.code == 0, result.err
     found = json.loads(result.out)
     assert found["account"]["trainings"] == 1
+    assert not {"users", "ratings", "merged", "kept"} & set(found)
     assert found["scores"]["conditions"]["split"].startswith("by person")
     again = run(*call, "--score-epsilon", 2.9, "--account", store)
     assert again.code == 2

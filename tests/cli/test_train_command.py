@@ -99,3 +99,10 @@ def test_seeded_noise_needs_a_seed(train, tmp_path):
         refused.err == "discreet: --noise seeded needs a seed: give one with --random-state, and keep it to yourself\n"
     )
     assert train("--epsilon", 20, "--noise", "seeded", "--random-state", 0).code == 0
+
+
+def test_the_seed_of_seeded_noise_is_not_in_the_document(run, private, tmp_path):
+    call = ("train", private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5", "--epsilon", 5)
+    result = run(*call, "--noise", "seeded", "--random-state", 91827364, "--out", tmp_path / "m", "--json")
+    assert result.code == 0, result.err
+    assert "91827364" not in result.out

@@ -6,6 +6,7 @@ import pytest
 from discreet.errors import PrivacyError
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.door.chain import check_chain, early_seal_of
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Plan, Release
 
@@ -101,6 +102,29 @@ def edited(path, change):
 def test_tampering_is_found_and_named(path, change, named):
     with pytest.raises(PrivacyError, match=named):
         Ledger.load(edited(path, change))
+
+
+def test_the_number_of_people_is_sealed(ledger):
+    ledger.people = 2e6 + 0.5
+    written = json.loads(json.dumps(ledger.to_dict()))
+    assert Ledger.from_dict(written).people == ledger.people
+    check_chain(written)
+    without = {name: value for name, value in written.items() if name != "people"}
+    for edited in (written | {"people": 10.0}, written | {"people": None}, written | {"people": "many"}, without):
+        with pytest.raises(PrivacyError, match="number of people"):
+            Ledger.from_dict(edited)
+        with pytest.raises(PrivacyError, match="breaks the seal"):
+            check_chain(edited)
+
+
+def test_a_number_of_people_that_nothing_seals_is_not_believed(ledger):
+    written = ledger.to_dict()
+    for people in ({}, {"people": 10.0}):  # as ledgers were at first
+        early = written | people
+        assert early["seal"] == early_seal_of(early["head"], early)
+        assert Ledger.from_dict(early).people is None
+        assert Ledger.from_dict(early).entries == ledger.entries
+        check_chain(early)
 
 
 def test_a_file_that_is_no_ledger(tmp_path):

@@ -310,6 +310,22 @@ def test_cautions_are_in_the_headline(tmp_path):
         assert (named in rest) == (not given)
 
 
+def test_cautions_stand_beside_the_promise(tmp_path):
+    ratings = make_cinema(0, 0.05)
+    given = {"rating_range": (0.5, 5), "item_fraction": 0.2}
+    model = discreet.DPALS(2, epsilon=8, noise="seeded", random_state=1, **given).fit(ratings)
+    write_report(model, tmp_path / "r.html")
+    assert "the noise came from a seed: whoever learns it can subtract the noise" in text_of(tmp_path / "r.html")
+    model = discreet.DPMF(2, epsilon=8, delta=9e-4, goal="rating", rating_range=(0.5, 5), iterations=2)
+    larger = make_cinema(0, 0.3)
+    (caution,) = model.fit(larger).privacy_.cautions
+    write_report(model, tmp_path / "r.html")
+    page = text_of(tmp_path / "r.html")
+    assert "above one over the number of users" in caution
+    assert page.count(caution) == 1
+    assert page.index("It holds with cautions") < page.index(caution) < page.index("What was taken to be public")
+
+
 def test_the_saved_model_is_asked_about_test_ratings_and_a_fresh_one_about_held_out_ones():
     ratings = make_cinema(0, 0.05)
     split = discreet.data.splits.random_ratings(ratings, (0.8, 0.2), 3)

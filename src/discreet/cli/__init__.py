@@ -143,8 +143,10 @@ def _usage(error: Any) -> str:
 
 
 def _complain(sentence: str) -> None:
+    from discreet.cli.words import printable
+
     with contextlib.suppress(OSError, ValueError):
-        print("discreet:", " ".join(sentence.split()), file=sys.stderr, flush=True)
+        print("discreet:", printable(" ".join(sentence.split())), file=sys.stderr, flush=True)
 
 
 def _silence_stdout() -> None:

@@ -99,7 +99,7 @@ def evaluate(
             names = wanted or _metrics(DEFAULT_METRICS[feedback])
             _check_metrics(names, feedback)
             result = price.release(model, split, names, part, relevant, None, out)
-            out.result({"command": "evaluate", **facts, "part": part, **result})
+            out.result({"command": "evaluate", **_uncounted(facts), "part": part, **result})
             return
         relevant = getattr(model, "liked_from_", None) if relevant is None else relevant
         relevant = _relevant(relevant, model.rating_range_, split.test.target)
@@ -166,7 +166,13 @@ def _release_trained(
     fit(model, split.train, out)
     names = wanted or _metrics(DEFAULT_METRICS[model.feedback])
     result = price.release(model, split, names, part, relevant, choice.neighbouring, out)
-    out.result({"command": "evaluate", **facts, "part": part, **result})
+    out.result({"command": "evaluate", **_uncounted(facts), "part": part, **result})
+
+
+def _uncounted(facts: dict[str, Any]) -> dict[str, Any]:
+    """Without exact numbers of people and ratings: they have no place in a document whose numbers were paid for."""
+    counts = ("users", "ratings", "merged", "kept", "left_out")
+    return {name: value for name, value in facts.items() if name not in counts}
 
 
 def _metrics(text: str) -> list[str]:

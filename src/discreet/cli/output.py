@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from discreet.cli.words import for_shell
+from discreet.cli.words import for_shell, printable
 from discreet.data.json_text import to_json
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ class Output:
     def say(self, text: str = "", style: str | None = None) -> None:
         """A line for people; never wrapped, so that paths and commands can be copied."""
         if not self.json:
-            self._console.print(text, style=style, soft_wrap=True, markup=False, highlight=False, emoji=False)
+            self._console.print(
+                printable(text), style=style, soft_wrap=True, markup=False, highlight=False, emoji=False
+            )
 
     def table(
         self,
@@ -63,9 +65,9 @@ class Output:
             self.say(title, style="bold")
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for at, name in enumerate(columns):
-            table.add_column(Text(name), justify="left" if at in flush_left else "right", overflow="fold")
+            table.add_column(Text(printable(name)), justify="left" if at in flush_left else "right", overflow="fold")
         for row in rows:
-            table.add_row(*(Text(cell) for cell in row))  # Text: a title in [brackets] is no markup
+            table.add_row(*(Text(printable(cell)) for cell in row))  # Text: a title in [brackets] is no markup
         with self._console.capture() as drawn:
             self._console.print(table)
         print("\n".join(line.rstrip() for line in drawn.get().strip("\n").splitlines()))
@@ -77,7 +79,12 @@ class Output:
 
     def note(self, text: str) -> None:
         """A line that is not part of the result: to stderr, also with ``--json``."""
-        print("discreet:", text, file=sys.stderr)
+        print("discreet:", printable(text), file=sys.stderr)
+
+    def rows(self, text: str) -> None:
+        """Lines for a program that reads them to the last bit; a terminal in its place must not be steered by them."""
+        if not self.json:
+            print(printable(text) if sys.stdout.isatty() else text, end="")
 
     def next_steps(self, commands: Sequence[str], head: str = "Next:") -> None:
         self.say(head, style="bold")
@@ -116,7 +123,7 @@ def shows_progress(stream: TextIO) -> bool:
 
 class _Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return for_shell(super().format(record))
+        return printable(for_shell(super().format(record)))
 
 
 class _Stderr(logging.StreamHandler[TextIO]):

@@ -138,8 +138,8 @@ def _many(
     if to is not None:
         _write(to, rows)
         out.say(f"Wrote {len(rows):,} rows for {ratings.n_users:,} users to {to}")
-    elif not out.json:
-        print(_as_csv(rows, ","), end="")
+    else:
+        out.rows(_as_csv(rows, ","))
     result = {"command": "recommend", "users": ratings.n_users, "ignored_ratings": left_out, "out": to}
     out.result(result if to is not None else result | {"recommendations": rows})
 

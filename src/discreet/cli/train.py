@@ -184,10 +184,13 @@ def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
 
 def described(model: Any) -> dict[str, Any]:
     """A model for JSON."""
-    facts = {"class": type(model).__name__, "parameters": model.get_params(), "private": is_private(model)}
+    statement = getattr(model, "privacy_", None)
+    parameters = model.get_params()
+    if statement is not None:  # whoever knows the seed of seeded noise can subtract it
+        parameters |= {"random_state": None} if "random_state" in parameters else {}
+    facts = {"class": type(model).__name__, "parameters": parameters, "private": is_private(model)}
     if learnt := getattr(model, "learnt_", ""):
         facts["learnt"] = learnt
-    statement = getattr(model, "privacy_", None)
     if statement is None:
         return facts
     return facts | {"epsilon": statement.epsilon, "delta": statement.delta, "privacy": statement.to_dict()}

@@ -1,4 +1,4 @@
-"""The library's messages speak of Python parameters; here they learn to speak of command-line options."""
+"""What the library says, made fit for a shell: parameters become options, and nothing in it can steer a terminal."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ _USAGE = [
     (r"^Invalid value for ", ""),
     (r"\. Did you mean", ": did you mean"),
 ]
+
+
+# control characters but tab and end of line, and those that turn the direction of writing
+_STEERING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Text that somebody else may have written, such as a title, as a terminal may have it."""
+    return _STEERING.sub("\ufffd", text)
 
 
 def counted(n: int, what: str) -> str:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
+
+# what JSON may hold as it is and a terminal must not get: control characters, and turns of the direction of writing
+_STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def to_json(value: Any) -> str:
     """JSON text; numpy values become plain ones, and what JSON has no number for (NaN, infinity) becomes null."""
-    return json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _plain(value: Any) -> Any:

@@ -63,7 +63,24 @@ def promised(model: Any) -> Html:
                 _assumptions(statement),
             ]
         )
-    return join([_words(statement), _facts(statement), _beliefs(statement), _price(statement), _assumptions(statement)])
+    return join(
+        [
+            _words(statement),
+            _cautions(statement),
+            _facts(statement),
+            _beliefs(statement),
+            _price(statement),
+            _assumptions(statement),
+        ]
+    )
+
+
+def _cautions(statement: PrivacyStatement) -> Html | None:
+    """What the promise depends on, beside it."""
+    if not statement.cautions:
+        return None
+    items = [tag("li", text, class_="caution") for text in statement.cautions]
+    return join([tag("p", "It holds with cautions, for which somebody has to answer:"), tag("ul", *items)])
 
 
 def _words(statement: PrivacyStatement) -> Html:
@@ -156,10 +173,11 @@ def _price(statement: PrivacyStatement) -> Html:
 
 
 def _assumptions(statement: PrivacyStatement) -> Html | None:
-    if not statement.assumptions:
+    taken = [assumption for assumption in statement.assumptions if assumption.name != "delta"]  # that is a caution
+    if not taken:
         return None
     items = []
-    for assumption in statement.assumptions:
+    for assumption in taken:
         caution = tag("strong", "Caution, read from the data: ") if assumption.inferred else None
         items.append(tag("li", caution, assumption.text, class_="caution" if assumption.inferred else None))
     return join(

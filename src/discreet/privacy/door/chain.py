@@ -18,6 +18,18 @@ def digest(previous: str, content: dict[str, Any]) -> str:
     return hashlib.sha256(f"{previous}{text}".encode()).hexdigest()
 
 
+def seal_of(head: str, document: dict[str, Any]) -> str:
+    """The hash that ends a chain: of what is stated and, where it was released, of the number of people."""
+    people = document.get("people")
+    released = {} if people is None else {"people": people}
+    return digest(head, {name: document[name] for name in STATED} | released)
+
+
+def early_seal_of(head: str, document: dict[str, Any]) -> str:
+    """The same as it was at first, when the number of people stood outside the chain and could be changed."""
+    return digest(head, {name: document[name] for name in STATED})
+
+
 def check_chain(document: dict[str, Any]) -> None:
     """Raise a `PrivacyError` unless every record follows from those before, and the end is sealed.
 
@@ -32,7 +44,7 @@ def check_chain(document: dict[str, Any]) -> None:
                 raise PrivacyError(
                     f"the ledger was changed after it was written: entry {record['sequence']} breaks the hash chain"
                 )
-        if now != document["head"] or digest(now, {name: document[name] for name in STATED}) != document["seal"]:
+        if now != document["head"] or document["seal"] not in (seal_of(now, document), early_seal_of(now, document)):
             raise PrivacyError("the ledger was changed after it was written: its end breaks the seal")
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise PrivacyError(f"the ledger is incomplete: {error} is missing or has another form") from error

@@ -2,8 +2,8 @@
 
 A ledger can be priced again from its file alone, by any accountant, because an entry holds everything that its price
 depends on. The chain tells whether somebody edited the file afterwards: it starts from the header (library, plan,
-budget, kind of noise), every record continues it, and the last hash seals the stated ε and δ. It is a checksum, not a
-signature: whoever rewrites the whole file consistently is not caught.
+budget, kind of noise), every record continues it, and the last hash seals the stated ε and δ and the released number
+of people. It is a checksum, not a signature: whoever rewrites the whole file consistently is not caught.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from discreet.data.untrusted import read_document
 from discreet.errors import DiscreetError, NotInstalled, PrivacyError
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.events import Event, Price, deviation_of
-from discreet.privacy.door.chain import STATED, digest
+from discreet.privacy.door.chain import STATED, digest, early_seal_of, seal_of
 from discreet.privacy.door.plan import Plan
 
 FORMAT = "discreet-ledger/1"
@@ -97,7 +97,7 @@ class Ledger:
         self.stated: Price | None = None
         #: Whether it did stand in.
         self.as_stated = False
-        #: About how many people there are, where that was released; to hold δ against, and no part of the chain.
+        #: About how many people there are, where that was released; to hold δ against.
         self.people: float | None = None
         self._records: list[Entry | Assumption] = []
         self._hashes = [digest("", self._header())]
@@ -189,16 +189,16 @@ class Ledger:
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
-        stated = self._stated(self.price())
+        people = {} if self.people is None else {"people": self.people}
+        stated = self._stated(self.price()) | people
         return {
             **self._header(),
             "assumptions": [self._shown(r) for r in self._records if isinstance(r, Assumption)],
             "entries": [self._shown(r) for r in self._records if isinstance(r, Entry)],
             **stated,
             "head": self._hashes[-1],
-            "seal": digest(self._hashes[-1], stated),
+            "seal": seal_of(self._hashes[-1], stated),
             "id": self.id,
-            **({} if self.people is None else {"people": self.people}),
         }
 
     def save(self, path: str | Path) -> None:
@@ -240,7 +240,6 @@ class Ledger:
             raise PrivacyError(f"the ledger has noise of a kind {ledger.noise!r}, which there is not")
         ledger.library = {str(name): str(value) for name, value in document["library"].items()}
         ledger.id = str(document.get("id", ""))  # the first ledgers had none
-        ledger.people = None if document.get("people") is None else float(document["people"])
         ledger._hashes = [digest("", ledger._header())]
         records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
         hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
@@ -257,8 +256,13 @@ class Ledger:
         if document.get("head") != hashes[-1] or self._hashes[-1] != hashes[-1]:
             raise PrivacyError("the ledger was changed after it was written: records are missing at its end")
         stated = {name: document.get(name) for name in STATED}
-        if document.get("seal") != digest(self._hashes[-1], stated):
-            raise PrivacyError("the ledger was changed after it was written: the stated ε or δ breaks the seal")
+        end = self._hashes[-1]
+        if document.get("seal") == seal_of(end, document):
+            self.people = None if document.get("people") is None else float(document["people"])
+        elif document.get("seal") != early_seal_of(end, document):
+            raise PrivacyError(
+                "the ledger was changed after it was written: the stated ε, δ or number of people breaks the seal"
+            )
         self.noise_delta, self.stated = _stated_price(stated, self.plan.accountant)
         cost = self.price()
         if cost.epsilon > self.stated.epsilon * (1 + 1e-9) or cost.delta > self.stated.delta * (1 + 1e-9):
