@@ -93,7 +93,7 @@ def test_what_is_charged_is_what_was_quoted(run, private):
         ("--model", "dpals", "--set", "centring=global", "--set", "initialization=spectral"),
         ("--model", "dpals", "--epsilon", 9, "--set", 'sigmas={"counts": 20, "recounts": 20, "gram": 90, "sum": 60}'),
         ("--model", "dpals", "--set", 'shares={"sum": 1.5}', "--set", "centring=3.5"),
-        ("--goal", "rating", "--set", 'shares={"gradient": 1.5}', "--set", "centring=3.5"),
+        ("--goal", "rating", "--set", 'shares={"gradient": 1.5}', "--set", "slope=0"),
         ("--epsilon", 100),
     ],
 )
@@ -211,7 +211,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("budget", "--items", 9, "--epsilon", 1, "--rating-range", "five"), "--rating-range takes"),
         (("budget", "--items", 9, "--epsilon", 1, "--rating-range", "5,1"), "low to high"),
         (("budget", "--items", 9, "--epsilon", 1, "--set", "shares=3"), "a mapping"),
-        (("budget", "--items", 9, "--epsilon", 1, "--goal", "rating", "--set", "centring=median"), "'user'"),
+        (("budget", "--items", 9, "--epsilon", 1, "--goal", "rating", "--set", "slope=steep"), "must be a number"),
         (("budget", "--items", 9, "--epsilon", 1, "--model", "dpals", "--set", "centring=median"), "'global'"),
         (("budget", "--items", 9, "--epsilon", 1, "--set", "rnk=3"), "no parameter"),
         (("budget", "--items", 9, "--epsilon", 1, "--plot", "b.txt"), ".png"),

@@ -26,6 +26,7 @@ from discreet.privacy.people.users import Users
 MARGIN = 3  # dimensions beside those that stand out of the noise
 FORGET = 0.5  # how far from the average an item's curvature is taken to be
 OWN_SHARE = 0.5  # of D: see `without_own_share`
+FEWEST = 12.0  # ratings of a user in the core: with less, pairs say little of taste, and steps from them went astray
 BLOCK = 4096  # items whose factors are solved for at a time
 
 
@@ -101,7 +102,16 @@ class Tasting:
             state.biases.error(largest * max(part, 1e-12) ** -0.5, state.personal)
             for part in (self._whole - cost, self._whole)
         )
-        return len(self._core) > 2 and (less - all_of_it) / (2 * state.personal.variance) < self._gate
+        return (
+            len(self._core) > 2
+            and self._per_user() >= FEWEST
+            and (less - all_of_it) / (2 * state.personal.variance) < self._gate
+        )
+
+    def _per_user(self) -> float:
+        """How many items of the core a user has rated, on average."""
+        counts = self._state.counts.even
+        return self._state.crowd.per_user * min(float(counts[self._core].sum()) / max(float(counts.sum()), 1e-9), 1.0)
 
     def look(self) -> None:
         """Users solve for what is personal but for taste, and weigh all items alike."""
