@@ -209,7 +209,7 @@ CASES: list[Case] = [
     ("no such option", good_file("--fators", 3), "--factors"),
     ("no data", bare("train", "--out", "m"), "DATA"),
     ("no out", bare("train", "cinema"), "--out"),
-    ("too many arguments", bare("train", "cinema", "other", "--out", "m"), "other"),
+    ("too many arguments", bare("train", "cinema", "other", "--out", "m"), "2 files were given: several are read with"),
     # --- evaluate
     ("unknown metric", good_file("--metrics", "rsme", command="evaluate"), "did you mean 'rmse'"),
     ("metric without cut-off", good_file("--metrics", "recall", command="evaluate"), "cut-off"),

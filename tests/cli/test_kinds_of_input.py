@@ -107,7 +107,7 @@ def test_auto_is_an_accountant_of_huberals_only(run, shelf, tmp_path):
     assert result.code == 2
     assert "--accountant auto: choose one of 'gdp'" in result.err
     assert run("budget", "--model", "huberals", "--epsilon", 5, "--items", 30, "--accountant", "auto").code == 0
-    assert "huberals auto" in " ".join(run("train", "--help").out.replace("│", " ").split())
+    assert "auto (the least noise) for huberals" in " ".join(run("train", "--help").out.replace("│", " ").split())
 
 
 def test_one_is_not_many(run, tmp_path):

@@ -105,7 +105,7 @@ def test_control_c_leaves_with_130_and_no_mess(big, tmp_path, shelf, place):
         discreet.load(shelf / "model").save(out)
     before = sorted(p.name for p in tmp_path.rglob("*"))
     with subprocess.Popen(
-        [*DISCREET, "train", str(big), "--out", str(out), "--iterations", "1000000"],
+        [*DISCREET, "train", str(big), "--out", str(out), "--iterations", "10000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -178,7 +178,7 @@ def test_another_version_is_another_version(monkeypatch):
     assert discreet.models.algorithms.noisy_solve.LARGE == 10_003
     assert discreet.DPMF(epsilon=1.0, random_state=0, item_features=None).delta == pytest.approx(0.3 + 1.7e-6)
     assert type(before)().rarity == pytest.approx(1.7 * 0.3 + 0.3)
-    assert dataclasses.replace(before).regularization == 8.0
+    assert dataclasses.replace(before).rarity == 0.3
 
 
 def test_a_folder_predicts_the_same_whatever_the_defaults_are_by_then(saved, ratings, monkeypatch):

@@ -38,7 +38,9 @@ MODELS = {
     "DPMF": lambda: DPMF(20, **RANGE),
     "DPMF, ratings": lambda: DPMF(20, **RATING),
     "DPMF without factors": lambda: DPMF(0, **RATING),
-    "DPMF, a constant": lambda: DPMF.configured(factors=20, centring=3.0, intercept=0.0, **RATING),
+    "DPMF, nothing estimated": lambda: DPMF.configured(
+        factors=20, regularization=5.0, prior_count=2.0, slope=0.5, taste=0.5, **RATING
+    ),
     "DPALS": lambda: DPALS(20, **RANGE),
     "DPALS global centring": lambda: DPALS.configured(factors=20, centring="global", **RANGE),
     "DPALS implicit": lambda: DPALS(20, feedback="implicit", **RANGE),

@@ -40,7 +40,7 @@ FAULTS = {
         "people.own_solve:PriorMoments.partial", "-1, MOST) / MOST", "-1, 1e6) / MOST", (OWN, REGISTRY)
     ),
     "three moments are priced as one": Fault(
-        "people.own_solve:FitMoments.reach", "Reach(math.sqrt(3), 3.0", "Reach(1.0, 1.0", (OWN, REGISTRY)
+        "people.own_solve:FitMoments.reach", "Reach(math.sqrt(3), 3.0", "Reach(1.0, 1.0", (OWN,)
     ),
     "solutions are not cut for their Gram matrix": Fault(
         "people.own_solve:SolutionGram.partial",
@@ -250,7 +250,7 @@ FAULTS = {
         "people.descent:BiasGradient.reach", "Reach(public.cut,", "Reach(public.cut / 2,", (REGISTRY,)
     ),
     "weights of entries are not of norm 1": Fault(
-        "people.descent:WeighEntries.run", "SHAVE * np.sqrt(share)", "SHAVE * share**0.25", (REGISTRY, WALK)
+        "people.descent:WeighEntries.run", "q / q.max(), SHAVE)", "q / q.max(), SHAVE) ** 0.5", (REGISTRY, WALK)
     ),
     "three numbers are priced as one": Fault(
         "people.descent:Size.reach", "Reach(3**0.5,", "Reach(1.0,", (REGISTRY, WALK)

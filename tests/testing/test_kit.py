@@ -41,9 +41,9 @@ HOUSE = {
     "ranking, replace-one": {"neighbouring": "replace-one"},
     "ratings": {"goal": "rating"},
     "no factors": {"goal": "rating", "factors": 0},
-    "short norm": {"goal": "rating", "rarity": 0.0, "growth": 1.0},
+    "even weights": {"goal": "rating", "rarity": 0.0, "growth": 1.0},
     "replace-one": {"goal": "rating", "neighbouring": "replace-one"},
-    "intercept, constant": {"goal": "rating", "intercept": 0.3, "centring": 3.0, "popularity": False, "growth": 1.0},
+    "intercept, no popularity": {"goal": "rating", "intercept": 0.3, "popularity": False, "growth": 1.0},
     "papers' conversion, range from data": {
         "goal": "rating",
         "accountant": "rdp",
@@ -57,7 +57,7 @@ SOLVING = {
     "replace-one": {"neighbouring": "replace-one", "max_items": 6},
     "implicit": {"feedback": "implicit", "max_items": 6},
     "replace-one, implicit": {"neighbouring": "replace-one", "feedback": "implicit", "max_items": 6},
-    "constant, one count": {"centring": 3.0, "rarity": 0.0, "recount": False, "sampling": "uniform", "max_items": 6},
+    "constant, one count": {"centring": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform", "max_items": 6},
     "spectral": {"initialization": "spectral", "item_fraction": 1.0},
     "resample, unobserved": {
         "resample": True,

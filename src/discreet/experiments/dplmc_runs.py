@@ -30,7 +30,7 @@ DELTA = 1e-5
 RANGE = (-20.0, 20.0)
 _VALIDATION = 90_210  # a seed that no trial has
 _PRICED_BY_SIGMAS = 1e4  # a budget that says nothing: the ε is what the noise costs
-RESIDUAL = "residual gradient, no biases"
+HOUSE = "DPMF, its defaults"
 
 #: Where the search begins, and the values of each parameter in the order in which they are tried.
 _GRIDS: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {
@@ -47,10 +47,7 @@ _GRIDS: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {
             "max_items": (30, 60),
         },
     ),
-    RESIDUAL: (
-        {"iterations": 5, "residual_norm": 1.0, "regularization": 10.0},
-        {"regularization": (1.0, 30.0), "residual_norm": (0.5,), "iterations": (3, 8)},
-    ),
+    HOUSE: ({}, {}),
 }
 
 
@@ -130,8 +127,8 @@ def make(
             share = {k: v * (1 - part) for k, v in share.items()} | {"initial": part}
         return DPALS.configured(**common, neighbouring="replace-one", shares=share, **chosen)
     common["neighbouring"] = "replace-one"
-    if model == RESIDUAL:
-        return DPMF.configured(**common, goal="rating", bias_iterations=0, growth=1.0, momentum=0.0, **chosen)
+    if model == HOUSE:
+        return DPMF(**{name: value for name, value in common.items() if name != "centring"}, goal="rating")
     per_user = min(rank * math.log(users), N_ITEMS)
     common |= {"ratings_per_item": per_user * users / N_ITEMS, "ratings_per_user": per_user}
     if spectral:

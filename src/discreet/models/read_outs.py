@@ -33,6 +33,7 @@ from discreet.errors import DataError
 
 Array = NDArray[Any]
 #: What is done so often is done within a moment, whatever a file says.
+DUAL_RANK = 96  # as discreet.kernels.normal.DUAL_RANK, which would load the compiler
 LARGEST = {"steps": 20_000, "inner_iterations": 2_000}
 _ITEMS = {"by": "item"}
 _MATRIX = {"by": "matrix"}
@@ -554,4 +555,4 @@ def project(A: Array, largest: float) -> Array:
 
 def _dual(r: int) -> bool:
     """Whether least squares may turn the factors of all items, whose bits then depend on how many there are."""
-    return r >= 96  # as discreet.kernels.normal.DUAL_RANK, which would load the compiler
+    return r >= DUAL_RANK

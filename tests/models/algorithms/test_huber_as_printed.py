@@ -52,7 +52,13 @@ def test_as_printed_it_says_so(ratings, tmp_path):
     assert str(fitted.privacy_).startswith("NOT PRIVATE: ε is infinite, because as printed the Gram matrices leave")
     assert "entropy" not in str(fitted.privacy_)
     fitted.save(tmp_path / "m")
-    assert (tmp_path / "m" / "README.md").read_text(encoding="utf-8").startswith("# NOT PRIVATE")
+    assert (
+        (tmp_path / "m" / "README.md")
+        .read_text(encoding="utf-8")
+        .split("---\n")[-1]
+        .lstrip()
+        .startswith("# NOT PRIVATE")
+    )
     again = discreet.load(tmp_path / "m")
     assert str(again.privacy_) == str(fitted.privacy_)
     assert np.array_equal(again.predict(ratings, ratings), fitted.predict(ratings, ratings))

@@ -259,7 +259,15 @@ class Plan:
         """The plan that ``to_dict`` described."""
         try:
             lines = [
-                Release(**{"rate": 1.0, **line, "shape": None if line.get("shape") is None else tuple(line["shape"])})
+                Release(
+                    **{
+                        "rate": 1.0,
+                        "law": "",
+                        "runs": 1.0,
+                        **line,
+                        "shape": None if line.get("shape") is None else tuple(line["shape"]),
+                    }
+                )
                 for line in document["releases"]
             ]
             budget = Budget(**{"allow_large_delta": True} | document["budget"])  # it was judged when it was written

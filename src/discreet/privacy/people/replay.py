@@ -151,6 +151,7 @@ class RecordedSum:
         self._known = (grid, found)
 
 
+@guarded("a sum over users")
 def one_pass(asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
     """Compute all these sums over the people of one engine, reading every block once."""
     wanted = [one.wanted(place, grid) for place, (one, grid) in enumerate(asked)]
