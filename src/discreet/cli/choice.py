@@ -51,7 +51,7 @@ class Choice:
     iterations: Annotated[
         int | None,
         _option(
-            "Sweeps over users and items; a private model pays for each. Default: 15 for als, 8 for dpmf with "
+            "Sweeps over users and items; a private model pays for each. Default: 15 for als, 4 for dpmf with "
             "--goal rating.",
             metavar="N",
         ),
