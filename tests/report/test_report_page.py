@@ -304,8 +304,9 @@ def test_cautions_are_in_the_headline(tmp_path):
         model = discreet.DPALS(2, epsilon=8, item_fraction=0.2, **given).fit(ratings)
         write_report(model, tmp_path / "r.html")
         assert f"<title>DPALS: {badge}" in text_of(tmp_path / "r.html")
-        rest = model.card().splitlines()
-        headline = next(line for line in rest if line.startswith("# "))
+        _, front, card = model.card().split("---\n", 2)  # what hubs read comes first
+        assert ("private with cautions" in front) == (not given)
+        headline, *rest = card.strip().splitlines()
         assert headline == "# DPALS: private with ε = 8, δ = 1e-06" + ("" if given else ", WITH CAUTIONS")
         named = "- **the range of ratings, 0.5 to 5: read from the data instead of a public source**"
         assert (named in rest) == (not given)

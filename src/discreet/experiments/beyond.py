@@ -55,8 +55,6 @@ def _without(given: dict[str, Any], *names: str) -> dict[str, Any]:
 LEVERS: dict[str, dict[str, Lever]] = {
     "explicit": {
         "the paper's algorithm": (DPALS, PAPER),
-        "+ each user's own mean, smaller cut": (DPALS, dict(factors=16, iterations=2, intercept=0.0, noise_ridge=0.0)),
-        "+ intercept": (DPALS, dict(factors=16, iterations=2, noise_ridge=0.0)),
         "+ ridge for the noise: DPALS": (DPALS, {}),
         "biases from residuals instead": (DPMF, PLAIN),
         "+ the cut is made up for": (DPMF, _without(PLAIN, "attenuation")),

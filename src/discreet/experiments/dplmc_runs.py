@@ -60,7 +60,7 @@ def run(settings: Settings, sources: Sources) -> Record:
     tune = settings["tune_users"]  # 0: as the search begins
     found = _tuned(**key, tune_users=tune) if tune else _GRIDS[settings["model"]][0]
     model = make(**key, users=len(X), chosen=found, seed=settings["seed"]).fit(ratings)
-    shown = {"step_size": found.get("step_size", math.nan), "steps": found["iterations"]}
+    shown = {"step_size": found.get("step_size", math.nan), "steps": found.get("iterations", math.nan)}
     return {"error": error(model, X, known, ratings), "true_epsilon": model.privacy_.epsilon, **shown}
 
 

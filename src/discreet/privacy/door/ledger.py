@@ -337,7 +337,9 @@ def _parsed(shown: dict[str, Any]) -> Entry | Assumption:
     content = {name: value for name, value in shown.items() if name != "hash"}
     try:
         if "mechanism" in content:
-            record: Entry | Assumption = Entry(**{"rate": 1.0, **content, "shape": tuple(content["shape"])})
+            record: Entry | Assumption = Entry(
+                **{"rate": 1.0, "law": "", "runs": 1.0, **content, "shape": tuple(content["shape"])}
+            )
         else:
             record = Assumption(**content)
     except (KeyError, TypeError) as error:
