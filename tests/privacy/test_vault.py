@@ -83,7 +83,7 @@ def test_a_box_shows_its_label_only():
 # ------------------------------------------------------------ errors
 
 N = 6040  # users, which no error may tell
-OPENING = {"open", "_content", "_each", "_adder", "run", "partial"}
+OPENING = {"_after", "after", "adder", "open", "_content", "_each", "_adder", "run", "partial"}
 
 
 #: Run on a twin that has nobody in it, so that there is nothing to hide.
