@@ -13,14 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from discreet.experiments.families import FAMILIES
-from discreet.experiments.ranking import FAMILY, held_out, measured, ours
+from discreet.experiments.ranking import FAMILY, NEVER, held_out, measured, ours
 from discreet.experiments.sources import Sources
 
 REAL = ("ml-1m", "ml-100k", "movietweetings")
@@ -46,9 +45,9 @@ def lines(
             for seed in range(FIRST_SEED, FIRST_SEED + seeds):
                 people = held_out(name, 0.15, scale, seed, sources, valid=True)
                 promise = dict(epsilon=epsilon, delta=1e-6, noise="seeded", random_state=seed)
-                for knobs in ({"gate": math.inf}, {}, *settings):
+                for knobs in ({"gate": NEVER}, {}, *settings):
                     model = ours("DPMF", people, promise, **knobs).fit(people.everything)
-                    label = "popularity" if knobs == {"gate": math.inf} else json.dumps(knobs)
+                    label = "popularity" if knobs == {"gate": NEVER} else json.dumps(knobs)
                     found.setdefault(label, []).append(measured(model, people, "valid")["recall@20"])
                     for detail in ("signal", "top"):
                         found.setdefault(detail, []).append(float(model.details_[detail]))

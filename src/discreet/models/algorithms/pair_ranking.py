@@ -56,7 +56,6 @@ import math
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -165,7 +164,7 @@ class PairRanking(Algorithm):
             require_whole(name, getattr(self, name))
         require(self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}")
         require_positive("core_from", self.core_from)
-        require(isinstance(self.gate, Real) and self.gate >= 0, f"gate is {self.gate!r}, but must be at least 0")
+        require_number("gate", self.gate, 0)
         assert self.counts_share is not None
         require_number("counts_share", self.counts_share, 1e-3)
         require(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
