@@ -21,6 +21,7 @@ Privacy: rounding on the grid is of the factors, towards zero, so that a rounded
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,9 +210,9 @@ class OuterProducts(Statistic):
     def symmetric(self, public: Public) -> int | None:
         return public.n_items
 
+    @abstractmethod
     def rows_of(self, block: Block) -> NDArray[np.float64]:
         """a_ij for each entry."""
-        raise NotImplementedError
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         a = self.rows_of(block)
