@@ -195,7 +195,7 @@ class ResidualGradient(Algorithm):
     def releases(self, n_items: int) -> list[Line]:
         biases = self.bias_iterations
         lines = [
-            Line("size", share=0.01, shape=(3,)),
+            Line("size", share=0.03, shape=(3,)),
             Line("counts", share=0.04, shape=(n_items,)),
             Line("recounts", share=0.04, shape=(n_items,)),
             Line("prior", times=biases, share=0.01, shape=(2, 1 + len(self._columns))),
@@ -291,8 +291,7 @@ class ResidualGradient(Algorithm):
         )
         popular = log_counts(counts.even)
         personal = self._personal(crowd, popular)
-        regression = popular if self.popularity else None
-        prior = None if regression is None and features is None else FeaturePrior(features, regression, 1)
+        prior = FeaturePrior(n, features, popular if self.popularity else None)
         biases = Biases(counts.c, counts.even, counts.heavy, 0.4 * self.half, prior)
         none = np.zeros((n, 0))
         for _ in range(self.bias_iterations):
@@ -436,7 +435,7 @@ class ResidualGradient(Algorithm):
         deviation = session.deviation(line, gradient) * G
         g = g * G
         state.biases.add(g[:, 0], deviation, iota, personal)
-        state.biases.settle(personal)
+        state.biases.settle(personal, moving=True)
         rho = math.sqrt(1 - iota**2)
         per_user = rho * longest(rank) / state.crowd.users
         K = per_user * unpack(packed, rank)[0]
