@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
 from discreet.models.algorithms.known_noise import shrunk_ratio
+from discreet.privacy.people.left_out import LeftOutGains
 from discreet.privacy.people.own_solve import MOST, FitMoments, LookOwn, PriorMoments, SolveOwn
 from discreet.privacy.people.users import Users
 
@@ -110,6 +111,14 @@ class Personal:
     def fit_moments(self) -> FitMoments:
         return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count, self.largest)
 
+    def left_out_gains(
+        self, V: NDArray[np.float64], bias: NDArray[np.float64], ranks: tuple[int, ...], many: float
+    ) -> LeftOutGains:
+        own = self.columns(bias)
+        A = np.ascontiguousarray(np.hstack([own, V]), np.float32)
+        centre = self._crowd.centre
+        return LeftOutGains(A, self.ridge, centre, self.prior_count, bias, own.shape[1], ranks, self.variance, many)
+
     def learn_prior(self, released: NDArray[np.float64], deviation: float) -> None:
         """Variances by what was released of `prior_moments`, as far as noise allows."""
         for name, t, s in zip([*self.names, "prior_count"], *released, strict=True):
@@ -168,7 +177,9 @@ class Biases:
     def settle(self, personal: Personal, moving: bool = False) -> None:
         """The biases that all sums together say; where all else is `moving`, earlier sums count for less."""
         last, noise = self._sums[-1]
-        weights = [1 / (v + self._c**2 * (drift(z - last, v + noise, self._c) if moving else 0.0)) for z, v in self._sums]
+        weights = [
+            1 / (v + self._c**2 * (drift(z - last, v + noise, self._c) if moving else 0.0)) for z, v in self._sums
+        ]
         precision = np.sum(weights, axis=0)
         z = sum(weight * z for weight, (z, _) in zip(weights, self._sums, strict=True)) / precision
         sums = Sums(z, self._c, 1 / precision + self._heavy * personal.variance * self._c)

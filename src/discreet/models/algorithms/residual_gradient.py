@@ -59,7 +59,7 @@ from discreet.models.algorithms.feature_prior import FeaturePrior
 from discreet.models.algorithms.known_noise import likely_counts
 from discreet.models.algorithms.personal import Biases, Crowd, Personal
 from discreet.models.algorithms.signal import check_signal
-from discreet.models.algorithms.tasting import Counts, State, Steps, Tasting
+from discreet.models.algorithms.tasting import Counts, State, Steps, Tasting, compared
 from discreet.models.checks import (
     MOST_SWEEPS,
     require,
@@ -83,6 +83,9 @@ from discreet.privacy.statistics.sums import unpack
 BY_SIGNAL = "by signal"
 ESTIMATED = "estimated"
 PAIRS = "pairs or biases"
+WORTH = "worth or biases"
+RANK = "rank or biases"
+PRUNE_AFTER = 2  # steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -204,6 +207,7 @@ class ResidualGradient(Algorithm):
         ]
         if self.has_pairs:
             lines.append(Line(PAIRS, share=0.15, shape=None))
+            lines += [Line(name, share=0.01, shape=None) for name in (WORTH, RANK)]
             lines += [Line("balance", step + 1, share=0.01 / self._steps, shape=None) for step in range(self._steps)]
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
@@ -232,6 +236,8 @@ class ResidualGradient(Algorithm):
         found["fit"] = users.add_up(personal.fit_moments())
         if self.has_pairs:
             found[PAIRS] = users.add_up(ResidualPairs(np.arange(min(self.largest_core, n))))
+            for name, ranks in ((WORTH, (rank,)), (RANK, compared(rank))):
+                found[name] = users.add_up(personal.left_out_gains(np.zeros((n, rank)), bias, ranks, 1.0))
         gradient = found["bias"]
         if rank:
             personal.solve(users, np.zeros((n, rank)), bias, 0.5)
@@ -311,13 +317,19 @@ class ResidualGradient(Algorithm):
         if tasting is not None:
             self._pairs_or_biases(users, session, [PAIRS], state, tasting, with_fit=False)
         iota = self._iota(counts.c, noise)
+        steps_taken = 0
         for step, line in enumerate(lines):
             bought: list[str | Line] = [line, f"balance {step + 1}"] if self.has_pairs else [line]
             if tasting is not None and tasting.steps is not None:
                 self._step(users, session, bought, state, tasting.steps, iota)
+                steps_taken += 1
+                if steps_taken == PRUNE_AFTER:
+                    tasting.prune(RANK)
             else:
                 self._pairs_or_biases(users, session, bought, state, tasting)
             progress(step + 1, self._steps, "steps")
+        if tasting is not None:
+            self._leftovers(users, session, state, tasting, steps_taken)
         return self._learnt(state, tasting, signal, iota)
 
     def _size(self, walk: Descent, session: Session) -> Crowd:
@@ -410,6 +422,8 @@ class ResidualGradient(Algorithm):
         if pairs:
             assert tasting is not None
             tasting.buy(names)
+            if tasting.steps is not None:
+                tasting.still_worth_it(WORTH)
         else:
             gradient = users.add_up(BiasGradient())
             sums = session.release_together([(name, gradient) for name in names])
@@ -417,6 +431,16 @@ class ResidualGradient(Algorithm):
                 state.biases.add(G * g, G * session.deviation(name, gradient), 1.0, personal)
             state.biases.settle(personal)
         personal.cut_again()
+
+    def _leftovers(self, users: Users, session: Session, state: State, tasting: Tasting, steps_taken: int) -> None:
+        """What the lines that compare ranks buy where there was nothing to compare."""
+        left = [] if tasting.closed else [WORTH]
+        if tasting.steps is None:
+            left.append(RANK)
+        elif steps_taken < PRUNE_AFTER:
+            tasting.prune(RANK)
+        if left:
+            self._pairs_or_biases(users, session, left, state, None, with_fit=False)
 
     def _step(
         self, users: Users, session: Session, names: list[str | Line], state: State, steps: Steps, iota: float
