@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 EXPLAINED = tuple((0.002 * 4.0 ** np.arange(5)).tolist())  # values of ω that are tried beside 0, over what T usually is
 SPREAD = math.log(3.0)  # of the logarithm of T
 COARSE = np.geomspace(1e-4, 1.0, 9)  # values of T, in units of `unit`
-FINE = np.geomspace(0.3, 3.0, 7)  # around what those have given
+FINER = np.geomspace(0.3, 3.0, 7), np.geomspace(0.8, 1.25, 7)  # then around what was found
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,19 @@ class FeaturePrior:
         usual : T, as it usually is
         unit : T is at most this
         """
-        B = np.zeros(self.F.shape[1])
-        T = usual
-        for grid in (COARSE * unit, FINE):
-            if grid is FINE:
-                grid = np.minimum(grid * T, unit)
-            fits = [likelihood(sums, self.F, one, self.explained * usual)[0] for one in grid]
-            before = -0.5 * (np.log(grid / usual) / SPREAD) ** 2
-            T = float(_weights(np.array(fits) + before) @ grid)
+        T = self._vary(sums, COARSE * unit, usual)
+        for finer in FINER:
             B = self._explain(sums, T, usual)
+            T = self._vary(sums, np.minimum(finer * T, unit), usual)
         self.variance = T
         mean = self.F @ B
         return np.asarray(mean + sums.S * (sums.z - sums.S * mean) / (sums.S**2 + sums.D / T))
+
+    def _vary(self, sums: Sums, grid: NDArray[np.float64], usual: float) -> float:
+        """T, which is one of these or between them."""
+        fits = [likelihood(sums, self.F, one, self.explained * usual)[0] for one in grid]
+        before = -0.5 * (np.log(grid / usual) / SPREAD) ** 2
+        return float(_weights(np.array(fits) + before) @ grid)
 
     def _explain(self, sums: Sums, T: float, usual: float) -> NDArray[np.float64]:
         """b, and with it ω."""
