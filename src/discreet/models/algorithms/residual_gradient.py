@@ -24,11 +24,14 @@ From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A 
 That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its noise, with what
 the pairs say as a prior (`tasting`); a step that was taken far from where the model is now counts less. Biases are
 estimated by their known noise from all of (2) and the first coordinate of (4), with a regression on counts and features
-as a prior (`feature_prior`). G follows the released σ².
+as a prior (`feature_prior`); sums from before there were factors count by how far biases have moved since. G follows
+the released σ².
 
 What is bought is decided by numbers that have been released: pairs, where biases would lose next to nothing without
 that part of the budget, until a dimension of taste stands out of the noise of the pairs, and from then on steps for
-factors. Else the lines buy biases again. So the model is never far below its own bias-only form.
+factors. Else the lines buy biases again. Twice users say what factors are worth to them, by ratings that they leave out
+of their own solve (`LeftOutGains`): before the first step, when factors that lose are given up, and after the second,
+when dimensions that lose are dropped. So the model is never far below its own bias-only form.
 
 Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest release is decided by
 earlier releases. Whatever it is, sums are of residuals over G, of unit length, so that it has the same sensitivity;
@@ -56,10 +59,10 @@ from discreet.models.algorithms.algorithm import (
     width,
 )
 from discreet.models.algorithms.feature_prior import FeaturePrior
-from discreet.models.algorithms.known_noise import likely_counts
+from discreet.models.algorithms.known_noise import likely_counts, log_counts
 from discreet.models.algorithms.personal import Biases, Crowd, Personal
 from discreet.models.algorithms.signal import check_signal
-from discreet.models.algorithms.tasting import Counts, State, Steps, Tasting, compared
+from discreet.models.algorithms.tasting import Counts, State, Steps, Tasting, compared, in_words, longest
 from discreet.models.checks import (
     MOST_SWEEPS,
     require,
@@ -434,7 +437,7 @@ class ResidualGradient(Algorithm):
 
     def _leftovers(self, users: Users, session: Session, state: State, tasting: Tasting, steps_taken: int) -> None:
         """What the lines that compare ranks buy where there was nothing to compare."""
-        left = [] if tasting.closed else [WORTH]
+        left: list[str | Line] = [] if tasting.closed else [WORTH]
         if tasting.steps is None:
             left.append(RANK)
         elif steps_taken < PRUNE_AFTER:
@@ -501,22 +504,3 @@ class ResidualGradient(Algorithm):
     def likeness(self, learnt: Learnt) -> Likeness:
         """By what was learnt of taste."""
         return Likeness(learnt.details["own_columns"])
-
-
-def longest(rank: int) -> float:
-    """L: the length from which on a user's coefficients count no more for K; they are N(0, I) before any rating."""
-    return math.sqrt(2 * rank)
-
-
-def in_words(dimensions: int) -> str:
-    """What survived the noise."""
-    own = "a user's own level, and how far it follows others and what is popular"
-    if not dimensions:
-        return f"How items are rated, and {own}; no taste stands out of the noise."
-    return f"How items are rated, {own}, and taste in about {dimensions} dimension{'s' if dimensions > 1 else ''}."
-
-
-def log_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of counts with mean 0 over ratings."""
-    x = np.log(np.maximum(counts, 0.1))
-    return np.asarray(x - np.average(x, weights=counts))

@@ -206,7 +206,7 @@ class Steps:
         self._mean[core] = found.mean
         small = 1e-9 * max(float(np.trace(found.T)), 1e-300)
         self._outside = np.linalg.inv(found.T + small * np.eye(len(found.T)))
-        self._inside = found.precisions()
+        self._inside: NDArray[Any] = found.precisions()
         self._taken: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]] = []
         self.V = self._mean.copy()
 
@@ -272,3 +272,16 @@ def without_own_share(K: NDArray[np.float64], rho: float) -> NDArray[np.float64]
     k, Q = np.linalg.eigh(K)
     length = max(float(k.sum()) / rho, 1e-9)
     return np.asarray((Q * (k - OWN_SHARE * np.maximum(rho / length - k, 0.0))) @ Q.T)
+
+
+def longest(rank: int) -> float:
+    """L: the length from which on a user's coefficients count no more for K; they are N(0, I) before any rating."""
+    return math.sqrt(2 * rank)
+
+
+def in_words(dimensions: int) -> str:
+    """What survived the noise."""
+    own = "a user's own level, and how far it follows others and what is popular"
+    if not dimensions:
+        return f"How items are rated, and {own}; no taste stands out of the noise."
+    return f"How items are rated, {own}, and taste in about {dimensions} dimension{'s' if dimensions > 1 else ''}."
