@@ -9,6 +9,8 @@ A plot of an entry's file is one panel:
     log_x, log_y  optional
     statistic     optional: "mean" with the standard deviation by default, "median" with the quartiles
     reference     optional: the published value to mark with crosses (the first one by default)
+    value         optional: a number to show as colour, over two counts that double; with ``minus``, against the records
+                  that have those settings; ``value_label`` names it
 
 Records without an x, such as models without privacy, become dashed lines across. A method has the same colour in all
 pictures (`METHODS`); where it has several lines they differ by shade, dashes and marks. More than eight lines become
@@ -17,6 +19,7 @@ several panels, and names stand below a panel, never on the data.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ from typing import Any
 
 from discreet.data.download import written_aside
 from discreet.experiments.entry import Entry, Record
-from discreet.experiments.layout import Group, group, reference
+from discreet.experiments.layout import Group, group, matches, reference
 
 INK = "#22303c"
 FAINT = "#d9dee3"
@@ -101,7 +104,10 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
     figure = Figure(figsize=size, dpi=110, facecolor="white", layout="constrained")
     axes = figure.subplots(down, across, squeeze=False).ravel()
     for axis, (panel, groups) in zip(axes, panels, strict=False):
-        _panel(axis, entry, panel, groups)
+        if "value" in panel:
+            _heat(axis, records, panel)
+        else:
+            _panel(axis, entry, panel, groups)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     title = textwrap.fill(entry.title, int(10 * size[0]))
@@ -112,6 +118,8 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
 
 def split(records: list[Record], panel: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[Group]]]:
     """The panel with its lines; as several if there are too many, each with those that go across."""
+    if "value" in panel:
+        return [(panel, [])]
     x, y = panel["x"], panel["y"]
     groups = [line for line in group(records, panel.get("line", []), panel.get("where")) if line.values(y)]
     across = [line for line in groups if not any(x in record for record in line.records)]
@@ -185,6 +193,26 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
     if marked:
         axis.plot([], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"{name}: published")
     _dress(axis, panel, lines, words)
+
+
+def _heat(axis: Any, records: list[Record], panel: Mapping[str, Any]) -> None:
+    """Colours over two counts, each a power of two."""
+    x, y, value = panel["x"], panel["y"], panel["value"]
+    parts: dict[tuple[int, int], float] = {}
+    for sign, where in ((1, panel.get("where")), (-1, panel.get("minus"))):
+        for one in group(records, [x, y], where) if where is not None else []:
+            if one.values(value):
+                place = (int(math.log2(one.keys[x])), int(math.log2(one.keys[y])))
+                seeds = len({record.get("seed") for record in records if matches(record, where or {})})
+                parts[place] = parts.get(place, 0.0) + sign * sum(one.values(value)) / max(seeds, 1)
+    spans = [range(min(p[at] for p in parts), max(p[at] for p in parts) + 1) for at in (0, 1)]
+    grid = [[parts.get((column, row), 0.0) for column in spans[0]] for row in spans[1]]
+    most = max(abs(part) for part in parts.values())
+    look = {"cmap": "RdBu_r", "vmin": -most, "vmax": most} if "minus" in panel else {"cmap": "BuGn", "vmin": 0.0}
+    edges = [[2**power for power in (*span, span.stop)] for span in spans]
+    shown = axis.pcolormesh(edges[0], edges[1], grid, **look)
+    axis.figure.colorbar(shown, ax=axis, label=panel.get("value_label", value), format="%.3g")
+    _dress(axis, {**panel, "log_x": True, "log_y": True}, [], [])
 
 
 def _one(
