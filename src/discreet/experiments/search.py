@@ -7,6 +7,7 @@ diverging run decides; and whoever is behind on the first sets is not tried on t
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -71,6 +72,11 @@ def draw(ranges: Mapping[str, Values | Logarithmic], n: int, seed: int = 0) -> l
         {name: _value(values, place) for (name, values), place in zip(ranges.items(), row, strict=True)}
         for row in places.tolist()
     ]
+
+
+def grid(ranges: Mapping[str, Sequence[Any]]) -> list[Candidate]:
+    """Every combination of the values."""
+    return [dict(zip(ranges, values, strict=True)) for values in itertools.product(*ranges.values())]
 
 
 def search(candidates: Sequence[Candidate], score: Callable[[Candidate, int], float], rounds: Rounds) -> Found:

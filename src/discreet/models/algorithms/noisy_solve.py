@@ -88,6 +88,8 @@ class NoisySolve(Algorithm):
         ν and μ.
     user_normalizer : float
         Z, a *public* number (erratum 4): a user with this many ratings gets the ridge λ.
+    weighting : {"rating", "row"}
+        What the items' weights c̃_j^μ / Z′ average to 1 over: the ratings, or (as the supplement prints it) the items.
     noise_ridge : float
         Added to every item's ridge, in units of the known size √(2r) · sd of the noise on its Gram matrix: what noise
         can turn into a small eigenvalue should not be divided by. 0 is the paper's algorithm.
@@ -132,6 +134,7 @@ class NoisySolve(Algorithm):
     """
 
     name: ClassVar[str] = "noisy solve"
+    added_later: ClassVar[Mapping[str, Any]] = {"weighting": "rating"}
 
     feedback: str = "explicit"  # type: ignore[misc]
     factors: int | None = None
@@ -141,6 +144,7 @@ class NoisySolve(Algorithm):
     user_exponent: float = 1.0
     item_exponent: float = 0.5
     user_normalizer: float = 400.0
+    weighting: Literal["rating", "row"] = "rating"
     noise_ridge: float = 0.25
     max_items: int = 50
     item_fraction: float = 0.4
@@ -213,6 +217,7 @@ class NoisySolve(Algorithm):
             require_number("regularization", self.regularization)
         require_fraction("item_fraction", self.item_fraction)
         require_one_of("sampling", self.sampling, "rarest", "uniform")
+        require_one_of("weighting", self.weighting, "rating", "row")
         require_one_of("initialization", self.initialization, "random", "spectral")
         check_centring(self.centring, "user", "global")  # type: ignore[arg-type]
         require(self.iota < self.user_norm, f"intercept is {self.intercept!r} of the norm, but must be below 1")
@@ -403,9 +408,13 @@ class NoisySolve(Algorithm):
         return V
 
     def _item_ridge(self, counts: NDArray[Any], lam: float, deviation: float) -> NDArray[Any]:
-        """λ c̃_j^μ / Z′, with Z′ such that an average rating has weight 1, and what the noise asks for."""
+        """λ c̃_j^μ / Z′, with Z′ the average of c̃_j^μ over ratings or items, and what the noise asks for."""
         c = np.maximum(counts, 1.0)
-        weight = c**self.item_exponent * c.sum() / (c ** (1 + self.item_exponent)).sum()
+        weight = c**self.item_exponent
+        if self.weighting == "rating":
+            weight = weight * c.sum() / (c ** (1 + self.item_exponent)).sum()
+        else:
+            weight = weight / weight.mean()
         ridge: NDArray[Any] = lam * weight + self.noise_ridge * math.sqrt(2 * self.rank) * deviation
         return ridge
 
