@@ -76,7 +76,8 @@ class ImplicitStyle:
             if callback is not None:
                 callback(done - 1, time.perf_counter() - start)
 
-        self.model.fit(ratings, progress=(None if show_progress else False) if callback is None else told)
+        shown = None if show_progress else False
+        self.model.fit(ratings, progress=shown if callback is None else told)
         return self
 
     @property
