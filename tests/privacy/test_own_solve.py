@@ -64,6 +64,7 @@ def statistics(V):
         "solution Gram matrix": SolutionGram(OWN, RANK, 1.5),
         "residual pairs": ResidualPairs(CORE),
         "left-out gains": LeftOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (1, 2), 0.5, 2.0),
+        "left-out gains of some": LeftOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (2,), 0.5, 2.0, 0.6),
         "residual gradient": ResidualGradient(),
         "bias gradient": BiasGradient(),
     }
@@ -149,6 +150,20 @@ def test_the_sensitivities_of_moments_are_reached():
     known = V.astype(float) @ np.array([40.0, -50.0, 60.0]) + 5e3
     far = solved([dict(enumerate((3.0 + known).tolist()))], V, prior_count=1e-3)
     assert moved(far, PriorMoments(V, 0.5, 0.2, 1e-3, 0.5)) == pytest.approx(1.0, rel=1e-2)
+
+
+def test_gains_are_those_of_the_users_who_take_part():
+    rng = np.random.default_rng(2)
+    V = rng.normal(size=(N_ITEMS, OWN + RANK)).astype(np.float32)
+    rows = [{j: 3.0 + rng.normal() for j in range(N_ITEMS)} for _ in range(400)]
+    each = [floating(solved([row], V, ids=[i]).add_up(statistics(V)["left-out gains"])) for i, row in enumerate(rows)]
+    users = solved(rows, V, ids=list(range(400)))
+    np.testing.assert_allclose(floating(users.add_up(statistics(V)["left-out gains"])), np.sum(each, axis=0))
+    some = [solved([row], V, ids=[i]).add_up(statistics(V)["left-out gains of some"]) for i, row in enumerate(rows)]
+    taking_part = np.array([floating(one)[0] != 0 for one in some])
+    assert 200 < taking_part.sum() < 280  # of 400 with probability 0.6
+    both = np.array(each)[taking_part, 1].sum()
+    np.testing.assert_allclose(floating(users.add_up(statistics(V)["left-out gains of some"])), [both])
 
 
 def test_moments_say_how_wrong_a_prior_is():

@@ -23,6 +23,7 @@ FIRST = {"prior_count": 3.0, "slope": 0.05, "taste": 0.01}  # before anything ha
 LIMITS = {"prior_count": (0.2, 50.0), "slope": (1e-4, 2.0), "taste": (1e-4, 0.5)}
 CUT = 0.9  # G over σ
 USUAL_BIASES = 0.2  # variance of biases over σ²
+ENOUGH = 100_000  # users to compare ranks by
 USUAL_CUT = 0.85  # what a cut of that size leaves
 
 
@@ -116,8 +117,9 @@ class Personal:
     ) -> LeftOutGains:
         own = self.columns(bias)
         A = np.ascontiguousarray(np.hstack([own, V]), np.float32)
-        centre = self._crowd.centre
-        return LeftOutGains(A, self.ridge, centre, self.prior_count, bias, own.shape[1], ranks, self.variance, many)
+        centre, kappa = self._crowd.centre, self.prior_count
+        part = min(1.0, ENOUGH / self._crowd.users)
+        return LeftOutGains(A, self.ridge, centre, kappa, bias, own.shape[1], ranks, self.variance, many, part)
 
     def learn_prior(self, released: NDArray[np.float64], deviation: float) -> None:
         """Variances by what was released of `prior_moments`, as far as noise allows."""

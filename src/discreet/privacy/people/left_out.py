@@ -27,6 +27,8 @@ from discreet.privacy.people.bounds import SHAVE, bound
 from discreet.privacy.statistics.contributions import Rows
 from discreet.privacy.statistics.sums import Reach, registered
 
+MIX = np.uint64(0x9E3779B97F4A7C15)  # so that coins have nothing to do with other choices by the same key
+
 
 @registered("left-out gains")
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class LeftOutGains(Statistic):
     """Σ_i w_i clip((E_i0 − E_ik)/variance, −1, 1) for each rank k, w_i = min(n_i/many, 1).
 
     E_ik is user i's mean square error with `first` + k columns of V beside its level, by ratings left out; w lets those
-    count for more who rate more. The prior is that of `SolveOwn`.
+    count for more who rate more. The prior is that of `SolveOwn`. Of very many users a `part` is enough: whether a user
+    takes part is drawn from its own id, and w is 0 for the others.
     """
 
     V: NDArray[Any]
@@ -46,11 +49,12 @@ class LeftOutGains(Statistic):
     ranks: tuple[int, ...]
     variance: float
     many: float
+    part: float = 1.0
 
     def check(self, public: Public) -> None:
         V = public.factors(self.V)
         public.per_item("bias", self.bias)
-        for name in ("ridge", "prior_count", "variance", "many"):
+        for name in ("ridge", "prior_count", "variance", "many", "part"):
             bound(name, getattr(self, name))
         columns = V.shape[1] - self.first
         rising = all(a < b for a, b in zip((0, *self.ranks), self.ranks, strict=False))
@@ -66,15 +70,25 @@ class LeftOutGains(Statistic):
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         V = public.factors(self.V)
-        expected = np.asarray(self.bias, np.float64) + self.centre
         F = np.column_stack([np.ones(len(V)), V]).astype(np.float64)
         prior = np.append(self.prior_count, np.full(V.shape[1], self.ridge))
         lengths = 1 + self.first + np.array([0, *self.ranks])
+        indptr, indices, values = self._taking_part(block)
         with np.errstate(all="ignore"):
-            y = block.values.astype(np.float64) - expected[block.indices]
-            error = left_out_errors(block.indptr, block.indices, y, F, prior, lengths)
+            y = values.astype(np.float64) - np.asarray(self.bias, np.float64)[indices] - self.centre
+            error = left_out_errors(indptr, indices, y, F, prior, lengths)
             gain = (error[:, :1] - error[:, 1:]) / self.variance
         gain = np.clip(np.nan_to_num(gain, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1)
-        each = gain * np.minimum(block.counts / self.many, 1.0)[:, None] * SHAVE
+        each = gain * np.minimum(np.diff(indptr) / self.many, 1.0)[:, None] * SHAVE
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
         return lambda rows: whole.sum(axis=0)[rows]
+
+    def _taking_part(self, block: Block) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """CSR arrays of those who take part."""
+        if self.part >= 1:
+            return block.indptr, block.indices, block.values
+        coin = (block.key * MIX >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        who = coin < self.part
+        entries = np.repeat(who, block.counts)
+        indptr = np.concatenate([[0], np.cumsum(block.counts[who])])
+        return indptr, block.indices[entries], block.values[entries]
