@@ -40,7 +40,7 @@ FAULTS = {
         "people.left_out:LeftOutGains.partial", "neginf=-1.0), -1, 1)", "neginf=-1.0), -9, 1)", (OWN, REGISTRY)
     ),
     "gains of all ranks are priced as one": Fault(
-        "people.left_out:LeftOutGains.reach", "Reach(math.sqrt(K), float(K)", "Reach(1.0, 1.0", (OWN,)
+        "people.left_out:LeftOutGains.partial", "/ math.sqrt(len(self.ranks))", "", (OWN, OWN_REACHED)
     ),
     "moments of a prior are not cut": Fault(
         "people.own_solve:PriorMoments.partial", "-1, MOST) / MOST", "-1, 1e6) / MOST", (OWN, REGISTRY)

@@ -132,8 +132,8 @@ def test_the_sensitivities_are_reached():
     V[:, 1] = V[:, 2] = [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]
     helped = {j: 3.0 + 1e3 * V[j, 1] for j in range(N_ITEMS)}
     misled = {j: 3.0 + 1e3 * (1 if j < 4 else -4 * V[j, 1]) for j in range(N_ITEMS)}
-    assert apart([helped], [], "left-out gains") == pytest.approx(2**0.5, rel=1e-3)
-    assert apart([helped], [misled], "left-out gains") == pytest.approx(2 * 2**0.5, rel=1e-3)
+    assert apart([helped], [], "left-out gains") == pytest.approx(1.0, rel=1e-3)
+    assert apart([helped], [misled], "left-out gains") == pytest.approx(2.0, rel=1e-3)
 
 
 def test_the_sensitivities_of_moments_are_reached():
@@ -162,7 +162,7 @@ def test_gains_are_those_of_the_users_who_take_part():
     some = [solved([row], V, ids=[i]).add_up(statistics(V)["left-out gains of some"]) for i, row in enumerate(rows)]
     taking_part = np.array([floating(one)[0] != 0 for one in some])
     assert 200 < taking_part.sum() < 280  # of 400 with probability 0.6
-    both = np.array(each)[taking_part, 1].sum()
+    both = 2**0.5 * np.array(each)[taking_part, 1].sum()
     np.testing.assert_allclose(floating(users.add_up(statistics(V)["left-out gains of some"])), [both])
 
 

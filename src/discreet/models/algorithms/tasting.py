@@ -176,8 +176,9 @@ class Tasting:
         state = self._state
         many = max(2 * state.crowd.per_user, 1.0)
         gains = self._users.add_up(state.personal.left_out_gains(V, state.biases.now, ranks, many))
+        unit = math.sqrt(len(ranks))
         deviation = self._session.deviation(name, gains)
-        return self._session.release(name, gains), deviation
+        return unit * self._session.release(name, gains), unit * deviation
 
 
 def basis(V: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -5,10 +5,11 @@ its others (`discreet.kernels.left_out`). What it adds for each rank is how much
 none of the learnt columns:
 
     statistic                                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
-    left-out gains  Σ w_i d_i, K ranks               √K           2 √K          K            2 K           1
+    left-out gains  Σ w_i d_i/√K, K ranks            1            2             √K           2 √K          1/√K
 
-*Proof.* −1 ≤ d_ik ≤ 1 after the cut and 0 ≤ w_i ≤ 1, so an entry of a user is between −1 and 1, K of them have the norm
-√K, and a user and its opposite are 2 √K apart. Contributions are multiplied by `SHAVE` and rounded towards zero.
+*Proof.* −1 ≤ d_ik ≤ 1 after the cut and 0 ≤ w_i ≤ 1, so an entry of a user is between −1/√K and 1/√K, K of them have
+the norm 1, and a user and its opposite are 2 apart. So a line of a plan may buy this or sums of residuals at the same
+price. Contributions are multiplied by `SHAVE` and rounded towards zero.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MIX = np.uint64(0x9E3779B97F4A7C15)  # so that coins have nothing to do with oth
 @registered("left-out gains")
 @dataclass(frozen=True)
 class LeftOutGains(Statistic):
-    """Σ_i w_i clip((E_i0 − E_ik)/variance, −1, 1) for each rank k, w_i = min(n_i/many, 1).
+    """Σ_i w_i clip((E_i0 − E_ik)/variance, −1, 1)/√K for each of K ranks k, w_i = min(n_i/many, 1).
 
     E_ik is user i's mean square error with `first` + k columns of V beside its level, by ratings left out; w lets those
     count for more who rate more. The prior is that of `SolveOwn`. Of very many users a `part` is enough: whether a user
@@ -65,8 +66,8 @@ class LeftOutGains(Statistic):
         return (len(self.ranks),)
 
     def reach(self, public: Public) -> Reach:
-        K = len(self.ranks)
-        return Reach(math.sqrt(K), float(K), 1.0, 2.0)
+        root = math.sqrt(len(self.ranks))
+        return Reach(1.0, root, 1 / root, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         V = public.factors(self.V)
@@ -79,7 +80,8 @@ class LeftOutGains(Statistic):
             error = left_out_errors(indptr, indices, y, F, prior, lengths)
             gain = (error[:, :1] - error[:, 1:]) / self.variance
         gain = np.clip(np.nan_to_num(gain, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1)
-        each = gain * np.minimum(np.diff(indptr) / self.many, 1.0)[:, None] * SHAVE
+        weight = np.minimum(np.diff(indptr) / self.many, 1.0) / math.sqrt(len(self.ranks))
+        each = gain * weight[:, None] * SHAVE
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
         return lambda rows: whole.sum(axis=0)[rows]
 
