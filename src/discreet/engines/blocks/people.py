@@ -54,6 +54,7 @@ class Blocks:
     """
 
     exact_only = True
+    replays = True
 
     def __init__(self, folder: str | os.PathLike[str], *, cache_megabytes: int = CACHE_MEGABYTES) -> None:
         self._room = room_for(cache_megabytes)

@@ -71,6 +71,7 @@ class SparkRatings:
     """
 
     exact_only = True
+    replays = True
 
     def __init__(
         self,
