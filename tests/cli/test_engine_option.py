@@ -1,4 +1,4 @@
-"""``discreet train --engine blocks``: the same bits as in memory, a model like any other, and one sentence for the rest."""
+"""``discreet train --engine blocks``: the bits of memory, a model like any other, one sentence for bad input."""
 
 from __future__ import annotations
 
