@@ -107,6 +107,7 @@ class Engine:
             raise ConfigError('--engine spark needs pyspark: pip install "discreet[spark]", and Java 17') from None
         from discreet.engines.spark import SparkRatings
 
+        kind = _kind(data)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.appName("discreet train").config("spark.ui.showConsoleProgress", "false")
         if self.master is not None:
@@ -117,7 +118,7 @@ class Engine:
         reading = _reading(source)
         header = reading.pop("header")
         separator = reading.pop("separator")
-        frame = _frame(spark, data, separator, header is not False)
+        frame = _frame(spark, data, kind, separator, header is not False)
         reading["duplicates"] = source.duplicates
         return SparkRatings(frame, partitions=self.blocks or USUAL_BLOCKS, folder=self.keep, **reading)
 
@@ -146,8 +147,8 @@ def _reading(source: Source) -> dict[str, Any]:
     }
 
 
-def _frame(spark: Any, data: list[str], separator: str | None, header: bool) -> Any:
-    """The rows of files or folders wherever Spark can read: Parquet, ORC, JSON, or text with a header."""
+def _kind(data: list[str]) -> str:
+    """What the files or folders hold, by their names: Parquet, ORC, JSON, or text."""
     kinds = {_TABLES.get(Path(name.rstrip("/")).suffix.lower(), "csv") for name in data}
     if all(Path(name).is_dir() and not Path(name).suffix for name in data):
         inside = {_TABLES.get(one.suffix.lower(), "csv") for name in data for one in Path(name).glob("[!._]*")}
@@ -155,6 +156,11 @@ def _frame(spark: Any, data: list[str], separator: str | None, header: bool) -> 
     if len(kinds) > 1:
         raise ConfigError(f"the files are of several kinds ({', '.join(sorted(kinds))}): give those of one kind")
     (kind,) = kinds
+    return kind
+
+
+def _frame(spark: Any, data: list[str], kind: str, separator: str | None, header: bool) -> Any:
+    """The rows of files or folders wherever Spark can read."""
     failed = ""
     try:
         if kind == "csv":

@@ -111,6 +111,7 @@ class Sealed:
         self.spark = spark
         self.path = path
         self.parts = parts
+        self.within_reach = path.startswith("file:")  # of the workers' own hands
         self._write = write
         write()
         self._files = self._listed()
@@ -121,7 +122,7 @@ class Sealed:
         Where workers can open the files by themselves (a folder of this machine, or one that all machines have
         mounted), Spark only tells them which; else it hands the blocks over.
         """
-        if not self.path.startswith("file:"):
+        if not self.within_reach:
             blocks = self._frame().select(*Piece._fields, "payload")
             return blocks.mapInArrow(worker.adder(work), worker.SUMS), self.parts
         tasks = max(min(len(self._files), cores(self.spark)), 1)
