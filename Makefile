@@ -7,14 +7,15 @@ WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test browser java check layers docs bench results clean
+.PHONY: help demo install test browser java lenskit check layers docs bench results clean
 help:
 	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
 	@echo "make install  .venv with everything the tests and benchmarks need"
 	@echo "make check    lint, types, layers"
 	@echo "make docs     the documentation site in site/, with every link checked"
-	@echo "make bench    speed against other libraries, as ratios in one run"
+	@echo "make lenskit  the tests of our scorer against LensKit, in an environment of their own (6 GB)"
+	@echo "make bench    write docs/benchmarks.md: speed against other libraries, as ratios in one run"
 	@echo "make results  write docs/results.md: scores on real data and the twins (a quarter of an hour)"
 	@echo "make clean    remove .venv and caches"
 
@@ -69,6 +70,16 @@ docs: .venv/.dev
 java: .venv/.dev
 	@$(PY) tests/engines/java.py
 
+# LensKit needs torch (6 GB with what PyPI's brings) and pandas 2, so its tests have an environment of their own
+lenskit: .venv-lenskit/.done
+	@DISCREET_LENSKIT=required PYTHONPATH=src .venv-lenskit/bin/python -m pytest -q -p no:cacheprovider tests/adapters/test_lenskit_scorer.py
+
+.venv-lenskit/.done: pyproject.toml | $(PY)
+	@echo "Installing LensKit and torch into .venv-lenskit"
+	@$(PY) -m venv .venv-lenskit
+	@.venv-lenskit/bin/python -m pip --disable-pip-version-check --quiet install -e . "lenskit>=2025.6" pytest hypothesis
+	@touch $@
+
 test: check docs browser java
 	@$(PY) -m discreet demo --out .venv/demo
 	$(PY) -m pytest -n 2 --dist loadfile
@@ -77,7 +88,7 @@ results: .venv/.dev
 	$(PY) benchmarks/reference.py
 
 bench: .venv/.dev
-	$(PY) -m discreet bench
+	$(PY) -m discreet bench --out docs/benchmarks.md
 
 clean:
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-lenskit .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -79,7 +79,10 @@ def test_log_and_verify(run, private, people, tmp_path):
         (("budget", "log", "{people}", "--note", "x"), "--note has no meaning"),
         (("budget", "verify", "{people}:customers"), "whole file"),
         (("budget", "model/", "{people}"), "a store goes with one of"),
-        (("train", "cinema", "--out", "m", "--account", "{people}:customers"), "--account is for private models"),
+        (
+            ("train", "cinema", "--not-private", "--out", "m", "--account", "{people}:customers"),
+            "--account is for private models",
+        ),
         (("train", "cinema", "--epsilon", 1, "--out", "m", "--account", "{people}"), "names a store but no account"),
     ],
 )

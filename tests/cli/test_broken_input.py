@@ -25,7 +25,7 @@ def a_file(name: str, content: str | bytes) -> Callable[[Path, Shelf], list[obje
 
     def prepare(tmp: Path, _: Shelf) -> list[object]:
         (tmp / name).write_bytes(content.encode() if isinstance(content, str) else content)
-        return ["train", tmp / name, "--out", tmp / "model"]
+        return ["train", "--not-private", tmp / name, "--out", tmp / "model"]
 
     return prepare
 
@@ -34,7 +34,8 @@ def good_file(*options: object, command: str = "train") -> Callable[[Path, Shelf
     """A command on ratings that are fine, with options that are not."""
 
     def prepare(tmp: Path, shelf: Shelf) -> list[object]:
-        out = [] if command == "evaluate" else ["--out", tmp / "model"]
+        open_model = [] if "--epsilon" in options else ["--not-private"]
+        out = ["--out", tmp / "model", *open_model] if command == "train" else []
         return [command, shelf / "ratings.csv", *out, *options]
 
     return prepare
@@ -82,7 +83,7 @@ def from_the_future(model: Path) -> None:
 
 
 def out_is(make: Callable[[Path], Path]) -> Callable[[Path, Shelf], list[object]]:
-    return lambda tmp, shelf: ["train", shelf / "ratings.csv", "--out", make(tmp)]
+    return lambda tmp, shelf: ["train", "--not-private", shelf / "ratings.csv", "--out", make(tmp)]
 
 
 def a_full_folder(tmp: Path) -> Path:
@@ -99,7 +100,7 @@ def a_model_and_a_letter(tmp: Path) -> Path:
 
 def a_pipe(tmp: Path, _: Shelf) -> list[object]:
     os.mkfifo(tmp / "pipe")
-    return ["train", tmp / "pipe", "--out", tmp / "m"]
+    return ["train", "--not-private", tmp / "pipe", "--out", tmp / "m"]
 
 
 def a_parquet(tmp: Path, shelf: Shelf) -> Path:
@@ -120,9 +121,9 @@ ASKED = "--known", lambda t, s: s / "known.csv", "--target", lambda t, s: s / "t
 
 CASES: list[Case] = [
     # --- files
-    ("missing file", lambda t, s: ["train", t / "ratings.csv", "--out", t / "m"], "does not exist"),
-    ("misspelt file", lambda t, s: ["train", s / "rating.csv", "--out", t / "m"], "did you mean"),
-    ("folder", lambda t, s: ["train", t, "--out", t / "m"], "is a folder"),
+    ("missing file", lambda t, s: ["train", "--not-private", t / "ratings.csv", "--out", t / "m"], "does not exist"),
+    ("misspelt file", lambda t, s: ["train", "--not-private", s / "rating.csv", "--out", t / "m"], "did you mean"),
+    ("folder", lambda t, s: ["train", "--not-private", t, "--out", t / "m"], "is a folder"),
     ("empty file", a_file("r.csv", ""), "is empty"),
     ("header only", a_file("r.csv", HEAD), "no ratings"),
     ("missing column", a_file("r.csv", "userId,rating\n1,5\n2,4\n"), "item"),
@@ -142,12 +143,13 @@ CASES: list[Case] = [
     ("zip", a_file("r.zip", b"PK\x03\x04noise"), "zip"),
     ("missing id", a_file("r.csv", GOOD + ",7,4\n"), "missing"),
     ("repeated ratings refused", a_file("r.csv", GOOD + "1,1,4\n"), ""),  # gets --duplicates error below
-    ("address on the network", bare("train", "https://example.org/r.csv", "--out", "m"), "download"),
+    ("address on the network", bare("train", "--not-private", "https://example.org/r.csv", "--out", "m"), "download"),
     ("catalogue missing", good_file("--items", "nowhere.csv"), "nowhere.csv"),
     (
         "catalogue too small",
         lambda t, s: [
             "train",
+            "--not-private",
             s / "ratings.csv",
             "--out",
             t / "m",
@@ -174,13 +176,17 @@ CASES: list[Case] = [
     ("nothing left by threshold", good_file("--binarize", 9), "relax"),
     ("threshold not finite", good_file("--min-rating", "nan"), "finite"),
     # --- data sets
-    ("unknown data set", bare("train", "nonsense", "--out", "m"), "data sets are"),
-    ("misspelt data set", bare("train", "cinma", "--out", "m"), "cinema"),
-    ("data set that is not there", bare("train", "ml-1m", "--path", "nowhere.zip", "--out", "m"), "nowhere.zip"),
-    ("column of a data set", bare("train", "cinema", "--user", "x", "--out", "m"), "--user"),
+    ("unknown data set", bare("train", "--not-private", "nonsense", "--out", "m"), "data sets are"),
+    ("misspelt data set", bare("train", "--not-private", "cinma", "--out", "m"), "cinema"),
+    (
+        "data set that is not there",
+        bare("train", "--not-private", "ml-1m", "--path", "nowhere.zip", "--out", "m"),
+        "nowhere.zip",
+    ),
+    ("column of a data set", bare("train", "--not-private", "cinema", "--user", "x", "--out", "m"), "--user"),
     ("path of a file", good_file("--path", "x"), "--path"),
-    ("scale too large", bare("train", "cinema", "--scale", 7, "--out", "m"), "scale"),
-    ("model instead of data", lambda t, s: ["train", s / "model", "--out", t / "m"], "saved model"),
+    ("scale too large", bare("train", "--not-private", "cinema", "--scale", 7, "--out", "m"), "scale"),
+    ("model instead of data", lambda t, s: ["train", "--not-private", s / "model", "--out", t / "m"], "saved model"),
     # --- models and their parameters
     ("unknown model", good_file("--model", "alss"), "did you mean als"),
     ("negative factors", good_file("--factors", -3), "factors is -3"),
@@ -208,8 +214,12 @@ CASES: list[Case] = [
     ("no such command", bare("trian"), "'train'"),
     ("no such option", good_file("--fators", 3), "--factors"),
     ("no data", bare("train", "--out", "m"), "DATA"),
-    ("no out", bare("train", "cinema"), "--out"),
-    ("too many arguments", bare("train", "cinema", "other", "--out", "m"), "2 files were given: several are read with"),
+    ("no out", bare("train", "--not-private", "cinema"), "--out"),
+    (
+        "too many arguments",
+        bare("train", "--not-private", "cinema", "other", "--out", "m"),
+        "2 files were given: several are read with",
+    ),
     # --- evaluate
     ("unknown metric", good_file("--metrics", "rsme", command="evaluate"), "did you mean 'rmse'"),
     ("metric without cut-off", good_file("--metrics", "recall", command="evaluate"), "cut-off"),
@@ -286,14 +296,22 @@ CASES: list[Case] = [
     ("unknown items in training", good_file("--skip-unknown", command="evaluate"), "for a saved model"),
     ("fold-in of another split", good_file("--fold-in", 0.5, command="evaluate"), "--fold-in goes with --split users"),
     ("fold-in of all", good_file("--split", "users", "--fold-in", 1, command="evaluate"), "between 0 and 1"),
-    ("duplicates of a data set", bare("train", "cinema", "--duplicates", "mean", "--out", "m"), "--duplicates is for"),
+    (
+        "duplicates of a data set",
+        bare("train", "--not-private", "cinema", "--duplicates", "mean", "--out", "m"),
+        "--duplicates is for",
+    ),
     ("unknown items without a catalogue", good_file("--unknown-items", "drop"), "--items FILE"),
     (
         "separator of parquet",
-        lambda t, s: ["train", a_parquet(t, s), "--separator", ";", "--out", t / "m"],
+        lambda t, s: ["train", "--not-private", a_parquet(t, s), "--separator", ";", "--out", t / "m"],
         "--separator ';' is for text files",
     ),
-    ("header of parquet", lambda t, s: ["train", a_parquet(t, s), "--header", "--out", t / "m"], "--header is for"),
+    (
+        "header of parquet",
+        lambda t, s: ["train", "--not-private", a_parquet(t, s), "--header", "--out", t / "m"],
+        "--header is for",
+    ),
     (
         "ratings without ratings",
         good_file("--feedback", "implicit", "--metrics", "rmse", command="evaluate"),
@@ -305,7 +323,11 @@ CASES: list[Case] = [
     ("metric before data", bare("evaluate", "nowhere.csv", "--metrics", "rsme"), "did you mean 'rmse'"),
     ("split before data", bare("evaluate", "nowhere.csv", "--split", "90/20"), "100"),
     ("setting before data", bare("evaluate", "nowhere.csv", "--factors", 0), "factors is 0"),
-    ("setting before training data", bare("train", "nowhere.csv", "--factors", 0, "--out", "m"), "factors is 0"),
+    (
+        "setting before training data",
+        bare("train", "--not-private", "nowhere.csv", "--factors", 0, "--out", "m"),
+        "factors is 0",
+    ),
     ("budget before data", bare("evaluate", "nowhere.csv", "--epsilon", -1), "--epsilon -1"),
     # --- nothing to predict, pipes
     ("all the same", lambda t, s: ["evaluate", made("same.csv", SAME)(t, s)], "every rating of"),
@@ -352,8 +374,8 @@ def test_a_bad_setting_is_found_before_the_data_are_read(run, tmp_path):
 
 
 def test_nothing_is_left_behind(run, tmp_path, shelf):
-    run("train", shelf / "ratings.csv", "--out", tmp_path / "m", "--set", "dtype=float16")
-    run("train", shelf / "ratings.csv", "--out", tmp_path / "m", "--factors", -1)
+    run("train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "m", "--set", "dtype=float16")
+    run("train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "m", "--factors", -1)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -374,6 +396,6 @@ def test_running_out_of_disk_is_said(run, shelf, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device", str(tmp_path / "model"))
 
     monkeypatch.setattr("discreet.models.storage.model_folder.save", full)
-    result = run("train", shelf / "ratings.csv", "--out", tmp_path / "model", "--factors", 2)
+    result = run("train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "model", "--factors", 2)
     assert result.code == 2
     assert result.err == f"discreet: {tmp_path / 'model'}: No space left on device\n"

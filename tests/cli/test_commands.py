@@ -64,6 +64,7 @@ def test_version(run):
 def test_train_saves_what_python_would(run, shelf, tmp_path):
     result = run(
         "train",
+        "--not-private",
         shelf / "ratings.csv",
         "--items",
         shelf / "films.csv",
@@ -88,7 +89,7 @@ def test_train_saves_what_python_would(run, shelf, tmp_path):
 
 def test_train_replaces_a_model(run, shelf, tmp_path):
     for model in ("als", "Popularity", "BIAS"):
-        assert run("train", shelf / "ratings.csv", "--out", tmp_path / "m", "--model", model).code == 0
+        assert run("train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "m", "--model", model).code == 0
     assert type(discreet.load(tmp_path / "m")) is discreet.Bias
     assert [p.name for p in tmp_path.iterdir()] == ["m"]
 
@@ -96,7 +97,18 @@ def test_train_replaces_a_model(run, shelf, tmp_path):
 def test_train_reports_merged_ratings_and_filters_as_json(run, tmp_path):
     rows = [f"{u},{i},{1 + (u + i) % 5}" for u in range(20) for i in range(8)]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,stars", *rows, "0,0,5", "0,1,5"]))
-    result = run("train", tmp_path / "r.csv", "--out", tmp_path / "m", "--model", "bias", "--min-rating", 2, "--json")
+    result = run(
+        "train",
+        "--not-private",
+        tmp_path / "r.csv",
+        "--out",
+        tmp_path / "m",
+        "--model",
+        "bias",
+        "--min-rating",
+        2,
+        "--json",
+    )
     assert result.err == ""
     found = json.loads(result.out)
     assert (found["users"], found["items"], found["ratings"], found["merged"]) == (20, 8, 160, 2)
@@ -109,6 +121,7 @@ def test_train_reports_merged_ratings_and_filters_as_json(run, tmp_path):
 def test_train_on_a_data_set(run, tmp_path):
     result = run(
         "train",
+        "--not-private",
         "cinema",
         "--scale",
         0.01,
@@ -135,6 +148,7 @@ def test_columns_by_name_and_position(run, tmp_path):
     (tmp_path / "r.tsv").write_text("".join(f"{i}\t{u}\t{1 + (u + i) % 5}\n" for u in range(9) for i in range(5)))
     result = run(
         "train",
+        "--not-private",
         tmp_path / "r.tsv",
         "--user",
         1,
@@ -218,7 +232,7 @@ def test_ids_of_another_type_are_the_same_ids(run, tmp_path):
     """A file in which one id is no number gives text ids; the model's 12 and the file's "12" are one item."""
     rows = "".join(f"u{u},i{i},{1 + (u + i) % 5}\n" for u in range(9) for i in range(5))
     (tmp_path / "r.csv").write_text("user,item,rating\n" + rows.replace("i", ""))
-    assert run("train", tmp_path / "r.csv", "--model", "bias", "--out", tmp_path / "m").code == 0
+    assert run("train", "--not-private", tmp_path / "r.csv", "--model", "bias", "--out", tmp_path / "m").code == 0
     (tmp_path / "u.csv").write_text("user,item,rating\nu1,2,4\nu1,x9,4\n")
     result = run("recommend", tmp_path / "m", "--users", tmp_path / "u.csv", "--skip-unknown", "--json")
     assert result.code == 0, result.err
@@ -282,11 +296,11 @@ def test_bench_is_wired(run, monkeypatch, tmp_path):
         return {"als": {"seconds": 1.5}}
 
     monkeypatch.setattr("discreet.experiments.bench.run", measure)
-    monkeypatch.setattr("discreet.experiments.bench.render", lambda results: "# Speed\n")
+    monkeypatch.setattr("discreet.experiments.bench.render", lambda results: {"als": "## Speed\n"})
     assert json.loads(run("bench", "--quick", "--only", "als,csv", "--json").out)["als"] == {"seconds": 1.5}
     assert asked == {"quick": True, "only": {"als", "csv"}}
-    assert run("bench", "--out", tmp_path / "speed.md").out == "# Speed\n"
-    assert (tmp_path / "speed.md").read_text() == "# Speed\n"
+    assert run("bench", "--out", tmp_path / "speed.md").out == "## Speed\n"
+    assert "<!-- bench als -->\n## Speed\n<!-- /bench als -->" in (tmp_path / "speed.md").read_text()
     assert asked == {"quick": False, "only": None}
 
 
@@ -297,7 +311,7 @@ def test_verbose_shows_log_lines_and_quiet_does_not(run, tmp_path, monkeypatch):
     rows = [f"{u}\t{i}\t{1 + (u + i) % 5}\t88{u}{i}\n" for u in range(1, 9) for i in range(1, 6)]
     (folder / "u.data").write_text("".join(rows))
     (folder / "u.item").write_text("".join(f"{i}|Film {i} (1990)|01-Jan-1990||\n" for i in range(1, 6)))
-    args = ["train", "ml-100k", "--path", folder, "--model", "bias", "--out", tmp_path / "m"]
+    args = ["train", "--not-private", "ml-100k", "--path", folder, "--model", "bias", "--out", tmp_path / "m"]
     quiet, verbose = run(*args), run(*args, "-v")
     assert (quiet.code, verbose.code) == (0, 0), quiet.err
     assert quiet.err == ""

@@ -57,7 +57,7 @@ def test_training_says_when_all_ratings_are_the_same(run, tmp_path):
     rows = [f"{u},{u * i % 7}\n" for u in range(20) for i in (1, 2)]
     (tmp_path / "clicks.csv").write_text("user,item\n" + "".join(rows))
     for model in ("als", "bias"):
-        result = run("train", tmp_path / "clicks.csv", "--model", model, "--out", tmp_path / model)
+        result = run("train", "--not-private", tmp_path / "clicks.csv", "--model", model, "--out", tmp_path / model)
         assert result.code == 0, result.err
         assert "every rating is 1, so there is nothing to predict: use --feedback implicit" in result.err
     result = run("evaluate", tmp_path / "clicks.csv", "--feedback", "implicit")
@@ -74,7 +74,7 @@ PIPES = ["cat {} | {} -", "gzip -c {} | {} /dev/stdin", "{1} - < {0}", "bash -c 
 @pytest.mark.parametrize("how", PIPES)
 def test_ratings_come_through_a_pipe_as_from_a_file(shelf, tmp_path, how):
     file, out = shelf / "ratings.csv", tmp_path / "m"
-    train = f'"{sys.executable}" -m discreet train --model bias --json --out "{out}"'
+    train = f'"{sys.executable}" -m discreet train --not-private --model bias --json --out "{out}"'
     done = subprocess.run(how.format(f'"{file}"', train), shell=True, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["ratings"] == len(file.read_text().splitlines()) - 1
@@ -90,7 +90,7 @@ def test_ratings_come_through_a_pipe_as_from_a_file(shelf, tmp_path, how):
     ],
 )
 def test_a_bad_pipe_is_called_by_its_name(tmp_path, given, sentence):
-    command = f"{given} '{sys.executable}' -m discreet train - --out '{tmp_path / 'm'}'"
+    command = f"{given} '{sys.executable}' -m discreet train - --not-private --out '{tmp_path / 'm'}'"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert sentence in done.stderr
@@ -112,7 +112,7 @@ def test_auto_is_an_accountant_of_huberals_only(run, shelf, tmp_path):
 
 def test_one_is_not_many(run, tmp_path):
     (tmp_path / "r.csv").write_text("user,item,rating\n1,1,2\n1,2,3\n")
-    said = run("train", tmp_path / "r.csv", "--model", "popularity", "--out", tmp_path / "m").out
+    said = run("train", "--not-private", tmp_path / "r.csv", "--model", "popularity", "--out", tmp_path / "m").out
     assert "1 user, 2 items, 2 ratings" in said
 
 

@@ -38,7 +38,7 @@ def big(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_model_trained_here_recommends_the_same_in_a_new_process(shelf, tmp_path):
     """Train in one process, recommend in a second; both as Python does in this third one."""
-    done = shell("train", shelf / "ratings.csv", "--out", tmp_path / "m", "--factors", 3, "--json")
+    done = shell("train", shelf / "ratings.csv", "--out", tmp_path / "m", "--not-private", "--factors", 3, "--json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     json.loads(done.stdout)
@@ -52,7 +52,7 @@ def test_a_model_trained_here_recommends_the_same_in_a_new_process(shelf, tmp_pa
 
 def test_no_bar_in_a_pipe(shelf, tmp_path):
     for colour in ({}, {"FORCE_COLOR": "1"}):
-        args = ["train", shelf / "ratings.csv", "--out", tmp_path / "m", "--model", "bias"]
+        args = ["train", shelf / "ratings.csv", "--out", tmp_path / "m", "--not-private", "--model", "bias"]
         done = shell(*args, env={**os.environ, **colour})
         assert done.returncode == 0
         assert done.stderr == ""
@@ -88,7 +88,7 @@ def in_terminal(*args: object) -> tuple[int, str, str]:
 
 @pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals")
 def test_a_bar_on_a_terminal(big, tmp_path):
-    code, out, shown = in_terminal("train", big, "--out", tmp_path / "m", "--iterations", 30, "--json")
+    code, out, shown = in_terminal("train", big, "--out", tmp_path / "m", "--not-private", "--iterations", 30, "--json")
     assert code == 0
     assert json.loads(out)["command"] == "train"
     assert "Training ALS" in shown
@@ -105,7 +105,7 @@ def test_control_c_leaves_with_130_and_no_mess(big, tmp_path, shelf, place):
         discreet.load(shelf / "model").save(out)
     before = sorted(p.name for p in tmp_path.rglob("*"))
     with subprocess.Popen(
-        [*DISCREET, "train", str(big), "--out", str(out), "--iterations", "10000"],
+        [*DISCREET, "train", str(big), "--out", str(out), "--not-private", "--iterations", "10000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -26,7 +26,7 @@ def train(run, private, tmp_path):
 def test_a_private_model_is_replaced_only_with_replace(train, run, private, tmp_path):
     assert train("--epsilon", 20).code == 0
     ledger = (tmp_path / "m" / "ledger.json").read_bytes()
-    opened = run("train", private / "ratings.csv", "--model", "bias", "--out", tmp_path / "m")
+    opened = run("train", private / "ratings.csv", "--not-private", "--model", "bias", "--out", tmp_path / "m")
     for refused in (train("--epsilon", 30), opened):
         assert refused.code == 2
         assert refused.out == ""
@@ -106,3 +106,25 @@ def test_the_seed_of_seeded_noise_is_not_in_the_document(run, private, tmp_path)
     result = run(*call, "--noise", "seeded", "--random-state", 91827364, "--out", tmp_path / "m", "--json")
     assert result.code == 0, result.err
     assert "91827364" not in result.out
+
+
+@pytest.mark.parametrize("model", [[], ["--model", "als"], ["--model", "popularity"]])
+def test_a_model_without_privacy_is_trained_only_where_that_is_said(run, private, tmp_path, model):
+    """Forgetting --epsilon must not give a model that gives people away."""
+    call = ["train", private / "ratings.csv", *model, "--out", tmp_path / "m"]
+    refused = run(*call)
+    assert (refused.code, refused.out) == (2, "")
+    assert "is not private, and nothing says that this is meant: give --epsilon, such as 1" in refused.err
+    assert refused.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+    meant = run(*call, "--not-private")
+    assert meant.code == 0, meant.err
+    assert "This model is NOT private" in meant.out
+
+
+@pytest.mark.parametrize("model", [[], ["--model", "dpals"]])
+def test_private_and_not_private_exclude_each_other(run, private, tmp_path, model):
+    result = run("train", private / "ratings.csv", "--epsilon", 1, "--not-private", *model, "--out", tmp_path / "m")
+    assert (result.code, result.out) == (2, "")
+    assert "is private: leave out --not-private" in result.err
+    assert list(tmp_path.iterdir()) == []

@@ -7,7 +7,10 @@ import pytest
 from scipy import sparse
 
 from discreet.experiments import dplmc_bench
-from discreet.experiments.dplmc_runs import error, make, planted
+from discreet.experiments import entry as entries
+from discreet.experiments.dplmc_runs import RANGES, error, make, nothing, planted, run
+from discreet.experiments.sources import Sources
+from discreet.models.dpmf import DPMF
 
 
 def test_planted_matrices_are_as_in_the_paper():
@@ -37,6 +40,45 @@ def test_models_are_priced_as_the_cell_says(accounting, start):
         assert found["DPALS"] == pytest.approx(20.0, rel=1e-6)
     else:
         assert found["DPLMC"] < 20.0 < found["DPALS"], "one paper prints too much noise, the other prices too little"
+
+
+def test_a_cell_searches_once_and_has_all_its_trials():
+    settings = dict(model="DPALS", users=300, rank=3, noise_variance=0.0, epsilon=50.0, start="private")
+    settings |= dict(accounting="equal", trials=3, search={"candidates": 4, "kept": [2], "sets": [1, 3]})
+    records = run(settings, Sources())
+    assert [record["seed"] for record in records] == [0, 1, 2]
+    assert len({str(record["chosen"]) for record in records}) == 1
+    assert set(records[0]["chosen"]) == set(RANGES["DPALS"])
+    assert records[0]["trainings"] == 4 + 2 * 2
+    assert len({record["error"] for record in records}) == 3
+
+
+def test_predicting_0_has_the_error_of_what_was_not_known():
+    X = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert nothing(X, np.array([[True, False], [False, True]])) == (4 + 9) / 2
+
+
+def test_the_house_model_has_its_defaults():
+    model = make("DPMF, by default", 5.0, "none", 1.0, 5, "equal", 500, {}, 0)
+    public = dict(epsilon=5.0, delta=1e-5, goal="rating", rating_range=model.rating_range)
+    given = dict(neighbouring="replace-one", noise="seeded", random_state=0)
+    assert model.get_params() == DPMF(**public, **given).get_params()
+
+
+@pytest.mark.parametrize("name", ["dplmc-figure1", "dplmc-figure2", "dplmc-figure3"])
+def test_both_algorithms_are_searched_alike_in_every_setting(name):
+    """As many candidates and validation sets for one as for the other; and every panel has what no learning gives."""
+    cells = entries.load(name).settings(Sources())
+    searched = [cell for cell in cells if cell["model"] in RANGES and RANGES[cell["model"]]]
+    for accounting in {cell["accounting"] for cell in searched}:
+        assert len({str(cell["search"]) for cell in searched if cell["accounting"] == accounting}) == 1
+    names = ("start", "users", "epsilon", "accounting", "rank")
+    by_model = {}
+    for cell in searched:
+        by_model.setdefault(cell["model"], set()).add(tuple(cell[key] for key in names))
+    assert by_model["DPLMC"] == by_model["DPALS"]
+    floors = {cell["users"] for cell in cells if cell["model"] == "predict 0"}
+    assert floors == {cell["users"] for cell in searched}
 
 
 def test_the_speed_reference_is_the_residual_gradient():

@@ -354,8 +354,9 @@ def test_predict_takes_a_matrix_with_row_numbers_as_users(als):
     ratings = some_ratings()
     by_row = als.predict(ratings.to_csr(), [(4, ITEMS[0]), (0, ITEMS[3])])
     assert np.array_equal(by_row, als.predict(ratings, [("user 4", ITEMS[0]), ("user 0", ITEMS[3])]))
-    with pytest.raises(DataError, match="histories come as Ratings or as a sparse matrix, and a DataFrame was given"):
-        als.predict(ratings.to_frame(), ratings)
+    assert np.array_equal(als.predict(ratings.to_frame(), ratings), als.predict(ratings, ratings))
+    with pytest.raises(DataError, match="histories come as Ratings, a frame or a sparse matrix, and a list was given"):
+        als.predict([1, 2], ratings)
 
 
 # ------------------------------------------------------------ before fit, and ids of any kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,10 +17,9 @@ from discreet.kernels import threads
 from discreet.models import MODELS, model_class
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.lifetime import Account
+from discreet.showing import Shown, shown
 
 LEVELS = ("transcript", "noise", "one run")
-
-Progress = Callable[[int, int, str], None]
 
 
 def audit(
@@ -35,7 +34,7 @@ def audit(
     n_items: int = N_ITEMS,
     seed: int | None = None,
     budget: Account | None = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
     **parameters: Any,
 ) -> Audit:
     """Try to refute what a private model claims, without trusting its proofs.
@@ -66,8 +65,8 @@ def audit(
         Of the search and of the canaries' coins; noise is never seeded.
     budget : Account, optional
         Of the people in `ratings` (`discreet.BudgetStore`): the training is charged to it as well.
-    progress : function, optional
-        Called as ``progress(done, total, text)``.
+    progress : function, bool or None
+        As for `fit` of a model.
     **parameters
         Of the model, where a class is given: ``discreet.audit(discreet.DPMF, epsilon=1)``.
 
@@ -90,23 +89,29 @@ def audit(
     found: list[Level] = []
     claim: Claim | None = None
     spent: dict[str, Any] | None = None
-    if {"transcript", "noise"} & set(wanted):
-        with _one_thread():
-            worlds = Worlds(made, n_items)
-            claim = worlds.claim
-            if "transcript" in wanted:
-                found.append(audit_transcript(worlds, search=search, seed=seed or 0, progress=progress))
-            if "noise" in wanted:
-                found.append(audit_noise(worlds, fits=fits, progress=progress))
-    if "one run" in wanted:
-        level, fitted = audit_one_run(
-            made, ratings=ratings, canaries=canaries, seed=seed, budget=budget, progress=progress
-        )
-        found.append(level)
-        claim = claim or claim_of(fitted)
-        if ratings is not None:
-            said = fitted.privacy_
-            spent = {"epsilon": said.epsilon, "delta": said.delta, "text": str(said), "ledger": said.ledger.to_dict()}
+    with shown(progress, "Auditing") as told:
+        if {"transcript", "noise"} & set(wanted):
+            with _one_thread():
+                worlds = Worlds(made, n_items)
+                claim = worlds.claim
+                if "transcript" in wanted:
+                    found.append(audit_transcript(worlds, search=search, seed=seed or 0, progress=told))
+                if "noise" in wanted:
+                    found.append(audit_noise(worlds, fits=fits, progress=told))
+        if "one run" in wanted:
+            level, fitted = audit_one_run(
+                made, ratings=ratings, canaries=canaries, seed=seed, budget=budget, progress=told
+            )
+            found.append(level)
+            claim = claim or claim_of(fitted)
+            if ratings is not None:
+                said = fitted.privacy_
+                spent = {
+                    "epsilon": said.epsilon,
+                    "delta": said.delta,
+                    "text": str(said),
+                    "ledger": said.ledger.to_dict(),
+                }
     assert claim is not None
     on = "generated people" if ratings is None else "generated people and, for one run, on people's own ratings"
     return Audit(repr(made), claim, tuple(found), on, spent)

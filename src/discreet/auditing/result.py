@@ -6,15 +6,18 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from discreet.errors import DataError
+from discreet.showing import html_notes, html_table
 from discreet.version import __version__
 
 Unit = Literal["mu", "epsilon"]
 SIGNS = {"mu": "μ", "epsilon": "ε"}
 FORMAT = "discreet-audit/1"
+HEAD = ("level", "verdict", "found", "claimed", "seconds")
 
 
 @dataclass(frozen=True)
@@ -169,10 +172,15 @@ class Audit:
             for level in self.levels
         ]
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the same as in print."""
+        notes = [f"{level.name}: {finding}" for level in self.levels for finding in level.findings]
+        head = f"<p>{escape(f'{self.model}, on {self.data}')}</p>"
+        return f"<div>{head}{html_table(HEAD, self.rows())}{html_notes([*notes, self.verdict])}</div>"
+
     def __str__(self) -> str:
-        head = ("level", "verdict", "found", "claimed", "seconds")
-        rows = [head, *self.rows()]
-        widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
+        rows = [HEAD, *self.rows()]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(HEAD))]
         table = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         notes = [f"{level.name}: {finding}" for level in self.levels for finding in level.findings]
         return "\n".join([f"{self.model}, on {self.data}", *table, *notes, self.verdict])

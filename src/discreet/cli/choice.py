@@ -16,7 +16,7 @@ from discreet.errors import ConfigError
 from discreet.models import MODELS, model_class
 
 _PANEL = "Model"
-_PRIVACY = "Privacy"
+PRIVACY = "Privacy"
 _SPELLINGS = {name.lower(): name for name in MODELS}
 _PROMISE = ("epsilon", "delta", "allow_large_delta", "neighbouring", "noise", "accountant", "rating_range")
 PRIVATE = "dpmf"
@@ -32,7 +32,7 @@ class Choice:
 
     model: Annotated[
         str | None,
-        _option(f"One of {', '.join(_SPELLINGS)}; als by default, dpmf with --epsilon.", metavar="NAME"),
+        _option(f"One of {', '.join(_SPELLINGS)}; dpmf with --epsilon, als without.", metavar="NAME"),
     ] = None
     goal: Annotated[
         Literal["ranking", "rating"] | None,
@@ -74,37 +74,35 @@ class Choice:
     ] = None
     epsilon: Annotated[
         float | None,
-        _option("Privacy budget: how much may be learnt about any one user. Smaller is more private.", panel=_PRIVACY),
+        _option("Privacy budget: how much may be learnt about any one user. Smaller is more private.", panel=PRIVACY),
     ] = None
-    delta: Annotated[float | None, _option("Probability that this bound fails; 1e-6 by default.", panel=_PRIVACY)] = (
-        None
-    )
+    delta: Annotated[float | None, _option("Probability that this bound fails; 1e-6 by default.", panel=PRIVACY)] = None
     allow_large_delta: Annotated[
-        bool | None, _option("Accept a delta above 1e-3.", "--allow-large-delta", panel=_PRIVACY)
+        bool | None, _option("Accept a delta above 1e-3.", "--allow-large-delta", panel=PRIVACY)
     ] = None
     neighbouring: Annotated[
         Literal["add-remove", "replace-one"] | None,
         _option(
             "What is hidden: whether a user is in the data at all (the default), or which user it is.",
-            panel=_PRIVACY,
+            panel=PRIVACY,
         ),
     ] = None
     noise: Annotated[
         Literal["secure", "seeded"] | None,
-        _option("Secure by default. Seeded noise is for research only.", panel=_PRIVACY),
+        _option("Secure by default. Seeded noise is for research only.", panel=PRIVACY),
     ] = None
     accountant: Annotated[
         Literal["auto", "gdp", "rdp", "pld", "pure"] | None,
         _option(
             "How the privacy cost is computed. Default: gdp; pld for dpsgd; auto (the least noise) for huberals.",
-            panel=_PRIVACY,
+            panel=PRIVACY,
         ),
     ] = None
     rating_range: Annotated[
         str | None,
         _option(
             "Public range of the ratings, such as 1,5. By default it is read from the data, and the statement says so.",
-            panel=_PRIVACY,
+            panel=PRIVACY,
             metavar="LOW,HIGH",
         ),
     ] = None

@@ -30,7 +30,7 @@ def _datasets(out: Output) -> None:
     for entry in known:
         if entry["place"] is not None and not entry["present"]:
             out.say(f"  {entry['url']}  ->  {entry['place']}")
-    out.say("  A file elsewhere is named with --path: discreet train ml-1m --path ml-1m.zip --out model/")
+    out.say("  A file elsewhere is named with --path: discreet train ml-1m --path ml-1m.zip --epsilon 1 --out model/")
     out.result({"command": "datasets", "cache": str(cache_folder()), "datasets": known})
 
 

@@ -7,10 +7,9 @@ only. With ``--json`` stdout holds exactly one JSON document and nothing else.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,11 +19,11 @@ import typer
 
 from discreet.cli.words import for_shell, printable
 from discreet.data.json_text import to_json
+from discreet.showing import Progress, shown, shows_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Progress = Callable[[int, int, str], None]
 PIPE_WIDTH = 160  # tables are as narrow as they can be; this only keeps long titles from being cut in a pipe
 
 
@@ -94,19 +93,7 @@ class Output:
     @contextmanager
     def progress(self, text: str) -> Iterator[Progress]:
         """A bar on stderr while the block runs, if that is a terminal; else the callback given does nothing."""
-        if not shows_progress(sys.stderr):
-            yield lambda done, total, text: None
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(text, total=None)
-
-            def step(done: int, total: int, now: str) -> None:
-                bar.update(task, completed=done, total=total or None, description=f"{text}: {now}")
-
+        with shown(None if shows_progress(sys.stderr) else False, text) as step:
             yield step
 
     @cached_property
@@ -114,11 +101,6 @@ class Output:
         from rich.console import Console
 
         return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
-
-
-def shows_progress(stream: TextIO) -> bool:
-    """Whether a moving bar makes sense there."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class _Formatter(logging.Formatter):

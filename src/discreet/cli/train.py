@@ -19,7 +19,7 @@ import typer
 from discreet.cli import ENDINGS
 from discreet.cli.accounts import account_at, room
 from discreet.cli.app import command, program
-from discreet.cli.choice import Choice, is_private
+from discreet.cli.choice import PRIVACY, Choice, is_private
 from discreet.cli.engine import Engine
 from discreet.cli.output import Output
 from discreet.cli.source import Source
@@ -40,9 +40,8 @@ REMEDIES = {
 
 @command(
     "discreet train ratings.parquet --out model/ --epsilon 1 --items films.csv --rating-range 1,5",
-    "discreet train ratings.parquet --out model/",
-    "discreet train ratings.csv --items films.csv --out model/ --factors 64",
-    "discreet train cinema --out model/ --feedback implicit --binarize 4",
+    "discreet train ratings.csv --items films.csv --out model/ --not-private --factors 64",
+    "discreet train cinema --out model/ --not-private --feedback implicit --binarize 4",
     "discreet train ratings.csv --out model/ --epsilon 1 --account people.sqlite:customers",
     "discreet train ratings/*.parquet --engine blocks --items films.csv --rating-range 1,5 --out model/ --epsilon 1",
 )
@@ -53,6 +52,10 @@ def train(
     source: Source,
     engine: Engine,
     out: Output,
+    not_private: Annotated[
+        bool,
+        typer.Option("--not-private", help="Train a model without privacy: als by default.", rich_help_panel=PRIVACY),
+    ] = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a private model that is there; its ledger is kept.")
     ] = False,
@@ -67,8 +70,8 @@ def train(
     """Learn from ratings and save the model.
 
     With --epsilon the model is private: it would be almost as likely to come out the same without any one user.
-    Without --epsilon it is not private. If private training is interrupted or fails, the ledger of what was released by
-    then is written beside the folder.
+    With --not-private it is not, and single users' ratings may be recovered from it. One of the two must be given. If
+    private training is interrupted or fails, the ledger of what was released by then is written beside the folder.
 
     DATA is a csv, tsv, ::-separated, parquet or feather file (plain, gz or zst) whose lines hold a user, an item and,
     if there is one, a rating; or - to read the same from a pipe; or the name of a data set (see discreet datasets).
@@ -76,6 +79,7 @@ def train(
     with --engine spark, whatever Spark reads.
     """
     model = choice.ready()
+    check_meant(model, not_private)
     check_out(to, replace)
     budget = None if account is None else _account(account, model)
     choice.use_threads()
@@ -106,6 +110,20 @@ def train(
     charged = {} if budget is None else {"account": budget.balance.to_dict()}
     result = {"command": "train", **facts, "model": described(model), "out": to, "seconds": round(seconds, 3)}
     out.result(result | charged)
+
+
+def check_meant(model: Any, not_private: bool) -> None:
+    """Refuse a model without privacy that nobody asked for, and a private one that nobody wanted."""
+    name = type(model).__name__
+    if hasattr(model, "plan") and not_private:
+        raise ConfigError(
+            f"--not-private is given, and {name} is private: leave out --not-private, or --epsilon and --model"
+        )
+    if not hasattr(model, "plan") and not not_private:
+        raise ConfigError(
+            f"{name} is not private, and nothing says that this is meant: give --epsilon, such as 1, for a private "
+            "model, or --not-private"
+        )
 
 
 def _account(where: str, model: Any) -> Any:

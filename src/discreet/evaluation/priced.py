@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,7 @@ from discreet.privacy.door.plan import Plan, Release
 from discreet.privacy.door.session import Session
 from discreet.privacy.door.statement import PrivacyStatement
 from discreet.privacy.statistics.user_values import UserValues, seal_values
+from discreet.showing import html_notes, html_table
 
 if TYPE_CHECKING:
     from discreet.data.splits import Holdout
@@ -118,12 +120,24 @@ class PricedEvaluation:
         return f"<PricedEvaluation of {self.conditions['model']}: {scores}; ε = {self.privacy.epsilon:.4g}>"
 
     def __str__(self) -> str:
+        lines = [self._head(), "", *(f"{name:12} {_shown(self, name)}" for name in self.values), ""]
+        return "\n".join([*lines, *(f"- {note}" for note in self._notes())])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the same as in print."""
+        rows = [(name, _shown(self, name)) for name in self.values]
+        table = html_table(("metric", "score"), rows)
+        return f"<div><p>{escape(self._head())}</p>{table}{html_notes(self._notes())}</div>"
+
+    def _head(self) -> str:
         c = self.conditions
-        head = f"{c['model']} on {c['split']}, {c['part']}: released with noise, ε = {self.privacy.epsilon:.4g}"
-        lines = [head, "", *(f"{name:12} {_shown(self, name)}" for name in self.values), ""]
-        lines.append(f"- intervals of {self.confidence:.0%}, which count the noise and the people as a sample")
-        lines.append(f"- the model has a price of its own; {c['bounded']}")
-        return "\n".join(lines)
+        return f"{c['model']} on {c['split']}, {c['part']}: released with noise, ε = {self.privacy.epsilon:.4g}"
+
+    def _notes(self) -> list[str]:
+        return [
+            f"intervals of {self.confidence:.0%}, which count the noise and the people as a sample",
+            f"the model has a price of its own; {self.conditions['bounded']}",
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""

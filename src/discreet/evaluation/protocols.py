@@ -22,7 +22,7 @@ the data may be looked at (a public benchmark, with consent), or give an `epsilo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
@@ -46,6 +46,7 @@ from discreet.evaluation.priced import PricedEvaluation, ScorePrice, release_sco
 from discreet.evaluation.results import Evaluation, Slice
 from discreet.privacy.accounting.budget import Budget, Neighbouring
 from discreet.privacy.accounting.lifetime import Account
+from discreet.showing import Progress, Shown, shown, silent
 
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
@@ -56,7 +57,6 @@ RELEVANT_SHARE = 0.75
 BLOCK = 2048
 """Users ranked in one call: enough to keep all cores busy, few enough for a model that holds all their scores."""
 
-Progress = Callable[[int, int, str], None]
 Part = Literal["test", "valid"]
 
 
@@ -80,7 +80,7 @@ def evaluate(
     part: Part = "test",
     relevant: float | None = None,
     slices: Literal["ratings", "items"] | None = "ratings",
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Evaluation: ...
 
 
@@ -98,7 +98,7 @@ def evaluate(
     confidence: float = 0.95,
     part: Part = "test",
     relevant: float | None = None,
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> PricedEvaluation: ...
 
 
@@ -116,7 +116,7 @@ def evaluate(
     budget: Account | None = None,
     most_ratings: int = 10,
     confidence: float = 0.95,
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> Evaluation | PricedEvaluation:
     """Score a fitted model on the held-out part of a split.
 
@@ -145,8 +145,9 @@ def evaluate(
         With epsilon: in rmse and mae, a person with more held-out ratings counts as so many.
     confidence : float
         With epsilon: of the intervals.
-    progress : callable(done, total, text), optional
-        Told about users ranked.
+    progress : function, bool or None
+        As for `fit` of a model. With epsilon nothing is shown unless a function is given: how many people are ranked is
+        an exact number about them.
 
     Returns
     -------
@@ -166,7 +167,7 @@ def evaluate(
         )
     if epsilon is not None:
         price = ScorePrice(Budget(epsilon, delta, neighbouring), budget, most_ratings, confidence)
-        return _priced(model, split, metrics, part, relevant, price, progress)
+        return _priced(model, split, metrics, part, relevant, price, progress if callable(progress) else silent)
     if budget is not None:
         raise ConfigError("an account pays for priced scores: give epsilon= as well, such as 0.1")
     wanted = _parse_all(metrics, model.feedback)
@@ -186,7 +187,8 @@ def evaluate(
     found = _rate(model, holdout, rating, groups) if rating else {}
     n_ranked: list[int] | None = None
     if ranking:
-        ranked, n_ranked = _rank(model, holdout, keep, ranking, groups, progress)
+        with shown(progress, "Evaluating") as told:
+            ranked, n_ranked = _rank(model, holdout, keep, ranking, groups, told)
         found |= ranked
 
     n_users = _users_by_group(target, groups)
@@ -219,7 +221,7 @@ def _priced(
     part: Part,
     relevant: float | None,
     price: ScorePrice,
-    progress: Progress | None,
+    progress: Progress,
 ) -> PricedEvaluation:
     """The same scores as a release; everything decided here is public."""
     if getattr(model, "item_ids_", None) is None:
@@ -298,7 +300,7 @@ def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups
 
 
 def _rank(
-    model: Model, holdout: Holdout, keep: Array, metrics: list[Metric], groups: _Groups, progress: Progress | None
+    model: Model, holdout: Holdout, keep: Array, metrics: list[Metric], groups: _Groups, progress: Progress
 ) -> tuple[dict[str, _Found], list[int]]:
     """Ranking metrics and coverage, block by block; also the number of users counted, as a whole and in each group."""
     target = holdout.target
@@ -334,8 +336,7 @@ def _rank(
         for metric in metrics:
             if metric.kind == "coverage":
                 covered[metric.name] |= find_covered(lists, target.n_items, metric.k)
-        if progress is not None:
-            progress(stop, len(users), "ranking")
+        progress(stop, len(users), "lists")
 
     found = {name: _Found([mean_over_users(row) for row in v], v[0]) for name, v in values.items()}
     for name, items in covered.items():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 from discreet.evaluation.metrics import Array
+from discreet.showing import html_notes, html_table
 
 LOOK = (
     "exact scores of held-out people: a look at their data that no ε pays for; evaluate(..., epsilon=…) releases them"
@@ -94,6 +96,11 @@ class Evaluation:
         return f"<Evaluation of {self.conditions['model']} on {self.conditions['part']}: {scores}>"
 
     def __str__(self) -> str:
+        head, rows, notes = self._shown()
+        return "\n".join([head, "", *_table(rows), "", *(f"- {note}" for note in notes)])
+
+    def _shown(self) -> tuple[str, list[list[str]], list[str]]:
+        """What people see: a line, a table whose first row is its head, and notes."""
         c = self.conditions
         head = (
             f"{c['model']} on {c['split']} (seed {c['seed']}), {c['part']}: "
@@ -103,13 +110,17 @@ class Evaluation:
         rows = [["metric", "value", "± s.e.", *names]]
         for name, value in self.values.items():
             rows.append([name, *map(_cell, [value, self.stderr[name], *(s.values[name] for s in self.slices)])])
-        lines = [head, "", *_table(rows)]
         notes = [*self.notes, LOOK]
         if self.slices:
             items = ", ".join(f"{s.n_items:,}" for s in self.slices)
             fifth = f"a fifth of the {'training ratings' if c['slices'] == 'ratings' else 'items'} each"
             notes.insert(0, f"1 to 5: items by popularity in training, {fifth} ({items} items)")
-        return "\n".join([*lines, *([""] if notes else []), *(f"- {note}" for note in notes)])
+        return head, rows, notes
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the same as in print."""
+        head, rows, notes = self._shown()
+        return f"<div><p>{escape(head)}</p>{html_table(rows[0], rows[1:])}{html_notes(notes)}</div>"
 
     def to_dict(self, per_user: bool = False) -> dict[str, Any]:
         """Everything that is about the crowd, for JSON; ``per_user=True`` adds ``user_ids`` and ``per_user``."""

@@ -34,7 +34,7 @@ from discreet.data.splits import Split, by_person
 from discreet.errors import ConfigError, DiscreetError
 from discreet.evaluation.metrics import Metric, parse
 from discreet.evaluation.protocols import RELEVANT_SHARE, evaluate
-from discreet.models.base import to_learn_from
+from discreet.models.history import to_learn_from
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting import gdp, selection
@@ -316,7 +316,7 @@ class Tuning:
         candidate = self.candidate(setting)
         self._check_price(candidate, split.train.n_items)
         try:
-            model = candidate.fit(split.train)
+            model = candidate.fit(split.train, progress=False)  # how many runs there are is secret
             return model, self._score(model, split)
         except DiscreetError:
             return None, -math.inf
@@ -333,7 +333,7 @@ class Tuning:
             relevant = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
 
         def measured() -> NDArray[np.float64]:
-            found = evaluate(model, split, self.metric.name, relevant=relevant, slices=None)
+            found = evaluate(model, split, self.metric.name, relevant=relevant, slices=None, progress=False)
             return goodness(found.per_user[self.metric.name], self.metric, scale)[:, None]
 
         return float(session.release("score", seal_values(measured).add_up(UserValues((1.0,))))[0])

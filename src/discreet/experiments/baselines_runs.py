@@ -13,8 +13,11 @@ from typing import Any
 from discreet.data.splits import Split
 from discreet.data.synthetic import LowRankTask, dpals_task
 from discreet.evaluation.protocols import evaluate
+from discreet.experiments import dpals_movielens
 from discreet.experiments.entry import Record, Settings
+from discreet.experiments.search import Candidate
 from discreet.experiments.sources import Sources
+from discreet.experiments.tuned import choose, trials
 from discreet.models import model_class
 from discreet.models.base import Recommender
 from discreet.models.bias import Bias
@@ -24,27 +27,48 @@ STARS = {"ml-1m": (1.0, 5.0), "ml-100k": (1.0, 5.0)}
 HALVES = (0.5, 5.0)
 
 
-def movielens(settings: Settings, sources: Sources) -> Record:
+def movielens(settings: Settings, sources: Sources) -> Record | list[Record]:
     """``data``, ``replica``, ``fractions``, ``top`` (most rated items), ``scale``; ``model``, ``epsilon``, ``seed``.
 
     ``model`` (or ``kind``, where the row has a name of its own) is a name of `discreet.models.MODELS`, or "mean" or
     "user mean"; ``parameters`` are its own or its algorithm's. The replica is that of a twin, and the number of the
-    split; the seed is that of noise and start, on the same split for all.
+    split; the seed is that of noise and start, on the same split for all. A row with ``table4`` and ``reading`` is the
+    paper's DPALS (`dpals_movielens`), and its ``epsilon`` the label. ``tune`` has values of parameters to choose from,
+    on the validation part (`tuned`).
     """
     data = settings["data"]
     replica = settings.get("replica", 0)
     options = {"scale": settings["scale"]} if settings["scale"] != 1 else {}
     split = sources.random(data, tuple(settings["fractions"]), replica, settings.get("top"), replica, **options)
-    return _score(_model(settings, STARS.get(data, HALVES)), split)
+    if "table4" in settings:
+        return _score(dpals_movielens.table_4(settings, "explicit"), split)
+    stars = STARS.get(data, HALVES)
+    if "tune" not in settings:
+        return _score(_model(settings, stars), split)
+    found = choose(settings["tune"], lambda some, seed: _model(_tried(settings, some, seed), stars), split, "rmse")
+    return trials(settings, found, lambda some, seed: _score(_model(_tried(settings, some, seed), stars), split))
 
 
-def synthetic(settings: Settings, sources: Sources) -> Record:
-    """``users``, ``items`` and ``task_seed`` of the task of §6.1; ``model``, ``epsilon``, ``seed``, ``parameters``."""
-    task = _task(settings["users"], settings["items"], settings.get("task_seed", 0))
-    return _score(_model(settings, None), task.split)
+def synthetic(settings: Settings, sources: Sources) -> Record | list[Record]:
+    """``users``, ``items`` and ``task_seed`` of the task of §6.1; ``model``, ``epsilon``, ``seed``, ``parameters``.
+
+    ``tune`` has values of parameters to choose from, on the validation part of task 0 with ``tune_users`` users.
+    """
+    users = settings["users"]
+    items = settings["items"]
+    task = _task(users, items, settings.get("task_seed", 0))
+    if "tune" not in settings:
+        return _score(_model(settings, None), task.split)
+    other = _task(settings.get("tune_users", users), items, 0)
+    found = choose(settings["tune"], lambda some, seed: _model(_tried(settings, some, seed), None), other.split, "rmse")
+    return trials(settings, found, lambda some, seed: _score(_model(_tried(settings, some, seed), None), task.split))
 
 
-@lru_cache(maxsize=1)
+def _tried(settings: Settings, candidate: Candidate, seed: int) -> Settings:
+    return settings | {"seed": seed, "parameters": settings.get("parameters", {}) | candidate}
+
+
+@lru_cache(maxsize=2)
 def _task(users: int, items: int, seed: int) -> LowRankTask:
     return dpals_task(users, items, seed=seed)
 

@@ -1,15 +1,16 @@
-"""§6 of the DPLMC paper: planted matrices of low rank, completed privately by DPLMC, DPALS and the house's steps.
+"""§6 of the DPLMC paper: planted matrices of low rank, completed privately by DPLMC, DPALS and DPMF.
 
-One cell is one method on one planted matrix: m users, 100 items, rank r, |Ω| = r m log m known entries, noiseless or
-with noise of variance 1. The error is the mean square of X̂ − X* over the entries that were not known. Parameters are
-chosen from the paper's grids on another planted matrix (the validation set), once for every setting of method, ε,
-start, noise, rank and accounting: for DPLMC with 5,000 users, for DPALS with the m of the trial.
+One cell is one method in one setting: m users, 100 items, rank r, |Ω| = r m log m known entries, noiseless or with
+noise of variance 1. The error is the mean square of X̂ − X* over the entries that were not known. Parameters are
+searched for on other planted matrices (`search`), once for every setting of method, ε, start, noise, rank and
+accounting; then come the trials, each on a matrix of its own. DPLMC is tuned with 5,000 users, because its parameters
+are in units that do not depend on their number, and DPALS with as many as the trials have.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded
 from discreet.experiments.entry import Record, Settings
+from discreet.experiments.search import Candidate, Found, Logarithmic, Rounds, Values, draw, search
 from discreet.experiments.sources import Sources
 from discreet.models.dpals import DPALS
 from discreet.models.dplmc import DPLMC
@@ -27,56 +29,71 @@ from discreet.privacy.accounting import gdp
 
 N_ITEMS = 100
 DELTA = 1e-5
-RANGE = (-20.0, 20.0)
+RATING_RANGE = (-20.0, 20.0)
 _VALIDATION = 90_210  # a seed that no trial has
 _PRICED_BY_SIGMAS = 1e4  # a budget that says nothing: the ε is what the noise costs
-HOUSE = "DPMF, its defaults"
+HOUSE = "DPMF, by default"
 
-#: Where the search begins, and the values of each parameter in the order in which they are tried.
-_GRIDS: dict[str, tuple[dict[str, Any], dict[str, tuple[Any, ...]]]] = {
-    "DPLMC": (
-        {"iterations": 20, "step_size": 1.0, "user_norm": 2.0, "item_norm": 2.0},
-        {"step_size": (0.1, 0.3, 2.0), "iterations": (10, 40), "item_norm": (3.0,), "user_norm": (3.0,)},
-    ),
-    "DPALS": (
-        {"iterations": 3, "max_items": 45, "regularization": 1.0, "initial_scale": 0.1},
-        {
-            "regularization": (0.01, 0.1, 10.0, 100.0),
-            "initial_scale": (0.03, 0.3),
-            "iterations": (1, 2, 5),
-            "max_items": (30, 60),
-        },
-    ),
-    HOUSE: ({}, {}),
+#: What is searched: the paper's ranges. Where it is silent, or its range ends at the best value, they are wider: η
+#: above 0.3, λ and the scale of DPALS' start. A cut of 2 is as long as the longest row, so it is drawn most often.
+RANGES: dict[str, dict[str, Values | Logarithmic]] = {
+    "DPLMC": {
+        "step_size": Logarithmic(0.05, 2.0),
+        "iterations": tuple(range(10, 65, 5)),
+        "user_norm": (2.0, 2.0, 2.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+        "item_norm": (2.0, 2.0, 2.0, 2.0, 3.0, 4.0, 5.0, 6.0),
+    },
+    "DPALS": {
+        "regularization": Logarithmic(0.01, 1000.0),
+        "iterations": (1, 2, 3, 4, 5),
+        "max_items": tuple(range(30, 61)),
+        "initial_scale": Logarithmic(0.03, 1.0),
+    },
+    HOUSE: {},
 }
 
 
-def run(settings: Settings, sources: Sources) -> Record:
-    """One trial: the error, the ε that the method is labelled with is the cell's, and what it truly costs."""
-    X, known, ratings = planted(settings["users"], settings["rank"], settings["noise_variance"], settings["seed"])
+def run(settings: Settings, sources: Sources) -> list[Record]:
+    """Search, then so many ``trials``: each has its error and what it truly costs; the ε of the label is the cell's.
+
+    Settings: ``model``, ``users``, ``rank``, ``noise_variance``, ``epsilon``, ``start``, ``accounting``, ``trials``;
+    ``tune_users``, how many users the validation matrices have; ``search``, the fields of `Rounds`.
+    """
+    seeds = range(settings["trials"])
+    size = (settings["users"], settings["rank"], settings["noise_variance"])
     if settings["model"] == "predict 0":
-        return {"error": float((X**2)[~known].mean())}
+        return [{"seed": seed, "error": nothing(*planted(*size, seed)[:2])} for seed in seeds]
     key = {name: settings[name] for name in ("model", "epsilon", "start", "noise_variance", "rank", "accounting")}
-    tune = settings["tune_users"]  # 0: as the search begins
-    found = _tuned(**key, tune_users=tune) if tune else _GRIDS[settings["model"]][0]
-    model = make(**key, users=len(X), chosen=found, seed=settings["seed"]).fit(ratings)
-    shown = {"step_size": found.get("step_size", math.nan), "steps": found.get("iterations", math.nan)}
-    return {"error": error(model, X, known, ratings), "true_epsilon": model.privacy_.epsilon, **shown}
+    found = _tuned(**key, users=settings.get("tune_users", settings["users"]), rounds=_rounds(settings["search"]))
+    records: list[Record] = []
+    for seed in seeds:
+        X, known, ratings = planted(*size, seed)
+        model = make(**key, users=len(X), chosen=found.best, seed=seed).fit(ratings)
+        records.append({"seed": seed, "error": error(model, X, known, ratings), "true_epsilon": model.privacy_.epsilon})
+    chosen = {"steps": found.best.get("iterations"), "validation_error": found.score, "trainings": found.trainings}
+    return [record | chosen | {"chosen": found.best} for record in records]
 
 
-@lru_cache(maxsize=2)
-def planted(m: int, r: int, variance: float, seed: int) -> tuple[NDArray[Any], NDArray[np.bool_], Ratings]:
+def nothing(X: NDArray[Any], known: NDArray[np.bool_]) -> float:
+    """The error of predicting 0."""
+    return float((X**2)[~known].mean())
+
+
+@lru_cache(maxsize=5)
+def planted(
+    m: int, r: int, variance: float, seed: int, items: int = N_ITEMS
+) -> tuple[NDArray[Any], NDArray[np.bool_], Ratings]:
     """X*, which entries are known, and the ratings: rows of U* and V* have at most norm 2."""
     rng = np.random.default_rng([seed, m, r])
-    U, V = rng.standard_normal((m, r)), rng.standard_normal((N_ITEMS, r))
+    U, V = rng.standard_normal((m, r)), rng.standard_normal((items, r))
     X = (2 / np.linalg.norm(U, axis=1).max()) * (2 / np.linalg.norm(V, axis=1).max()) * U @ V.T
-    size = min(round(r * m * math.log(m)), m * N_ITEMS)
-    known = np.zeros((m, N_ITEMS), bool)
-    known.ravel()[rng.choice(m * N_ITEMS, size, replace=False)] = True
+    size = min(round(r * m * math.log(m)), m * items)
+    known = np.zeros((m, items), bool)
+    known.ravel()[rng.choice(m * items, size, replace=False)] = True
     user, item = np.nonzero(known)
     Y = X[user, item] + math.sqrt(variance) * rng.standard_normal(len(user))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=m))])
-    names = np.arange(m), np.arange(N_ITEMS)
+    names = np.arange(m), np.arange(items)
     ratings = Ratings.from_indices(indptr, item.astype(np.int32), Y.astype(np.float32), *names, catalogue=True)
     return X, known, ratings
 
@@ -98,9 +115,10 @@ def make(
     users: int,
     chosen: dict[str, Any],
     seed: int,
+    items: int = N_ITEMS,
 ) -> Any:
     """The model of a cell. "equal": true (ε, δ), one user exchanged for another. "printed": as each paper says."""
-    common: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "rating_range": RANGE, "centring": 0.0}
+    common: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "rating_range": RATING_RANGE, "centring": 0.0}
     common |= {"noise": "seeded", "random_state": seed, "factors": rank}
     spectral = start == "private"
     first = 0.2 if epsilon <= 2 else 1.0
@@ -128,9 +146,10 @@ def make(
         return DPALS.configured(**common, neighbouring="replace-one", shares=share, **chosen)
     common["neighbouring"] = "replace-one"
     if model == HOUSE:
-        return DPMF(**{name: value for name, value in common.items() if name != "centring"}, goal="rating")
-    per_user = min(rank * math.log(users), N_ITEMS)
-    common |= {"ratings_per_item": per_user * users / N_ITEMS, "ratings_per_user": per_user}
+        own = {name: value for name, value in common.items() if name not in ("centring", "factors")}
+        return DPMF(**own, goal="rating")
+    per_user = min(rank * math.log(users), items)
+    common |= {"ratings_per_item": per_user * users / items, "ratings_per_user": per_user}
     if spectral:
         common |= {"initialization": "spectral", "initial_epsilon": first}
     return DPLMC.configured(**common, constants="printed" if accounting == "printed" else "tight", **chosen)
@@ -146,28 +165,28 @@ def _printed_sigmas(epsilon: float, first: float, chosen: dict[str, Any]) -> dic
 
 @cache
 def _tuned(
-    model: str, epsilon: float, start: str, noise_variance: float, rank: int, accounting: str, tune_users: int
-) -> dict[str, Any]:
-    """The best parameters on the validation set: one at a time, in the order of the grid."""
-    X, known, ratings = planted(tune_users, rank, noise_variance, _VALIDATION)
+    model: str,
+    epsilon: float,
+    start: str,
+    noise_variance: float,
+    rank: int,
+    accounting: str,
+    users: int,
+    rounds: Rounds,
+) -> Found:
+    """The best parameters on validation matrices that no trial has."""
 
-    def score(chosen: dict[str, Any]) -> float:
-        trial = make(model, epsilon, start, noise_variance, rank, accounting, tune_users, chosen, _VALIDATION)
+    def score(chosen: Candidate, at: int) -> float:
+        X, known, ratings = planted(users, rank, noise_variance, _VALIDATION + at)
+        trial = make(model, epsilon, start, noise_variance, rank, accounting, users, chosen, _VALIDATION + at)
         try:
             return error(trial.fit(ratings), X, known, ratings)
         except BudgetExceeded:
             return math.inf
 
-    best = dict(_GRIDS[model][0])
-    grid = _GRIDS[model][1]
-    least = score(best)
-    for parameter, values in grid.items():
-        for trial in _others(best, parameter, values):
-            if (found := score(trial)) < least:
-                best = trial
-                least = found
-    return best
+    candidates = draw(RANGES[model], rounds.candidates)
+    return search(candidates, score, rounds) if len(candidates) > 1 else Found(candidates[0], math.nan, 0)
 
 
-def _others(best: dict[str, Any], parameter: str, values: tuple[Any, ...]) -> Iterable[dict[str, Any]]:
-    return [best | {parameter: value} for value in values if value != best[parameter]]
+def _rounds(given: Mapping[str, Any]) -> Rounds:
+    return Rounds(given["candidates"], tuple(given["kept"]), tuple(given["sets"]))

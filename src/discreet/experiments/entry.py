@@ -12,7 +12,8 @@ A file says which function runs a *cell* and which cells there are:
     references, published the papers' own values, and which settings each belongs to
     [[tables]], [[plots]] how the results are laid out (`discreet.experiments.layout`, `discreet.experiments.figures`)
 
-The setting ``seed`` is what results are averaged over.
+The setting ``seed`` is what results are averaged over. A cell with ``trials`` instead runs the seeds 0, 1, … by itself,
+because what comes before them (a search for parameters) is the same for all.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from discreet.experiments.sources import Sources
 Settings = dict[str, Any]
 Record = dict[str, Any]
 Runner = Callable[[Settings, Sources], Record | list[Record]]
-ORDER = ("dpals", "dplmc", "huber", "baselines", "real")
+ORDER = ("dpals", "dplmc", "huber", "theory", "baselines", "real")
 # figures of a paper whose parts are in entries with other names
 PARTS = {
     "dpals-figure3": ("baselines-figure3a", "dpals-table5"),
@@ -93,7 +94,9 @@ class Entry:
         return sorted({str(one["data"]) for one in self.settings(sources, quick=quick) if "data" in one})
 
     def seeds(self, sources: Sources, *, quick: bool = False) -> list[Any]:
-        return sorted({one["seed"] for one in self.settings(sources, quick=quick) if "seed" in one})
+        cells = self.settings(sources, quick=quick)
+        trials = {seed for one in cells for seed in range(one.get("trials", 0))}
+        return sorted({one["seed"] for one in cells if "seed" in one} | trials)
 
     def runner(self) -> Runner:
         module, function = self.run.split(":")

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from discreet.compiling import njit
 from discreet.errors import ConfigError
 
 FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
@@ -65,9 +64,7 @@ def sparse_rows(indptr: Any, indices: Any, n: int | None, m: int) -> tuple[np.nd
     return indptr, np.ascontiguousarray(indices, np.int32)
 
 
-@njit(nogil=True, cache=True)
 def _within(indices: np.ndarray, m: int) -> bool:
-    outside = False
-    for j in indices:
-        outside |= (j < 0) | (j >= m)
-    return not outside
+    """Whether 0 ≤ j < m for all of them, in one vectorised pass: as unsigned numbers, negative ones are the largest."""
+    unsigned = indices.view(np.dtype(f"u{indices.itemsize}"))
+    return not len(indices) or int(unsigned.max()) < m

@@ -57,11 +57,17 @@ def exact_grams(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.nd
 
 
 def packed_grams(
-    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool = False
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    whole: bool = False,
+    columns: int | None = None,
 ) -> np.ndarray:
     """Upper triangles (n, r(r+1)/2) of Σ_j p pᵀ, p = c_ij y_j, rounded towards zero if `whole`.
 
-    Parameters as for `exact_grams`; without `whole` also float32.
+    Parameters as for `exact_grams`; without `whole` also float32. r is the number of columns of Y, or `columns` if Y is
+    padded (`on_cache_lines`).
     """
     Y = floats("Y", Y, 2)
     c = floats("c", c, 1)
@@ -69,7 +75,7 @@ def packed_grams(
     indptr, indices = sparse_rows(indptr, indices, None, len(Y))
     same_length("c and indices", len(c), len(indices))
     n = len(indptr) - 1
-    r = Y.shape[1]
+    r = columns or Y.shape[1]
     G = np.empty((n, r * (r + 1) // 2), Y.dtype)
     cost = np.diff(indptr).astype(np.float64) * r + 8.0 * r
     if not simd.enabled():
@@ -80,10 +86,12 @@ def packed_grams(
     return G
 
 
-def exact_sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Sums (n, r) of rounded contributions, whole numbers in float64; parameters as for `exact_grams`."""
+def exact_sums(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, columns: int | None = None
+) -> np.ndarray:
+    """Sums (n, r) of rounded contributions, whole numbers in float64; parameters as for `packed_grams`."""
     assert c.dtype == Y.dtype == np.float64
-    return sums(indptr, indices, c, Y, whole=True)
+    return sums(indptr, indices, c, Y, whole=True, columns=columns)
 
 
 @njit(nogil=True, cache=True)

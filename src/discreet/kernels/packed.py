@@ -52,12 +52,22 @@ def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 def on_cache_lines(Y: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
-    """Y (as `dtype`) where kernels want it, so that they need no copy of their own if its rows are whole vectors."""
+    """Y (as `dtype`) where vector kernels want it, with columns of zeros up to whole vectors, in one copy if any.
+
+    A kernel that takes it is told how many `columns` are Y's own.
+    """
     kind = np.dtype(dtype or Y.dtype)
+    r = Y.shape[1]
+    R = padded(r, kind.itemsize) if simd.enabled() else r
     if kind == Y.dtype:
-        return pad_columns(Y, Y.shape[1])
-    P = aligned_empty(Y.shape, kind)
-    run(lambda a, b: P.__setitem__(slice(a, b), Y[a:b]), even_cuts(len(Y)))
+        return pad_columns(Y, R)
+    P = aligned_empty((len(Y), R), kind)
+
+    def fill(a: int, b: int) -> None:
+        P[a:b, :r] = Y[a:b]
+        P[a:b, r:] = 0
+
+    run(fill, even_cuts(len(Y)))
     return P
 
 
@@ -137,15 +147,17 @@ def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarr
     return sums(indptr, indices, c, Y, whole=False)
 
 
-def sums(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool) -> np.ndarray:
-    """``Σ_j c_ij y_j`` for each row, of terms rounded towards zero if `whole`."""
+def sums(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool, columns: int | None = None
+) -> np.ndarray:
+    """``Σ_j c_ij y_j`` for each row, of terms rounded towards zero if `whole`; of the first `columns` of Y, or all."""
     Y = floats("Y", Y, 2)
     c = floats("c", c, 1)
     assert c.dtype == Y.dtype
     indptr, indices = sparse_rows(indptr, indices, None, len(Y))
     same_length("c and indices", len(c), len(indices))
     n = len(indptr) - 1
-    r = Y.shape[1]
+    r = columns or Y.shape[1]
     cuts = cost_cuts(np.diff(indptr) + 1.0)
     if not simd.enabled():
         b = np.zeros((n, r), Y.dtype)

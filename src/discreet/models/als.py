@@ -36,9 +36,11 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant
-from discreet.models.base import Progress, Recommender, to_learn_from
+from discreet.models.base import Recommender
 from discreet.models.checks import MOST_STEPS, require, require_number, require_one_of, require_whole
+from discreet.models.history import to_learn_from
 from discreet.models.read_outs import Alternating, ReadOut
+from discreet.showing import Shown, shown
 
 logger = logging.getLogger("discreet")
 
@@ -103,7 +105,7 @@ class ALS(Recommender):
         self.dtype = dtype
         self.random_state = random_state
 
-    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, progress: Shown = None, verbose: bool = False) -> Self:
         ratings = to_learn_from(ratings)
         self.check()
         self._begin(ratings)
@@ -118,13 +120,13 @@ class ALS(Recommender):
         ridge = self._ridge(counts, self.item_exponent, self._scale(counts, self.item_exponent))
         V = self._initial(ratings.n_items)
         b = np.zeros(ratings.n_items, self.dtype)
-        for step in range(self.iterations):
-            self.item_factors_ = V
-            self.item_biases_ = b
-            U, offset = self.fold(*users)
-            V, b = self._half_step(items, U, offset, ridge)
-            if progress:
-                progress(step + 1, self.iterations, "sweeps")
+        with shown(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
+            for step in range(self.iterations):
+                self.item_factors_ = V
+                self.item_biases_ = b
+                U, offset = self.fold(*users)
+                V, b = self._half_step(items, U, offset, ridge)
+                told(step + 1, self.iterations, "sweeps")
         self._learned(ratings, V, b)
         if ratings.values.min() < ratings.values.max() and np.abs(V).max() < 1e-3 * np.sqrt(self.spread_):
             why = "there are too few ratings for more" if self.regularization is None else "lower it"

@@ -11,13 +11,12 @@ writes `fit` (which sets ``item_ids_``, ``item_factors_``, ``item_biases_``, ``t
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Sequence
+from typing import Any, Literal, NoReturn, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,40 +27,20 @@ from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
 from discreet.models.checks import require, require_one_of, require_whole
-from discreet.models.history import as_pairs, as_rows, as_user_rows
-from discreet.models.keywords import named_by_class, no_parameter
+from discreet.models.estimator import Estimator
+from discreet.models.history import Exclusions, as_exclusions, as_pairs, as_rows, as_user_rows
 from discreet.models.read_outs import Likeness, ReadOut, Rows
 from discreet.models.recommendations import Recommendations
 from discreet.models.scorer import Scorer
+from discreet.showing import Progress, Shown, shown
 
 logger = logging.getLogger("discreet")
 
-Progress = Callable[[int, int, str], None]
 Unknown = Literal["error", "skip"]
 BLOCK = 1 << 16  # users folded in at a time
 
 
-def to_learn_from(given: Any) -> Ratings:
-    """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy sparse matrix.
-
-    Columns of a frame are found by convention, and its items are those that were rated, so that a private model's
-    statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a public catalogue as well.
-    """
-    if isinstance(given, Ratings):
-        return given
-    from scipy import sparse
-
-    if sparse.issparse(given):
-        return Ratings.from_csr(given)
-    if hasattr(given, "__dataframe__") or hasattr(given, "__arrow_c_stream__") or hasattr(given, "collect_schema"):
-        return Ratings.from_frame(given)
-    raise DataError(
-        f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given: read a file with "
-        "Ratings.read, or make ratings with Ratings.from_arrays"
-    )
-
-
-class Recommender(ABC):
+class Recommender(Estimator, ABC):
     """Base of all models; see the module's docstring."""
 
     feedback: str
@@ -72,11 +51,6 @@ class Recommender(ABC):
     titles_: NDArray[Any] | None
     rating_range_: tuple[float, float] | None
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if "__init__" in vars(cls):
-            cls.__init__ = named_by_class(cls.__init__)  # type: ignore[method-assign]
-
     # ------------------------------------------------------------ what a model must say
 
     def check(self) -> None:
@@ -84,14 +58,17 @@ class Recommender(ABC):
         self._check()
 
     @abstractmethod
-    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, progress: Shown = None, verbose: bool = False) -> Self:
         """Learn from scratch and return self.
 
         Parameters
         ----------
         ratings : Ratings, a frame of pandas, polars or pyarrow, or a scipy sparse matrix
-        progress : function, optional
-            Called as ``progress(done, total, text)``.
+        progress : function, bool or None
+            By default a bar is shown where a person looks, on a terminal or in a notebook. True shows the steps in
+            any case, False never; a function is called as ``progress(done, total, text)``.
+        verbose : bool
+            A line on stderr for every step instead.
         """
 
     @abstractmethod
@@ -127,7 +104,7 @@ class Recommender(ABC):
         for found in self.scoring(*rows):
             if not np.isfinite(found).all():
                 raise DataError("the numbers of this model do not stay finite when they are used")
-        self._top(rows, 1, False, None, "error")
+        self._top(rows, 1, rows[:2], None, "error")
         self._score_pairs(rows, np.zeros(1, np.int64), np.zeros(1, np.int64))
 
     @classmethod
@@ -152,27 +129,6 @@ class Recommender(ABC):
     def saved_params(self) -> dict[str, Any]:
         """The parameters as they are saved."""
         return self.get_params()
-
-    # ------------------------------------------------------------ parameters, as scikit-learn has them
-
-    @classmethod
-    def parameter_names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.parameter_names()}
-
-    def set_params(self, **params: Any) -> Self:
-        for name, value in params.items():
-            if name not in self.parameter_names():
-                raise ConfigError(no_parameter(type(self).__name__, name, self.parameter_names()))
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        default = {k: p.default for k, p in inspect.signature(type(self).__init__).parameters.items()}
-        given = [f"{k}={v!r}" for k, v in self.get_params().items() if v != default[k]]
-        return f"{type(self).__name__}({', '.join(given)})"
 
     # ------------------------------------------------------------ read-outs
 
@@ -227,19 +183,33 @@ class Recommender(ABC):
         n: int = 10,
         *,
         exclude_seen: bool = True,
+        exclude: Exclusions = (),
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
-        progress: Progress | None = None,
+        progress: Shown = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The best items for many users: ids (n_users, n), padded with −1, and scores, padded with −inf.
 
-        `ratings` holds one history per user: `Ratings`, or a sparse matrix with one column per item of the model.
+        Parameters
+        ----------
+        ratings : Ratings, a frame, or a sparse matrix with one column per item of the model
+            One history per user.
+        exclude : item ids, {user_id: item ids}, or Ratings
+            What to leave out beside what is in the histories: the same for everybody, or for each user.
+        n, exclude_seen, items, unknown
+            As for `recommend`.
+        progress
+            As for `fit`.
         """
-        at, scores = self.recommend_indices(
-            ratings, n, exclude_seen=exclude_seen, items=items, unknown=unknown, progress=progress
-        )
-        ids = np.append(self.item_ids_, np.array([-1], self.item_ids_.dtype))  # position −1 is the padding
-        return ids[at], scores
+        with shown(progress, "Recommending") as told:
+            at, scores = self.recommend_indices(
+                ratings, n, exclude_seen=exclude_seen, exclude=exclude, items=items, unknown=unknown, progress=told
+            )
+        return self._padded_ids()[at], scores
+
+    def _padded_ids(self) -> NDArray[Any]:
+        """Item ids by position, and −1 at position −1, which is padding."""
+        return np.append(self.item_ids_, np.array([-1], self.item_ids_.dtype))
 
     def recommend_frame(
         self,
@@ -281,23 +251,47 @@ class Recommender(ABC):
         n: int = 10,
         *,
         exclude_seen: bool = True,
+        exclude: Exclusions = (),
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
         progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """As `recommend_many`, with positions in ``item_ids_`` instead of ids."""
+        """As `recommend_many`, with positions in ``item_ids_`` instead of ids; nobody is shown its progress."""
         self._check_fitted()
-        rows = self._rows(as_user_rows(ratings, self.item_ids_), unknown)
-        return self._top(rows, n, exclude_seen, items, unknown, progress)
+        people = as_user_rows(ratings, self.item_ids_)
+        rows = self._rows(people, unknown)
+        hidden = rows[:2] if exclude_seen else (np.zeros_like(rows[0]), rows[1][:0])
+        hidden = as_exclusions(exclude, hidden, people, lambda ids: self._positions(ids, unknown))
+        return self._top(rows, n, hidden, items, unknown, progress)
 
-    def similar_items(self, item_id: Any, n: int = 10) -> Recommendations:
-        """The items whose factors point most nearly the same way (cosine), without the item itself."""
+    @overload
+    def similar_items(self, item_id: list[Any] | NDArray[Any], n: int = ...) -> tuple[NDArray[Any], NDArray[Any]]: ...
+
+    @overload
+    def similar_items(self, item_id: Any, n: int = ...) -> Recommendations: ...
+
+    def similar_items(self, item_id: Any, n: int = 10) -> Recommendations | tuple[NDArray[Any], NDArray[Any]]:
+        """The items whose factors point most nearly the same way (cosine), without the item itself.
+
+        For a list or an array of k items: ids (k, n), padded with −1, and cosines, padded with −inf, as
+        `recommend_many` gives them.
+        """
         self._check_fitted()
         require_whole("n", n)
-        at = self._positions([item_id], "error")[0]
+        many = isinstance(item_id, (list, np.ndarray)) or hasattr(item_id, "to_list")
+        at = self._positions(item_id if many else [item_id], "error")
         self._check_comparable()
-        items, scores = self.scorer().similar(int(at), n)
-        return self._listed(items, scores)
+        if not many:
+            return self._listed(*self.scorer().similar(int(at[0]), n))
+        found, scores = self.scorer().similar_many(at, n)
+        return self._padded_ids()[found], scores
+
+    def similar_users(self, *given: Any, **more: Any) -> NoReturn:
+        """Refused: a user's vector is computed from that user's history, for that user alone, and is kept nowhere."""
+        raise ConfigError(
+            "there are no users to compare: a user's vector is computed from that user's own history, for that user "
+            "alone, and a model keeps none; similar_items compares items"
+        )
 
     def _listed(self, at: NDArray[Any], scores: NDArray[np.float32]) -> Recommendations:
         return Recommendations(self.item_ids_[at], scores, None if self.titles_ is None else self.titles_[at])
@@ -392,7 +386,7 @@ class Recommender(ABC):
 
     # ------------------------------------------------------------ for subclasses
 
-    def _check(self) -> None:  # noqa: B027  # a model without parameters has nothing to check
+    def _check(self) -> None:  # a model without parameters has nothing to check
         """What `check` does."""
 
     def _begin(self, ratings: Ratings) -> None:
@@ -472,11 +466,12 @@ class Recommender(ABC):
         self,
         rows: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
         n: int,
-        exclude_seen: bool,
+        hidden: tuple[NDArray[Any], NDArray[Any]],
         items: Sequence[Any] | None,
         unknown: Unknown,
         progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Lists of the users whose histories are `rows`, without the items in their rows of `hidden`, both as CSR."""
         indptr, indices, values = rows
         bias = self.item_biases_.astype(np.float32)
         if items is not None:
@@ -492,8 +487,8 @@ class Recommender(ABC):
             part = indptr[start : stop + 1]
             entries = slice(part[0], part[-1])
             vectors, offsets, V = self.scoring(part - part[0], indices[entries], values[entries])
-            seen = (part, indices) if exclude_seen else None
-            best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, seen)
+            left_out = (hidden[0][start : stop + 1], hidden[1])
+            best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, left_out)
             scores[start:stop] += offsets[:, None].astype(np.float32)
             if self.rating_range_ is not None:  # as in `predict`; what is padding stays so
                 found = best[start:stop] >= 0

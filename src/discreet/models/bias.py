@@ -12,9 +12,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models.base import Progress, Recommender, to_learn_from
+from discreet.models.base import Recommender
 from discreet.models.checks import require, require_number, require_whole
+from discreet.models.history import to_learn_from
 from discreet.models.read_outs import OwnOffset, ReadOut
+from discreet.showing import Shown, shown
 
 
 class Bias(Recommender):
@@ -46,7 +48,7 @@ class Bias(Recommender):
             value = getattr(self, name)
             require(isinstance(value, bool), f"{name} is {value!r}, but must be True or False")
 
-    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, progress: Shown = None, verbose: bool = False) -> Self:
         ratings = to_learn_from(ratings)
         self.check()
         self._begin(ratings)
@@ -55,12 +57,12 @@ class Bias(Recommender):
         row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
         count = np.bincount(ratings.indices, minlength=m)
         self.item_biases_ = np.zeros(m)
-        for step in range(self.iterations if self.items else 0):
-            offset = self.fold(ratings.indptr, ratings.indices, ratings.values)[1]
-            total = np.bincount(ratings.indices, ratings.values - offset[row], minlength=m)
-            self.item_biases_ = total / np.maximum(count + self.regularization, 1e-9)
-            if progress:
-                progress(step + 1, self.iterations, "sweeps")
+        with shown(progress, "Training Bias", verbose=verbose) as told:
+            for step in range(self.iterations if self.items else 0):
+                offset = self.fold(ratings.indptr, ratings.indices, ratings.values)[1]
+                total = np.bincount(ratings.indices, ratings.values - offset[row], minlength=m)
+                self.item_biases_ = total / np.maximum(count + self.regularization, 1e-9)
+                told(step + 1, self.iterations, "sweeps")
         self._learned(ratings, np.zeros((m, 0), np.float32), self.item_biases_.astype(np.float32))
         return self
 

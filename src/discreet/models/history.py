@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -17,6 +17,26 @@ from discreet.data.encode import as_ids, encode
 from discreet.data.frames import frame_columns
 from discreet.data.ratings import Ratings
 from discreet.errors import DataError
+
+CSR = tuple[NDArray[Any], NDArray[Any]]
+
+
+def to_learn_from(given: Any) -> Ratings:
+    """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy sparse matrix.
+
+    Columns of a frame are found by convention, and its items are those that were rated, so that a private model's
+    statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a public catalogue as well.
+    """
+    if isinstance(given, Ratings):
+        return given
+    if sparse.issparse(given):
+        return Ratings.from_csr(given)
+    if _is_table(given):
+        return Ratings.from_frame(given)
+    raise DataError(
+        f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given: read a file with "
+        "Ratings.read, or make ratings with Ratings.from_arrays"
+    )
 
 
 def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
@@ -69,15 +89,61 @@ def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
     if isinstance(histories, Ratings):
         return histories
     if not sparse.issparse(histories):
+        if _is_table(histories):
+            return Ratings.from_frame(histories)
         raise DataError(
-            f"histories come as Ratings or as a sparse matrix, and a {type(histories).__name__} was given: "
-            "see Ratings.from_frame, or recommend() for a single history"
+            f"histories come as Ratings, a frame or a sparse matrix, and a {type(histories).__name__} was given: "
+            "see recommend() for a single history"
         )
     rows, columns = histories.shape if histories.ndim == 2 else (1, histories.shape[0])
     if columns != len(item_ids):
         turned = ": did you transpose?" if rows == len(item_ids) else ""
         raise DataError(f"{columns:,} columns for the {len(item_ids):,} items of the model{turned}")
     return Ratings.from_csr(histories.reshape(rows, columns), item_ids=item_ids)
+
+
+Exclusions = Sequence[Any] | Mapping[Any, Sequence[Any]] | Ratings
+
+
+def as_exclusions(
+    exclude: Exclusions, seen: CSR, people: Ratings, positions: Callable[[Any], NDArray[np.int64]]
+) -> CSR:
+    """What to leave out for each of `people`, as CSR rows of item positions in order.
+
+    Parameters
+    ----------
+    exclude : item ids, {user id: item ids}, or Ratings
+        For everybody, or for each user; users who are not among `people` do not matter.
+    seen : (indptr, indices)
+        What is left out in any case.
+    positions : function of item ids
+        Where they are in the model, −1 for unknown ones.
+    """
+    if isinstance(exclude, (str, bytes)):
+        raise DataError(f"exclude is a list of item ids, or one for each user, and {exclude!r} was given")
+    if not isinstance(exclude, Ratings) and len(exclude) == 0:
+        return seen
+    if isinstance(exclude, Ratings):
+        row = np.repeat(people.user_index(exclude.user_ids), np.diff(exclude.indptr))
+        item = np.full(exclude.n_items, -1, np.int64)
+        used = np.unique(exclude.indices)
+        item[used] = positions(exclude.item_ids[used])
+        item = item[exclude.indices]
+    elif isinstance(exclude, Mapping):
+        lists = [list(ids) for ids in exclude.values()]
+        flat = [item for ids in lists for item in ids]
+        row = np.repeat(people.user_index(as_ids(list(exclude), "user id")), [len(ids) for ids in lists])
+        item = positions(flat) if flat else np.zeros(0, np.int64)
+    else:
+        item = np.tile(positions(exclude), people.n_users)
+        row = np.repeat(np.arange(people.n_users), len(exclude))
+    good = (row >= 0) & (item >= 0)
+    rows = np.concatenate([np.repeat(np.arange(people.n_users), np.diff(seen[0])), row[good]])
+    items = np.concatenate([seen[1], item[good]]).astype(np.int64)
+    width = int(items.max(initial=0)) + 1
+    both = np.unique(rows * width + items)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(both // width, minlength=people.n_users))])
+    return indptr, (both % width).astype(np.int32)
 
 
 def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -94,6 +160,11 @@ def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDAr
         users, items = [row[0] for row in rows], [row[1] for row in rows]
     (user_ids, user), (item_ids, item) = encode(users, "user id"), encode(items, "item id")
     return user_ids, item_ids, user, item
+
+
+def _is_table(given: Any) -> bool:
+    """Whether it is a frame of pandas, polars or pyarrow, lazy or not."""
+    return any(hasattr(given, name) for name in ("__dataframe__", "__arrow_c_stream__", "collect_schema"))
 
 
 def _is_frame(given: Any) -> bool:

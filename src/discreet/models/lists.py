@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discreet.models.base import Progress, Recommender, Unknown
+from discreet.models.base import Recommender, Unknown
 from discreet.models.checks import require_whole
 from discreet.models.history import as_user_rows
+from discreet.showing import Progress, Shown, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +28,7 @@ def recommend_frame(
     n: int = 10,
     exclude_seen: bool = True,
     unknown: Unknown = "error",
-    progress: Progress | None = None,
+    progress: Shown = None,
 ) -> pa.Table | None:
     """The best items for many users, in rows of user_id, rank, item_id, title (where known) and score.
 
@@ -50,19 +51,20 @@ def recommend_frame(
 
     require_whole("n", n)
     histories = as_user_rows(ratings, model.item_ids_)
-    blocks = _blocks(model, histories, n, exclude_seen, unknown, progress)
-    first = next(blocks)
-    if to is None:
-        return pa.concat_tables([first, *blocks])
-    with written_aside(Path(to)) as aside, parquet.ParquetWriter(aside, first.schema) as writer:
-        writer.write_table(first)
-        for block in blocks:
-            writer.write_table(block)
+    with shown(progress, "Recommending") as told:
+        blocks = _blocks(model, histories, n, exclude_seen, unknown, told)
+        first = next(blocks)
+        if to is None:
+            return pa.concat_tables([first, *blocks])
+        with written_aside(Path(to)) as aside, parquet.ParquetWriter(aside, first.schema) as writer:
+            writer.write_table(first)
+            for block in blocks:
+                writer.write_table(block)
     return None
 
 
 def _blocks(
-    model: Recommender, histories: Any, n: int, exclude_seen: bool, unknown: Unknown, progress: Progress | None
+    model: Recommender, histories: Any, n: int, exclude_seen: bool, unknown: Unknown, progress: Progress
 ) -> Iterator[pa.Table]:
     """Tables of the lists of some users after others; at least one, which has no rows where there are no users."""
     import pyarrow as pa
@@ -83,8 +85,7 @@ def _blocks(
             "score": pa.array(scores[user, rank]),
         }
         yield pa.table(columns)
-        if progress:
-            progress(stop, histories.n_users, "recommending")
+        progress(stop, histories.n_users, "lists")
 
 
 def _column(ids: Any) -> pa.Array:

@@ -7,8 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models.base import Progress, Recommender, to_learn_from
+from discreet.models.base import Recommender
+from discreet.models.history import to_learn_from
 from discreet.models.read_outs import ReadOut, Same
+from discreet.showing import Shown, shown
 
 
 class Popularity(Recommender):
@@ -19,13 +21,13 @@ class Popularity(Recommender):
     def __init__(self) -> None:
         pass
 
-    def fit(self, ratings: Any, *, progress: Progress | None = None) -> Self:
+    def fit(self, ratings: Any, *, progress: Shown = None, verbose: bool = False) -> Self:
         ratings = to_learn_from(ratings)
         self._begin(ratings)
         counts = np.bincount(ratings.indices, minlength=ratings.n_items)
         self._learned(ratings, np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32))
-        if progress:
-            progress(1, 1, "counting")
+        with shown(progress, "Training Popularity", verbose=verbose) as told:
+            told(1, 1, "counting")
         return self
 
     def fold(

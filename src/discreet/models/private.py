@@ -23,8 +23,9 @@ from discreet.data.ratings import Ratings
 from discreet.data.untrusted import parse_json
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
-from discreet.models.base import Progress, Recommender, logger, to_learn_from
+from discreet.models.base import Recommender, logger
 from discreet.models.checks import require, require_range, require_whole
+from discreet.models.history import to_learn_from
 from discreet.models.read_outs import Likeness, ReadOut
 from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
@@ -36,6 +37,7 @@ from discreet.privacy.door.statement import PrivacyStatement
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.protocol import People
 from discreet.privacy.people.users import Users, seal
+from discreet.showing import Progress, Shown, shown
 
 COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
 
@@ -204,7 +206,9 @@ class PrivateRecommender(Recommender):
 
     # ------------------------------------------------------------ learning
 
-    def fit(self, ratings: Any, *, budget: Account | None = None, progress: Progress | None = None) -> Self:
+    def fit(
+        self, ratings: Any, *, budget: Account | None = None, progress: Shown = None, verbose: bool = False
+    ) -> Self:
         """Learn from scratch and return self.
 
         Parameters
@@ -214,8 +218,11 @@ class PrivateRecommender(Recommender):
         budget : Account, optional
             The account of these people in a `discreet.BudgetStore`, from which the price is taken before anything is
             sealed.
-        progress : function, optional
-            Called as ``progress(done, total, text)``.
+        progress : function, bool or None
+            By default a bar is shown where a person looks, on a terminal or in a notebook. True shows the steps in
+            any case, False never; a function is called as ``progress(done, total, text)``.
+        verbose : bool
+            A line on stderr for every step instead.
         """
         self.check()
         if not isinstance(ratings, People):
@@ -236,7 +243,8 @@ class PrivateRecommender(Recommender):
             self._assume(session, ratings, algorithm, seen, features)
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
-                learnt = self._learn(algorithm, users, session, features, seed, progress)
+                with shown(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
+                    learnt = self._learn(algorithm, users, session, features, seed, told)
                 session.finish()
                 self._keep(algorithm, learnt, session.ledger)
                 scale = rating_range if algorithm.feedback == "explicit" else None
@@ -260,9 +268,9 @@ class PrivateRecommender(Recommender):
         session: Session,
         features: NDArray[Any] | None,
         seed: int,
-        progress: Progress | None,
+        progress: Progress,
     ) -> Learnt:
-        return algorithm.learn(users, session, features=features, seed=seed, progress=progress or _silent)
+        return algorithm.learn(users, session, features=features, seed=seed, progress=progress)
 
     def _keep(self, algorithm: Algorithm, learnt: Learnt, ledger: Ledger) -> None:
         self.algorithm_ = algorithm
@@ -458,7 +466,3 @@ class PrivateRecommender(Recommender):
 
 def _as_text(ledger: Ledger) -> str:
     return json.dumps(ledger.to_dict(), indent=1, ensure_ascii=False) + "\n"
-
-
-def _silent(done: int, total: int, text: str) -> None:
-    """Progress that nobody watches."""

@@ -195,6 +195,22 @@ class Scorer:
         found = items[0] >= 0
         return items[0][found], scores[0][found]
 
+    def similar_many(self, at: Array, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """`similar` for several items: positions (k, n), padded with −1, and cosines, padded with −inf.
+
+        The row of an item of which nothing was learnt is all padding.
+        """
+        require_whole("n", n)
+        panels, lengths = self._unit
+        itself = (np.arange(len(at) + 1), np.asarray(at, np.int32))
+        items, scores = self.kernels.top_k(
+            np.ascontiguousarray(panels.V[at]), panels, np.zeros(len(self), np.float32), n, itself
+        )
+        nothing = lengths[at] == 0
+        items[nothing] = -1
+        scores[nothing] = -np.inf
+        return items, scores
+
     def why(self, at: Array, values: Array, item: int) -> NDArray[np.float64]:
         """How much each item of a history adds to the score of `item`: the score less that without this one."""
         k = len(at)

@@ -113,16 +113,15 @@ class SecureNoise:
             raise PrivacyError(f"secure noise is added to exact sums, which are int64, not to {values.dtype}")
         scale = mechanism.scale / grid / np.atleast_1d(np.asarray(1.0 if weights is None else weights, float))
         out = np.ascontiguousarray(values)
-        self._fill(out, mechanism, scale * _UP)
         real = out.view(np.float64)  # the same memory, for what is released may be large
         units, scaled = out.reshape(-1), real.reshape(-1)
 
-        def job(begin: int) -> None:
+        def to_real(begin: int) -> None:
             for at in range(begin, min(begin + BLOCK, out.size), _IN_CACHE):
                 part = slice(at, at + _IN_CACHE)
                 scaled[part] = units[part] * grid
 
-        _in_threads(job, range(0, out.size, BLOCK), self.threads)
+        self._fill(out, mechanism, scale * _UP, to_real)
         return real
 
     def _draw(self, shape: int | tuple[int, ...], mechanism: Mechanism, scale: ArrayLike) -> NDArray[np.int64]:
@@ -130,7 +129,14 @@ class SecureNoise:
         self._fill(out, mechanism, np.atleast_1d(np.asarray(scale, float)))
         return out
 
-    def _fill(self, out: NDArray[np.int64], mechanism: Mechanism, scale: NDArray[np.float64]) -> None:
+    def _fill(
+        self,
+        out: NDArray[np.int64],
+        mechanism: Mechanism,
+        scale: NDArray[np.float64],
+        then: Callable[[int], None] = lambda begin: None,
+    ) -> None:
+        """Add noise block by block; `then` is told where a block begins while it is still in the cache."""
         from discreet.privacy.noise import specification as exact
 
         distinct, inverse = np.unique(scale, return_inverse=True)
@@ -147,6 +153,7 @@ class SecureNoise:
 
         def job(begin: int) -> None:
             draw(flat[begin : begin + BLOCK], _cycled(kinds, begin, width))
+            then(begin)
 
         _in_threads(job, range(0, flat.size, BLOCK), self.threads)
 

@@ -95,16 +95,17 @@ class ItemGrams(OfContributions):
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         U = block["vectors"]
-        root = np.sqrt(block["weight"])
+        rank = U.shape[1]
+        whole = np.sqrt(block["weight"])
         if grid is None:
-            c = root.astype(U.dtype)
+            c = whole.astype(U.dtype)
             vectors = on_cache_lines(U)
-            return lambda rows: packed_grams(_cuts(block, rows), block["user"], c, vectors)
-        whole = root / grid**0.5
+            return lambda rows: packed_grams(_cuts(block, rows), block["user"], c, vectors, columns=rank)
+        whole /= grid**0.5  # in place: new memory for every entry costs more than the division
         exact = on_cache_lines(U, np.float64)
 
         def sums(cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-            return packed_grams(cuts, block["user"], whole, exact, whole=True)
+            return packed_grams(cuts, block["user"], whole, exact, whole=True, columns=rank)
 
         return lambda rows: by_segments(_cuts(block, rows), sums)
 
@@ -131,10 +132,11 @@ class ItemSums(OfContributions):
         c = block["weight"] * block["value"]
         if grid is None:
             return lambda rows: sum_rows(_cuts(block, rows), block["user"], c.astype(U.dtype), U)
+        c /= grid
         exact = on_cache_lines(U, np.float64)
 
         def sums(cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-            return exact_sums(cuts, block["user"], c / grid, exact)
+            return exact_sums(cuts, block["user"], c, exact, columns=U.shape[1])
 
         return lambda rows: by_segments(_cuts(block, rows), sums)
 

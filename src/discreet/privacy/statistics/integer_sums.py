@@ -32,8 +32,8 @@ def units_at(at: NDArray[np.integer], x: NDArray[np.floating], m: int, grid: flo
     """For each of m places, the sum of its entries in x, each rounded towards zero to whole units of the grid."""
     sums = np.zeros(m, np.int64)
     for part in chunks(len(x)):
-        whole = np.trunc(x[part].astype(np.float64) / grid)
-        sums += np.bincount(at[part], whole, minlength=m).astype(np.int64)
+        whole = np.divide(x[part], grid, dtype=np.float64)
+        sums += np.bincount(at[part], np.trunc(whole, out=whole), minlength=m).astype(np.int64)
     return sums
 
 

@@ -1,0 +1,102 @@
+"""Settings chosen as the papers say they chose theirs: many at random from given ranges, by scores on validation data.
+
+All parameters are drawn *together*, from a Sobol sequence, because the good value of one depends on the others. A
+candidate's score is the median over several validation sets and draws of noise, so that neither one lucky draw nor one
+diverging run decides; and whoever is behind on the first sets is not tried on the others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Values = tuple[Any, ...]
+Candidate = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Logarithmic:
+    """Numbers from `low` to `high`, evenly spread in their logarithms."""
+
+    low: float
+    high: float
+
+    def at(self, place: float) -> float:
+        return float(f"{self.low * (self.high / self.low) ** place:.3g}")
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How a search narrows: `candidates` on one validation set, then ever fewer of them on more.
+
+    Attributes
+    ----------
+    candidates : how many settings are drawn
+    kept : how many of them go on after each round
+    sets : validation sets that have been tried at the end of each round; one more than `kept`
+    """
+
+    candidates: int = 64
+    kept: tuple[int, ...] = (16, 6)
+    sets: tuple[int, ...] = (1, 3, 5)
+
+    @property
+    def trainings(self) -> int:
+        """How many models a search trains."""
+        sizes = (self.candidates, *self.kept)
+        before = (0, *self.sets[:-1])
+        return sum(size * (now - then) for size, now, then in zip(sizes, self.sets, before, strict=True))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The settings with the lowest median, that median, and how many models were trained for it."""
+
+    best: Candidate
+    score: float
+    trainings: int
+
+
+def draw(ranges: Mapping[str, Values | Logarithmic], n: int, seed: int = 0) -> list[Candidate]:
+    """So many candidates from the product of the ranges; a tuple stands for any of its values."""
+    from scipy.stats import qmc
+
+    if not ranges:
+        return [{}]
+    places = qmc.Sobol(len(ranges), scramble=True, rng=seed).random_base2(max(0, math.ceil(math.log2(n))))[:n]
+    return [
+        {name: _value(values, place) for (name, values), place in zip(ranges.items(), row, strict=True)}
+        for row in places.tolist()
+    ]
+
+
+def grid(ranges: Mapping[str, Sequence[Any]]) -> list[Candidate]:
+    """Every combination of the values."""
+    return [dict(zip(ranges, values, strict=True)) for values in itertools.product(*ranges.values())]
+
+
+def search(candidates: Sequence[Candidate], score: Callable[[Candidate, int], float], rounds: Rounds) -> Found:
+    """The candidate with the lowest median over the validation sets; ``score(candidate, set)`` trains one model."""
+    scores: list[list[float]] = [[] for _ in candidates]
+    left = list(range(len(candidates)))
+    for kept, sets in zip((*rounds.kept, 1), rounds.sets, strict=True):
+        for at in range(len(scores[left[0]]), sets):
+            for one in left:
+                scores[one].append(score(candidates[one], at))
+        left.sort(key=lambda one: _median(scores[one]))
+        left = left[:kept]
+    best = left[0]
+    return Found(dict(candidates[best]), _median(scores[best]), sum(map(len, scores)))
+
+
+def _value(values: Values | Logarithmic, place: float) -> Any:
+    return values.at(place) if isinstance(values, Logarithmic) else values[int(place * len(values))]
+
+
+def _median(scores: Sequence[float]) -> float:
+    """Of what is finite or infinite; a model that diverged is as bad as can be."""
+    return statistics.median(math.inf if math.isnan(score) else score for score in scores)

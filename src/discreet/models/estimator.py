@@ -1,0 +1,88 @@
+"""What models have in common with scikit-learn's estimators: parameters, a fitted state, how they show themselves."""
+
+from __future__ import annotations
+
+import inspect
+from html import escape
+from typing import Any, NoReturn, Self
+
+from discreet.errors import ConfigError
+from discreet.models.keywords import named_by_class, no_parameter
+
+
+class Estimator:
+    """Parameters are those of the constructor, which only stores them; so `sklearn.base.clone` and searches work."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            cls.__init__ = named_by_class(cls.__init__)  # type: ignore[method-assign]
+
+    @classmethod
+    def parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        for name, value in params.items():
+            if name not in self.parameter_names():
+                raise ConfigError(no_parameter(type(self).__name__, name, self.parameter_names()))
+            setattr(self, name, value)
+        return self
+
+    def score(self, *given: Any, **more: Any) -> NoReturn:
+        """Refused: `discreet.evaluate` says what it measures, on whom, and what that costs."""
+        raise ConfigError(
+            "a recommender has no single score: what counts depends on what is held out of whose ratings, and looking "
+            "at that is a look at people that no ε pays for. Use discreet.evaluate(model, split, metrics), or "
+            "evaluate(..., epsilon=0.1) for scores that may be published"
+        )
+
+    # ------------------------------------------------------------ for scikit-learn
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "item_ids_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Sparse input, no target, and other results in every run unless a seed is given."""
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            input_tags=InputTags(two_d_array=False, sparse=True),
+            non_deterministic=getattr(self, "random_state", 0) is None,
+        )
+
+    # ------------------------------------------------------------ for people
+
+    def _given(self) -> dict[str, Any]:
+        """The parameters that are not at their defaults."""
+        default = {name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()}
+        return {name: value for name, value in self.get_params().items() if value != default[name]}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._given().items())})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the parameters, what was learnt, and what is promised.
+
+        Notebooks are passed on, so the seed of a private model is left out: if it made the noise, whoever knows it can
+        subtract that.
+        """
+        private = "epsilon" in self.parameter_names()
+        told = {name: value for name, value in self._given().items() if not (private and name == "random_state")}
+        listed = ", ".join(f"{name}={value!r}" for name, value in told.items())
+        head = f"<p><strong>{escape(type(self).__name__)}</strong>({escape(listed)})</p>"
+        statement = getattr(self, "privacy_", None)
+        promise = "" if statement is None else statement._repr_html_()
+        if not self.__sklearn_is_fitted__():
+            return f"<div>{head}<p>Not trained yet.</p>{promise}</div>"
+        items, factors = self.item_factors_.shape  # type: ignore[attr-defined]
+        size = f"<p>{items:,} items, {factors:,} factors</p>"
+        learnt = str(getattr(self, "learnt_", ""))
+        if statement is None:
+            promise = "<p><strong>Not private:</strong> single users' ratings may be recovered from it.</p>"
+        return f"<div>{head}{size}{f'<p>{escape(learnt)}</p>' if learnt else ''}{promise}</div>"
