@@ -18,7 +18,9 @@ def train(run, private, tmp_path):
 
     def call(to, *data, **more):
         options = {"items": private / "films.csv", "rating-range": "1,5", "factors": 3, "epsilon": 8} | more
-        given = [word for name, value in options.items() if value is not None for word in (f"--{name}", value)]
+        flags = [f"--{name}" for name, value in options.items() if value is True]
+        valued = {name: value for name, value in options.items() if value is not None and value is not True}
+        given = [*flags, *(word for name, value in valued.items() for word in (f"--{name}", value))]
         return run("train", *(data or [private / "ratings.csv"]), "--out", tmp_path / to, *given)
 
     return call

@@ -54,7 +54,7 @@ def answers(private, tmp_path_factory):
         "two kinds": ["train", ratings, folder / "none.parquet", *spark, "--out", folder / "n"],
         "no order": ["train", ratings, *spark, "--timestamp", "none", "--duplicates", "last", "--out", folder / "n"],
         "filter": ["train", ratings, *spark, "--min-rating", 3, "--out", folder / "n"],
-        "not private": ["train", ratings, "--engine", "spark", "--out", folder / "n"],
+        "not private": ["train", ratings, "--engine", "spark", "--not-private", "--out", folder / "n"],
         "no master": ["train", ratings, *films, "--engine", "spark", "--master", "nowhere", "--out", folder / "n"],
     }
     done = subprocess.run(
