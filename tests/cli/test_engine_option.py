@@ -94,7 +94,7 @@ def test_json_tells_nothing_but_the_public_number_of_blocks(train, run, private,
         ({"blocks": 4}, "--blocks goes with --engine blocks or --engine spark"),
         ({"engine": "blocks", "master": "local[2]"}, "--master goes with --engine spark"),
         (
-            {"engine": "blocks", "epsilon": None, "rating-range": None},
+            {"engine": "blocks", "epsilon": None, "rating-range": None, "not-private": True},
             "--engine blocks is for private models: give --epsilon",
         ),
         ({"engine": "blocks", "blocks": 0}, "--blocks is 0, but must be from 1 to 65,536"),
