@@ -16,7 +16,7 @@ help:
 	@echo "make docs     the documentation site in site/, with every link checked"
 	@echo "make notebooks  run the notebooks of the site and store what they say"
 	@echo "make lenskit  the tests of our scorer against LensKit, in an environment of their own (6 GB)"
-	@echo "make bench    speed against other libraries, as ratios in one run"
+	@echo "make bench    write docs/benchmarks.md: speed against other libraries, as ratios in one run"
 	@echo "make results  write docs/results.md: scores on real data and the twins (a quarter of an hour)"
 	@echo "make clean    remove .venv and caches"
 
@@ -93,7 +93,7 @@ results: .venv/.dev
 	$(PY) benchmarks/reference.py
 
 bench: .venv/.dev
-	$(PY) -m discreet bench
+	$(PY) -m discreet bench --out docs/benchmarks.md
 
 clean:
 	rm -rf .venv .venv-lenskit .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -40,9 +40,9 @@ def scores(splits: Iterable[Split], make: Maker, metrics: list[str], prepare: Ca
         model = make().fit(prepare(split.train))
         seconds.append(time.perf_counter() - start)
         found.append(discreet.evaluate(model, split, metrics, slices=None).values)
-    return {m: (np.mean([f[m] for f in found]), np.std([f[m] for f in found])) for m in metrics} | {
-        "seconds": np.mean(seconds)
-    }
+    values = {m: [f[m] for f in found] for m in metrics}
+    spread = {m: np.std(v, ddof=1) if len(v) > 1 else 0.0 for m, v in values.items()}
+    return {m: (np.mean(v), spread[m]) for m, v in values.items()} | {"seconds": np.mean(seconds)}
 
 
 def table(

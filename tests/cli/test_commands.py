@@ -296,11 +296,11 @@ def test_bench_is_wired(run, monkeypatch, tmp_path):
         return {"als": {"seconds": 1.5}}
 
     monkeypatch.setattr("discreet.experiments.bench.run", measure)
-    monkeypatch.setattr("discreet.experiments.bench.render", lambda results: "# Speed\n")
+    monkeypatch.setattr("discreet.experiments.bench.render", lambda results: {"als": "## Speed\n"})
     assert json.loads(run("bench", "--quick", "--only", "als,csv", "--json").out)["als"] == {"seconds": 1.5}
     assert asked == {"quick": True, "only": {"als", "csv"}}
-    assert run("bench", "--out", tmp_path / "speed.md").out == "# Speed\n"
-    assert (tmp_path / "speed.md").read_text() == "# Speed\n"
+    assert run("bench", "--out", tmp_path / "speed.md").out == "## Speed\n"
+    assert "<!-- bench als -->\n## Speed\n<!-- /bench als -->" in (tmp_path / "speed.md").read_text()
     assert asked == {"quick": False, "only": None}
 
 

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from discreet.errors import BudgetExceeded, ConfigError, DataError
 from discreet.experiments import entry as entries
-from discreet.experiments import layout, pages, reproduce
+from discreet.experiments import figures, layout, pages, reproduce
 from discreet.experiments.sources import Sources
 
 SMALL = "dpals-figure4"
@@ -110,6 +111,49 @@ def test_every_file_fits_together(name):
 
 
 # ------------------------------------------------------------ tables and pictures
+
+
+@pytest.mark.parametrize("name", entries.names())
+def test_axes_of_every_picture_are_named(name):
+    for panel in entries.load(name).plots:
+        for axis in ("x", "y"):
+            assert figures.axis_label(panel, axis) != panel[axis] or panel[axis] in ("rank", "steps"), panel
+
+
+def test_many_lines_become_several_panels():
+    records = [{"model": f"m{at}", "epsilon": e, "rmse": 1.0} for at in range(11) for e in (1, 2)]
+    records += [{"model": "ALS", "rmse": 0.5}]
+    panels = figures.split(records, {"x": "epsilon", "y": "rmse", "line": ["model"], "title": "t"})
+    assert [panel["title"] for panel, _ in panels] == ["t (1 of 2)", "t (2 of 2)"]
+    assert all(len(lines) <= figures.MOST_LINES for _, lines in panels)
+    assert all(lines[-1].keys == {"model": "ALS"} for _, lines in panels), "what goes across is in all of them"
+    shown = [line.keys["model"] for _, lines in panels for line in lines[:-1]]
+    assert shown == [f"m{at}" for at in range(11)]
+
+
+def test_a_method_has_one_colour_and_its_lines_differ():
+    few, many = [{"model": "DPALS"}], [{"model": "DPMF"}, {"model": "DPALS, by default"}]
+    assert figures.styles(few)[0].colour == figures.styles(many)[1].colour == figures.METHODS["DPALS"]
+    lines = figures.styles([{"model": "DPALS", "rank": rank} for rank in (8, 32, 128)])
+    assert len({(style.colour, style.dashes, style.mark) for style in lines}) == 3
+    assert figures.method({"model": "DPALS, as published"}) == "DPALS"
+    assert figures.method({"model": "user's own mean"}) == "user"
+    assert figures.method({"lever": "+ likely counts"}) is None
+    assert figures.label({"model": "DPLMC", "start": "private", "users": 5000}) == "DPLMC, private start, 5,000 users"
+
+
+def test_words_on_x_become_bars(tmp_path, entry):
+    records = [{"model": m, "part": part, "rmse": 0.5} for m in "ab" for part in ("first", "second")]
+    drawn = replace(entry, plots=({"x": "part", "y": "rmse", "line": ["model"]},))
+    figures.draw(drawn, records, tmp_path / "bars.png")
+    assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_medians_are_shown_with_their_range():
+    found = layout.Group({}, [{"error": value} for value in (0.1, 0.2, 900.0)])
+    assert found.shown("error", 2, "median") == "0.20 (0.10–900)"
+    assert found.shown("error", 2) == "300.10 ± 519.53"
+    assert found.quartiles("error") == pytest.approx((0.15, 450.1))
 
 
 def test_tables_show_means_spread_and_published_values(entry):

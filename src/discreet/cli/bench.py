@@ -22,7 +22,13 @@ def bench(
         str | None, typer.Option(help=f"Some of {', '.join(SECTIONS)}, separated by commas.", metavar="SECTIONS")
     ] = None,
     to: Annotated[
-        str | None, typer.Option("--out", "-o", help="Also write the results as Markdown.", metavar="FILE")
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Also write the results as Markdown. Of a file that exists, only the sections measured are replaced.",
+            metavar="FILE",
+        ),
     ] = None,
 ) -> None:
     """Measure the speed of training, ranking, reading and starting, each against another library."""
@@ -35,11 +41,12 @@ def bench(
     if to is not None and not Path(to).absolute().parent.is_dir():
         raise ConfigError(f"{to} cannot be written: the folder {Path(to).parent} does not exist")
     from discreet.experiments import bench as measure
+    from discreet.experiments import bench_page
 
     with out.progress("Measuring") as progress:
         results = measure.run(quick=quick, only=chosen, progress=progress)
-    text = measure.render(results)
+    sections = measure.render(results)
     if to is not None:
-        Path(to).write_text(text, encoding="utf-8")
-    out.say(text.rstrip("\n"))
+        bench_page.write(Path(to), sections, SECTIONS)
+    out.say("\n".join(sections.values()).rstrip("\n"))
     out.result({"command": "bench", **results})

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     "discreet reproduce show dpals-figure4",
     "discreet reproduce dpals-figure4 --quick",
     "discreet reproduce dpals-table5 --jobs 2 --data ml-10m=data/ml-10m.zip",
+    "discreet reproduce changes old-results.md",
 )
 def reproduce(
     out: Output,
     names: Annotated[
-        list[str], typer.Argument(help="Entries to run, or: list, show ENTRY, all, docs.", metavar="NAME...")
+        list[str],
+        typer.Argument(help="Entries to run, or: list, show ENTRY, all, docs, changes OLD_PAGE.", metavar="NAME..."),
     ],
     quick: Annotated[bool, typer.Option("--quick", help="Run a small version, for a first look.")] = False,
     folder: Annotated[
@@ -40,7 +42,9 @@ def reproduce(
     data: Annotated[
         list[str] | None, typer.Option("--data", help="Where official data are, as NAME=PATH; may be repeated.")
     ] = None,
-    to: Annotated[str, typer.Option(help="With docs: the page to write the finished entries to.")] = "docs/results.md",
+    to: Annotated[
+        str, typer.Option(help="With docs, the page to write the finished entries to; with changes, the new page.")
+    ] = "docs/results.md",
 ) -> None:
     """Rerun the experiments of the papers, and show the results next to the published ones.
 
@@ -59,8 +63,12 @@ def reproduce(
         raise ConfigError(f"{first} stands alone, and {rest[0]!r} was given with it")
     if first == "show" and not rest:
         raise ConfigError("show takes the name of an entry, such as dpals-figure4: see discreet reproduce list")
+    if first == "changes" and len(rest) != 1:
+        raise ConfigError("changes takes one page to compare with, such as an older copy of docs/results.md")
     if first == "list":
         _list(out, sources)
+    elif first == "changes":
+        _changes(out, Path(rest[0]), Path(to))
     elif first == "docs":
         written = pages.write(Path(to), Path(folder), entries.names(), sources)
         out.say(f"{len(written)} entries written to {to}: {', '.join(written) or 'none has finished'}")
@@ -113,6 +121,18 @@ def _other_code(other: int, unknown: int) -> str:
         f"{counted(n, 'cell')} {'was' if n == 1 else 'were'} computed by {whose} code{rest}: "
         f"--fresh runs {'it' if other + unknown == 1 else 'them'} again"
     )
+
+
+def _changes(out: Output, old: Path, new: Path) -> None:
+    """Say which numbers of a page are no longer what they were."""
+    from discreet.experiments import changes
+
+    found = changes.compare(old, new)
+    moved = [change for change in found if change.moved]
+    out.say(changes.markdown(found))
+    out.say(f"{counted(len(moved), 'cell')} moved by more than two standard deviations")
+    cells = [{"entry": c.entry, "row": c.row, "column": c.column, "old": c.old, "new": c.new} for c in moved]
+    out.result({"command": "reproduce", "changed": cells})
 
 
 def _list(out: Output, sources: Sources) -> None:

@@ -94,3 +94,20 @@ def benchmark(rows: int = 10_000_000, repeats: int = 3, path: Path | None = None
         "arrow_peak_gigabytes": round(max(bare["peak"] for bare, _ in runs) / 1e9, 3),
         "passed": ours <= MAX_RATIO * arrow and peak <= MAX_BYTES,
     }
+
+
+def section(quick: bool) -> dict[str, Any]:
+    """The section of ``discreet bench``."""
+    return benchmark(500_000 if quick else 10_000_000, repeats=2)
+
+
+def show(result: dict[str, Any]) -> list[str]:
+    """The result as Markdown."""
+    return [
+        "## Reading a CSV",
+        "",
+        f"{result['rows']:,} rows ({result['file_megabytes']:.0f} MB) into `Ratings`: "
+        f"{result['ratings_seconds']:.2f} s, {result['ratio']:.2f} times a bare `pyarrow.csv.read_csv` "
+        f"({result['arrow_seconds']:.2f} s; goal: at most 3), peak memory {result['peak_gigabytes']:.2f} GB "
+        "(goal: at most 1.5).",
+    ]

@@ -31,7 +31,9 @@ def popularity(settings: Settings, sources: Sources) -> list[Record]:
 def users_and_items(settings: Settings, sources: Sources) -> list[Record]:
     """Figure 6: ratings by how many their user and their item have; five groups of items with a fifth of all each.
 
-    ``correlation`` is that of log counts of user and item over the ratings; ``share`` what a group has of the sample.
+    ``correlation`` is that of the counts of user and item over the ratings; ``share`` what a group has of the sample.
+    Further records are the joint histogram: the ``part`` of the sample whose user and item have about so many ratings
+    (``user_count`` and ``item_count``, the lower ends of ranges that double), in all ratings.
     """
     ratings = sources.ratings(settings["data"], scale=settings["scale"])
     chosen = _sample(ratings, settings)
@@ -46,10 +48,36 @@ def users_and_items(settings: Settings, sources: Sources) -> list[Record]:
     group = np.empty(len(order), np.int64)
     group[order] = part
     shares = np.bincount(group[ratings.indices[chosen]], minlength=GROUPS) / np.count_nonzero(chosen)
-    return [
+    groups: list[Record] = [
         {"group": g + 1, "share": float(shares[g]), "correlation": correlation, "correlation_of_logs": logs}
         for g in range(GROUPS)
     ]
+    return groups + _joint(user[chosen], item[chosen])
+
+
+def _joint(user: NDArray[Any], item: NDArray[Any]) -> list[Record]:
+    """How ratings spread over the counts of their users and items, in ranges that double."""
+    rows = np.floor(np.log2(user)).astype(int)
+    columns = np.floor(np.log2(item)).astype(int)
+    wide = int(columns.max()) + 1
+    counts = np.bincount(rows * wide + columns, minlength=(int(rows.max()) + 1) * wide)
+    return [
+        {"user_count": 2 ** (at // wide), "item_count": 2 ** (at % wide), "part": float(n / len(user))}
+        for at, n in enumerate(counts.tolist())
+        if n
+    ]
+
+
+def sizes(settings: Settings, sources: Sources) -> Record:
+    """Table 2: users, items and ratings of the data set; of its most rated items only, if ``top`` is given."""
+    ratings = sources.ratings(settings["data"], scale=settings["scale"])
+    if "top" in settings:
+        counts = np.bincount(ratings.indices, minlength=ratings.n_items)
+        chosen = np.sort(np.argsort(-counts, kind="stable")[: settings["top"]])
+        ratings = ratings.filter(items=ratings.item_ids[chosen], min_user_ratings=1)
+    if settings.get("binary") and not settings["data"].startswith("twin"):
+        ratings = ratings.binarize(4.0).filter(min_user_ratings=5, min_item_ratings=1)
+    return {"users": ratings.n_users, "items": ratings.n_items, "ratings": ratings.n_ratings}
 
 
 def prices(settings: Settings, sources: Sources) -> Record:

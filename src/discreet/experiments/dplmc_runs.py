@@ -80,18 +80,20 @@ def nothing(X: NDArray[Any], known: NDArray[np.bool_]) -> float:
 
 
 @lru_cache(maxsize=5)
-def planted(m: int, r: int, variance: float, seed: int) -> tuple[NDArray[Any], NDArray[np.bool_], Ratings]:
+def planted(
+    m: int, r: int, variance: float, seed: int, items: int = N_ITEMS
+) -> tuple[NDArray[Any], NDArray[np.bool_], Ratings]:
     """X*, which entries are known, and the ratings: rows of U* and V* have at most norm 2."""
     rng = np.random.default_rng([seed, m, r])
-    U, V = rng.standard_normal((m, r)), rng.standard_normal((N_ITEMS, r))
+    U, V = rng.standard_normal((m, r)), rng.standard_normal((items, r))
     X = (2 / np.linalg.norm(U, axis=1).max()) * (2 / np.linalg.norm(V, axis=1).max()) * U @ V.T
-    size = min(round(r * m * math.log(m)), m * N_ITEMS)
-    known = np.zeros((m, N_ITEMS), bool)
-    known.ravel()[rng.choice(m * N_ITEMS, size, replace=False)] = True
+    size = min(round(r * m * math.log(m)), m * items)
+    known = np.zeros((m, items), bool)
+    known.ravel()[rng.choice(m * items, size, replace=False)] = True
     user, item = np.nonzero(known)
     Y = X[user, item] + math.sqrt(variance) * rng.standard_normal(len(user))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=m))])
-    names = np.arange(m), np.arange(N_ITEMS)
+    names = np.arange(m), np.arange(items)
     ratings = Ratings.from_indices(indptr, item.astype(np.int32), Y.astype(np.float32), *names, catalogue=True)
     return X, known, ratings
 
@@ -113,6 +115,7 @@ def make(
     users: int,
     chosen: dict[str, Any],
     seed: int,
+    items: int = N_ITEMS,
 ) -> Any:
     """The model of a cell. "equal": true (ε, δ), one user exchanged for another. "printed": as each paper says."""
     common: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "rating_range": RATING_RANGE, "centring": 0.0}
@@ -145,8 +148,8 @@ def make(
     if model == HOUSE:
         own = {name: value for name, value in common.items() if name not in ("centring", "factors")}
         return DPMF(**own, goal="rating")
-    per_user = min(rank * math.log(users), N_ITEMS)
-    common |= {"ratings_per_item": per_user * users / N_ITEMS, "ratings_per_user": per_user}
+    per_user = min(rank * math.log(users), items)
+    common |= {"ratings_per_item": per_user * users / items, "ratings_per_user": per_user}
     if spectral:
         common |= {"initialization": "spectral", "initial_epsilon": first}
     return DPLMC.configured(**common, constants="printed" if accounting == "printed" else "tight", **chosen)

@@ -35,7 +35,7 @@ from discreet.experiments.sources import Sources
 Settings = dict[str, Any]
 Record = dict[str, Any]
 Runner = Callable[[Settings, Sources], Record | list[Record]]
-ORDER = ("dpals", "dplmc", "huber", "baselines", "real")
+ORDER = ("dpals", "dplmc", "huber", "theory", "baselines", "real")
 # figures of a paper whose parts are in entries with other names
 PARTS = {
     "dpals-figure3": ("baselines-figure3a", "dpals-table5"),

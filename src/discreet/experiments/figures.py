@@ -1,124 +1,319 @@
-"""Results as a picture like the paper's: lines over a setting, the spread over seeds, the paper's values marked.
+"""Results as a picture: lines over a number, bars over words, the spread over seeds, published values marked.
 
 A plot of an entry's file is one panel:
 
-    title, x_label, y_label  text
-    x, y          the setting (or number) on each axis
+    title, x_label, y_label  text; what is usual needs no label (`LABELS`)
+    x, y          the setting (or number) on each axis; words on x become bars
     line          settings that tell the lines apart
     where         optional: only records with these settings
     log_x, log_y  optional
+    statistic     optional: "mean" with the standard deviation by default, "median" with the quartiles
     reference     optional: the published value to mark with crosses (the first one by default)
+    value         optional: a number to show as colour, over two counts that double; with ``minus``, against the records
+                  that have those settings; ``value_label`` names it
 
-Records without an x, such as models without privacy, become dashed lines across.
+Records without an x, such as models without privacy, become dashed lines across. A method has the same colour in all
+pictures (`METHODS`); where it has several lines they differ by shade, dashes and marks. More than eight lines become
+several panels, and names stand below a panel, never on the data.
 """
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from discreet.data.download import written_aside
 from discreet.experiments.entry import Entry, Record
-from discreet.experiments.layout import Group, group, reference
+from discreet.experiments.layout import Group, group, matches, reference
 
 INK = "#22303c"
 FAINT = "#d9dee3"
-MANY = 8  # more lines have their names beside the plot, and the second eight another mark
-COLOURS = ("#00798c", "#c8553d", "#edae49", "#5b5f97", "#7fb069", "#9aa5b1", "#b0578d", "#3d3d3d")
+GREY = "#8b98a5"
+MOST_LINES = 8
 WIDTH = 5.6
-HEIGHT = 4.6
+HEIGHT = 4.2
+LEGEND = 0.19  # inches for each line of a legend
+
+#: One colour for each method, in all pictures. What is free or no model at all is grey.
+METHODS = {
+    "DPMF": "#00798c",
+    "DPALS": "#c8553d",
+    "DPLMC": "#5b5f97",
+    "DPFW": "#e0a030",
+    "DPFrankWolfe": "#e0a030",
+    "FW": "#e0a030",
+    "DPSVD": "#7fb069",
+    "DPSGD": "#b0578d",
+    "DPSGLD": "#8c6d46",
+    "HuberALS": "#4d9de0",
+    "ALS": "#3d3d3d",
+    "IRLS": "#6d597a",
+    "gaussian": "#c8553d",
+    "laplace": "#7fb069",
+    "huber": "#00798c",
+    "vanilla": "#3d3d3d",
+    "predict 0": GREY,
+    "global mean": GREY,
+    "mean": GREY,
+    "user": GREY,
+    "bias": GREY,
+    "Bias": GREY,
+    "biases": GREY,
+    "private item bias": GREY,
+    "popular": GREY,
+    "popularity": GREY,
+    "private popularity": GREY,
+}
+#: For what is not a method: parts of one, data, readings.
+OTHERS = ("#1b7f5c", "#a63d57", "#3465a4", "#c77f2a", "#7a4fa3", "#5f8a1f", "#4a5a6a", "#d0649a")
+DASHES = ("-", "--", ":", "-.")
+MARKS = "os^Dv<>P"
+
+#: What axes are called where a file does not say.
+LABELS = {
+    "epsilon": "ε",
+    "rmse": "test RMSE (stars)",
+    "recall@20": "recall@20 of held-out users",
+    "observed": "share of the entries that is observed",
+    "visible": "share of the entries that is visible",
+    "variance": "variance of the noise",
+    "releases": "number of releases",
+    "variance needed": "variance that is needed",
+    "density": "probability density",
+    "t": "noise t",
+}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a line looks."""
+
+    colour: str
+    dashes: str
+    mark: str
 
 
 def draw(entry: Entry, records: list[Record], file: Path) -> None:
     """Write the picture as PNG."""
     from matplotlib.figure import Figure
 
-    across = 2 if len(entry.plots) == 4 else min(3, len(entry.plots))
-    down = -(-len(entry.plots) // across)
-    width = WIDTH * across + (1.6 if across == 1 else 0)
-    figure = Figure(figsize=(width, HEIGHT * down + 0.5), dpi=110, facecolor="white", layout="constrained")
+    panels = [part for panel in entry.plots for part in split(records, panel)]
+    across = 2 if len(panels) == 4 else min(3, len(panels))
+    down = -(-len(panels) // across)
+    lines = max((len(lines) for _, lines in panels), default=0) + bool(entry.references)
+    size = (WIDTH * across, (HEIGHT + LEGEND * lines) * down + 0.5)
+    figure = Figure(figsize=size, dpi=110, facecolor="white", layout="constrained")
     axes = figure.subplots(down, across, squeeze=False).ravel()
-    for axis, panel in zip(axes, entry.plots, strict=False):
-        _panel(axis, entry, records, panel)
-    for axis in axes[len(entry.plots) :]:
+    for axis, (panel, groups) in zip(axes, panels, strict=False):
+        if "value" in panel:
+            _heat(axis, records, panel)
+        else:
+            _panel(axis, entry, panel, groups)
+    for axis in axes[len(panels) :]:
         axis.set_axis_off()
-    if any(len(axis.get_legend_handles_labels()[1]) > MANY for axis in axes):
-        width += 3.0 * across
-        figure.set_figwidth(width)
-    title = textwrap.fill(entry.title, int(10 * width))
+    title = textwrap.fill(entry.title, int(10 * size[0]))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
     with written_aside(file) as aside:
         figure.savefig(aside, format="png")
 
 
-def _panel(axis: Any, entry: Entry, records: list[Record], panel: Mapping[str, Any]) -> None:
-    x = panel["x"]
-    y = panel["y"]
-    by = panel.get("line", [])
+def split(records: list[Record], panel: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], list[Group]]]:
+    """The panel with its lines; as several if there are too many, each with those that go across."""
+    if "value" in panel:
+        return [(panel, [])]
+    x, y = panel["x"], panel["y"]
+    groups = [line for line in group(records, panel.get("line", []), panel.get("where")) if line.values(y)]
+    across = [line for line in groups if not any(x in record for record in line.records)]
+    along = [line for line in groups if line not in across]
+    room = max(1, MOST_LINES - len(across))
+    if len(groups) <= MOST_LINES:
+        return [(panel, groups)]
+    parts = -(-len(along) // room)
+    each = -(-len(along) // parts)
+    title = panel.get("title", "")
+    return [
+        ({**panel, "title": f"{title} ({at + 1} of {parts})".strip()}, along[at * each : (at + 1) * each] + across)
+        for at in range(parts)
+    ]
+
+
+def method(keys: Mapping[str, Any]) -> str | None:
+    """The method that a line is of: the longest name that one of its settings begins with."""
+    for value in keys.values():
+        text = str(value).removeprefix("as printed: ")
+        known = [name for name in METHODS if text == name or text.startswith((f"{name},", f"{name} ", f"{name}'"))]
+        if known:
+            return max(known, key=len)
+    return None
+
+
+def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
+    """Of the lines of a panel. Several of one method: lighter ones first, with other dashes and marks."""
+    names = [method(keys) for keys in lines]
+    free = iter(colour for at in range(len(lines)) for colour in [OTHERS[at % len(OTHERS)]])
+    found: list[Style] = []
+    for at, name in enumerate(names):
+        mark = MARKS[at % len(MARKS)]
+        if name is None:
+            found.append(Style(next(free), "-", mark))
+            continue
+        of_it = [other for other, known in enumerate(names) if known is not None and METHODS[known] == METHODS[name]]
+        place = of_it.index(at)
+        lighter = 0.55 * (len(of_it) - 1 - place) / max(len(of_it) - 1, 1)
+        found.append(Style(_mixed(METHODS[name], lighter), DASHES[(len(of_it) - 1 - place) % len(DASHES)], mark))
+    return found
+
+
+def label(keys: Mapping[str, Any]) -> str:
+    """A line's name: its settings, numbers with what they are."""
+    words = [_spoken(name, value) for name, value in keys.items() if (name, value) != ("start", "none")]
+    return textwrap.shorten(", ".join(words), 58, placeholder=" …")
+
+
+def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]) -> None:
+    x, y = panel["x"], panel["y"]
+    name = panel.get("reference", entry.references[0] if entry.references else "")
+    words = list(dict.fromkeys(r[x] for line in lines for r in line.records if isinstance(r.get(x), str)))
     marked = False
-    for at, line in enumerate(group(records, by, panel.get("where"))):
-        colour = COLOURS[at % len(COLOURS)]
-        label = ", ".join(v if isinstance(v, str) else f"{name} {v:,g}" for name, v in line.keys.items()) or None
+    for at, (line, style) in enumerate(zip(lines, styles([line.keys for line in lines]), strict=True)):
         flat = Group({}, [record for record in line.records if x not in record])
         if flat.values(y):
-            axis.axhline(flat.mean(y), color=colour, linestyle="--", linewidth=1.5, label=label, zorder=2)
+            level = flat.median(y) if panel.get("statistic") == "median" else flat.mean(y)
+            axis.axhline(level, color=style.colour, linestyle="--", linewidth=1.4, label=label(line.keys), zorder=2)
         points = [p for p in group([r for r in line.records if x in r], [x]) if p.values(y)]
-        points.sort(key=lambda p: p.keys[x])
         if not points:
             continue
-        places = [p.keys[x] for p in points]
-        axis.errorbar(
-            places,
-            [p.mean(y) for p in points],
-            [p.spread(y) for p in points],
-            color=colour,
-            marker="os^D"[at // len(COLOURS) % 4],
-            markersize=4.5,
-            linewidth=1.8,
-            capsize=2.5,
-            label=label,
-            zorder=3,
-        )
-        name = panel.get("reference", entry.references[0] if entry.references else "")
-        known = [(p.keys[x], reference(entry, p, name)) for p in points]
+        points.sort(key=lambda p: words.index(p.keys[x]) if words else p.keys[x])
+        places = [words.index(p.keys[x]) + _shift(at, len(lines)) if words else p.keys[x] for p in points]
+        _one(axis, panel, points, places, style, label(line.keys), 0.8 / len(lines) if words else 0.0)
+        known = [(place, reference(entry, p, name)) for place, p in zip(places, points, strict=True)]
         known = [(place, value) for place, value in known if value is not None]
         if known:
-            axis.plot(
-                *zip(*known, strict=True),
-                "x",
-                color=colour,
-                markersize=9,
-                markeredgewidth=2,
-                zorder=4,
-                label=None if marked else name,
-            )
+            cross = INK if words else style.colour  # on a bar of its own colour it would not be seen
+            axis.plot(*zip(*known, strict=True), "x", color=cross, markersize=9, markeredgewidth=2, zorder=5)
             marked = True
-    _dress(axis, panel, records)
+    if marked:
+        axis.plot([], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"{name}: published")
+    _dress(axis, panel, lines, words)
 
 
-def _dress(axis: Any, panel: Mapping[str, Any], records: list[Record]) -> None:
+def _heat(axis: Any, records: list[Record], panel: Mapping[str, Any]) -> None:
+    """Colours over two counts, each a power of two."""
+    x, y, value = panel["x"], panel["y"], panel["value"]
+    parts: dict[tuple[int, int], float] = {}
+    for sign, where in ((1, panel.get("where")), (-1, panel.get("minus"))):
+        for one in group(records, [x, y], where) if where is not None else []:
+            if one.values(value):
+                place = (int(math.log2(one.keys[x])), int(math.log2(one.keys[y])))
+                seeds = len({record.get("seed") for record in records if matches(record, where or {})})
+                parts[place] = parts.get(place, 0.0) + sign * sum(one.values(value)) / max(seeds, 1)
+    spans = [range(min(p[at] for p in parts), max(p[at] for p in parts) + 1) for at in (0, 1)]
+    grid = [[parts.get((column, row), 0.0) for column in spans[0]] for row in spans[1]]
+    most = max(abs(part) for part in parts.values())
+    look = {"cmap": "RdBu_r", "vmin": -most, "vmax": most} if "minus" in panel else {"cmap": "BuGn", "vmin": 0.0}
+    edges = [[2**power for power in (*span, span.stop)] for span in spans]
+    shown = axis.pcolormesh(edges[0], edges[1], grid, **look)
+    axis.figure.colorbar(shown, ax=axis, label=panel.get("value_label", value), format="%.3g")
+    _dress(axis, {**panel, "log_x": True, "log_y": True}, [], [])
+
+
+def _one(
+    axis: Any,
+    panel: Mapping[str, Any],
+    points: list[Group],
+    places: list[float],
+    style: Style,
+    name: str,
+    width: float,
+) -> None:
+    """One line, or the bars of one colour where x is a word."""
+    y = panel["y"]
+    if panel.get("statistic") == "median":
+        centres = [p.median(y) for p in points]
+        ends = [p.quartiles(y) for p in points]
+        spread: Any = [[c - low for c, (low, _) in zip(centres, ends, strict=True)]]
+        spread.append([high - c for c, (_, high) in zip(centres, ends, strict=True)])
+    else:
+        centres = [p.mean(y) for p in points]
+        spread = [p.spread(y) for p in points]
+    if width:
+        axis.bar(places, centres, width, yerr=spread, color=style.colour, capsize=2, label=name, zorder=3)
+        return
+    axis.errorbar(
+        places,
+        centres,
+        spread,
+        color=style.colour,
+        linestyle=style.dashes,
+        marker=style.mark if len(points) <= 40 else "",
+        markersize=4.5,
+        linewidth=1.7,
+        capsize=2.5,
+        label=name,
+        zorder=3,
+    )
+
+
+def _dress(axis: Any, panel: Mapping[str, Any], lines: list[Group], words: list[str]) -> None:
     x = panel["x"]
-    ticks = sorted({record[x] for record in records if isinstance(record.get(x), int | float)})
+    ticks = sorted({r[x] for line in lines for r in line.records if isinstance(r.get(x), int | float)})
     if panel.get("log_x"):
         axis.set_xscale("log")
-    if 1 < len(ticks) <= 8 and (panel.get("log_x") or all(isinstance(tick, int) for tick in ticks)):
+        _plain_numbers(axis.xaxis)
+    if words:
+        axis.set_xticks(range(len(words)), [textwrap.fill(word, 14) for word in words])
+    elif 1 < len(ticks) <= 8 and (panel.get("log_x") or all(isinstance(tick, int) for tick in ticks)):
         axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
         axis.minorticks_off()
     if panel.get("log_y"):
-        from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
-
         axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.yaxis.set_major_formatter(FormatStrFormatter("%g"))
-        axis.yaxis.set_minor_formatter(NullFormatter())
+        _plain_numbers(axis.yaxis)
     axis.set_title(panel.get("title", ""), fontsize=10, color=INK, loc="left")
-    axis.set_xlabel(panel.get("x_label", x), fontsize=9, color=INK)
-    axis.set_ylabel(panel.get("y_label", panel["y"]), fontsize=9, color=INK)
+    axis.set_xlabel(axis_label(panel, "x"), fontsize=9, color=INK)
+    axis.set_ylabel(axis_label(panel, "y"), fontsize=9, color=INK)
     axis.grid(color=FAINT, linewidth=0.7, zorder=0)
+    axis.set_axisbelow(True)
     axis.tick_params(labelsize=8, colors=INK)
     axis.spines[["top", "right"]].set_visible(False)
     if names := axis.get_legend_handles_labels()[1]:
-        beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if len(names) > MANY else {}
-        axis.legend(fontsize=8, frameon=False, labelcolor=INK, **beside)
+        columns = 2 if len(names) > 4 and max(map(len, names)) < 34 else 1
+        place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14), "ncols": columns}
+        axis.legend(fontsize=8, frameon=False, labelcolor=INK, **place)
+
+
+def _plain_numbers(of: Any) -> None:
+    """1, 2, 5, 10 … on a logarithmic axis."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    of.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    of.set_major_formatter(FormatStrFormatter("%g"))
+    of.set_minor_formatter(NullFormatter())
+
+
+def axis_label(panel: Mapping[str, Any], axis: str) -> str:
+    """What the file says, what is usual, or the bare name."""
+    return str(panel.get(f"{axis}_label") or LABELS.get(panel[axis], panel[axis]))
+
+
+def _shift(at: int, lines: int) -> float:
+    """Where the bars of a line stand beside those of the others."""
+    return 0.8 * ((at + 0.5) / lines - 0.5)
+
+
+def _spoken(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return f"{value} start" if name == "start" else value
+    if name == "users":
+        return f"{value:,g} users"
+    symbol = {"nu": "ν =", "mu": "μ =", "lambda": "λ =", "epsilon": "ε =", "sigma": "σ ="}.get(name, name)
+    return f"{symbol} {value:,g}"
+
+
+def _mixed(colour: str, white: float) -> str:
+    """The colour with that part of white."""
+    parts: Iterable[int] = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)

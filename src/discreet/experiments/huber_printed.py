@@ -4,16 +4,17 @@ Tables 3, 6 and 7 are millions of small least-squares problems. `printed` is Alg
 test holds it against ``HuberALS(method=HuberAsPrinted(...))``, which Tables 4 and 5 use.
 
 What the paper leaves open, and the reading that came closest to its numbers: matrices of 100 users and 500 items whose
-factors are uniform on [0, 1] (it gives neither size nor law; thirty combinations were tried without noise and with
-noise of variance 1); item factors start from a standard normal; Z = U Vᵀ takes the users from before the last item
-step, as Algorithm 1 says; Tables 4 and 5 have noise of variance 1 and the RMSE of what is not visible; SweetRS keeps
-its zeros ("never tried") as ratings, because only with them are "40 %" of its entries there.
+factors are uniform on [0, 1] (it gives neither size nor law; docs/huber.md says what was tried); item factors start
+from a standard normal; Z = U Vᵀ takes the users from before the last item step, as Algorithm 1 says; Tables 4 and 5
+have noise of variance 1 and the RMSE of what is not visible; SweetRS keeps its zeros ("never tried") as ratings,
+because only with them are "40 %" of its entries there.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanis
 from discreet.privacy.people.huber_weights import huber_weights
 
 Floats = NDArray[np.float64]
+ITEMS = "items"
 
 
 def table_1(settings: Settings, sources: Sources) -> Record:
@@ -67,8 +69,11 @@ def synthetic(settings: Settings, sources: Sources) -> Record:
     noise = None if kind == "vanilla" else of_variance(kind, variance)
     inner = settings["inner"] if settings["solver"] == "irls" else 0
     rng = np.random.default_rng([seed, 71])
-    U, V = printed(task.ratings, rank, noise, rng, steps=settings["steps"], inner=inner, alpha=of_alpha(variance))
-    return {"rmse": math.sqrt(task.mean_squared_error(U, V))}
+    options: dict[str, Any] = {"steps": settings["steps"], "inner": inner, "alpha": of_alpha(variance)}
+    start = time.process_time()
+    U, V = printed(task.ratings, rank, noise, rng, where=settings.get("where", ITEMS), **options)
+    seconds = time.process_time() - start
+    return {"rmse": math.sqrt(task.mean_squared_error(U, V)), "seconds": seconds}
 
 
 def printed(
@@ -82,11 +87,9 @@ def printed(
     alpha: float = 3.0,
     ridge: float = 0.5,
     V: Floats | None = None,
+    where: str = ITEMS,
 ) -> tuple[Floats, Floats]:
     """Algorithm 1 (``inner=0``) or 2 and 3: U and V of the last step.
-
-    A right-hand side b + t with the ridge λ is that of r more observations: of t_k/√λ by √λ e_k, for each k. So one
-    call of the least-squares kernel does the whole item step.
 
     Parameters
     ----------
@@ -96,35 +99,66 @@ def printed(
         K of R-IRLS.
     V : (m, rank), optional
         Where to start.
+    where : {"items", "both sides", "output"}
+        On the right-hand sides of the items, as printed; on those of users as well, which the paper speaks of and does
+        not do; or on the item factors themselves, with which it says that nothing converges.
     """
+    n, m = ratings.n_users, ratings.n_items
     turned = ratings.to_csr().T.tocsr()
-    m = ratings.n_items
-    n = ratings.n_users
-    root = math.sqrt(ridge)
-    indptr = turned.indptr + rank * np.arange(m + 1, dtype=np.int64)
-    extra = (indptr[1:, None] - rank + np.arange(rank)).ravel()
-    real = np.setdiff1d(np.arange(indptr[-1]), extra)
-    indices = np.empty(indptr[-1], np.int32)
-    values = np.zeros(indptr[-1])
-    weights = np.ones(indptr[-1])
-    indices[real] = turned.indices
-    values[real] = turned.data
-    indices[extra] = np.tile(n + np.arange(rank), m)
+    values = ratings.values.astype(float)
+    users = _HalfStep(ratings.indptr, ratings.indices, values, rank, n, m, ridge)
+    items = _HalfStep(turned.indptr, turned.indices, turned.data, rank, m, n, ridge)
     item = np.repeat(np.arange(m), np.diff(turned.indptr))
-    nothing = np.zeros(m)
     V = rng.standard_normal((m, rank)) if V is None else V
     for _ in range(steps):
-        U = solve_rows(ratings.indptr, ratings.indices, ratings.values.astype(float), V, np.full(n, ridge))
-        Y = np.vstack([U, root * np.eye(rank)])
+        if where == "both sides":
+            U = users.solve(V, noise, rng)
+        else:
+            U = solve_rows(ratings.indptr, ratings.indices, values, V, np.full(n, ridge))
         if inner:
             V = rng.standard_normal((m, rank))
         for _ in range(max(inner, 1)):
-            if inner:
-                weights[real] = huber_weights(item, turned.indices, turned.data, U, V, alpha)
-            if noise is not None:
-                values[extra] = noise.sample(m * rank, rng) / root
-            V = solve_rows(indptr, indices, values, Y, nothing, None, weights)
+            weights = huber_weights(item, turned.indices, turned.data, U, V, alpha) if inner else None
+            V = items.solve(U, None if where == "output" else noise, rng, weights)
+            if where == "output" and noise is not None:
+                V = V + noise.sample(V.size, rng).reshape(V.shape)
     return U, V
+
+
+class _HalfStep:
+    """All ridge regressions of one side, with noise on their right-hand sides.
+
+    A right-hand side b + t with the ridge λ is that of r more observations: of t_k/√λ by √λ e_k, for each k. So one
+    call of the least-squares kernel does the whole half-step.
+    """
+
+    def __init__(
+        self, indptr: Any, indices: Any, values: Floats, rank: int, rows: int, columns: int, ridge: float
+    ) -> None:
+        self.rank = rank
+        self.rows = rows
+        self.root = math.sqrt(ridge)
+        self.indptr = indptr + rank * np.arange(rows + 1, dtype=np.int64)
+        self.extra = (self.indptr[1:, None] - rank + np.arange(rank)).ravel()
+        self.real = np.setdiff1d(np.arange(self.indptr[-1]), self.extra)
+        self.indices = np.empty(self.indptr[-1], np.int32)
+        self.indices[self.real] = indices
+        self.indices[self.extra] = np.tile(columns + np.arange(rank), rows)
+        self.values = np.zeros(self.indptr[-1])
+        self.values[self.real] = values
+
+    def solve(
+        self, other: Floats, noise: Mechanism | None, rng: np.random.Generator, weights: Floats | None = None
+    ) -> Floats:
+        self.values[self.extra] = 0.0
+        if noise is not None:
+            self.values[self.extra] = noise.sample(self.rows * self.rank, rng) / self.root
+        known = np.vstack([other, self.root * np.eye(self.rank)])
+        every = np.ones(len(self.values))
+        if weights is not None:
+            every[self.real] = weights
+        found: Floats = solve_rows(self.indptr, self.indices, self.values, known, np.zeros(self.rows), None, every)
+        return found
 
 
 # ------------------------------------------------------------------ Tables 4 and 5

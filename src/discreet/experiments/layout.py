@@ -8,6 +8,8 @@ A table of an entry's file has
     values   numbers to show; with `columns`, the first
     where    optional: only records with these settings
     digits   4 by default
+    statistic  "mean" ± standard deviation (n − 1) over the seeds by default; "median" with the lowest and the highest,
+               where one run that diverges would hide the others
     references  which published values to show; all by default
 """
 
@@ -44,12 +46,24 @@ class Group:
     def spread(self, name: str) -> float:
         return statistics.stdev(values) if len(values := self.values(name)) > 1 else 0.0
 
-    def shown(self, name: str, digits: int) -> str:
-        """Mean ± standard deviation over the seeds."""
+    def median(self, name: str) -> float:
+        return statistics.median(values) if (values := self.values(name)) else math.nan
+
+    def quartiles(self, name: str) -> tuple[float, float]:
+        """Half of the values lie between."""
+        if len(values := self.values(name)) < 2:
+            return self.median(name), self.median(name)
+        low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+        return low, high
+
+    def shown(self, name: str, digits: int, statistic: str = "mean") -> str:
+        """Mean ± standard deviation over the seeds, or the median with the lowest and the highest."""
         if not (values := self.values(name)):
             texts = [record[name] for record in self.records if isinstance(record.get(name), str)]
             nothing = "refused" if any("refused" in record for record in self.records) else "–"
             return texts[0] if texts else nothing
+        if statistic == "median" and len(set(values)) > 1:
+            return f"{self.median(name):.{digits}f} ({_brief(min(values), digits)}–{_brief(max(values), digits)})"
         spread = f" ± {self.spread(name):.{digits}f}" if len(set(values)) > 1 else ""
         lost = f" ({len(self.records) - len(values)} refused)" if any("refused" in r for r in self.records) else ""
         return f"{self.mean(name):.{digits}f}{spread}{lost}"
@@ -98,7 +112,7 @@ def table(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> list[
         lines.append(
             [
                 *(_text(one.keys.get(name, "–")) for name in rows),
-                *(one.shown(name, digits) for name in values),
+                *(one.shown(name, digits, form.get("statistic", "mean")) for name in values),
                 *("" if value is None else f"{value:.{digits}f}" for value in known),
             ]
         )
@@ -120,12 +134,13 @@ def _crossed(entry: Entry, records: list[Record], form: Mapping[str, Any]) -> li
         if not any(c in cells for c in columns):  # it does not depend on the column, so it stands in all of them
             cells = dict.fromkeys(columns, next(iter(cells.values())))
         head = [_text(row.keys.get(name, "–")) for name in form["rows"]]
-        lines.append([*head, *(cells[c].shown(value, digits) if c in cells else "" for c in columns)])
+        told = [cells[c].shown(value, digits, form.get("statistic", "mean")) if c in cells else "" for c in columns]
+        lines.append([*head, *told])
         for name in form.get("references", entry.references):
             known = [reference(entry, cells[c], name) if c in cells else None for c in columns]
             if any(k is not None for k in known):
-                told = [f"{k:.{digits}f}" if k is not None else "" for k in known]
-                lines.append([*head[:-1], f"{head[-1]}: {name}", *told])
+                known_values = [f"{k:.{digits}f}" if k is not None else "" for k in known]
+                lines.append([*head[:-1], f"{head[-1]}: {name}", *known_values])
     return lines
 
 
@@ -140,7 +155,7 @@ def section(entry: Entry, records: list[Record], conditions: list[dict[str, Any]
     for form in entry.tables:
         parts += [f"**{form['title']}**"] if "title" in form else []
         parts.append(markdown(table(entry, records, form)))
-    parts.append(_conditions(records, conditions, seconds, quick and entry.smaller))
+    parts.append(_conditions(entry, records, conditions, seconds, quick and entry.smaller))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -176,7 +191,9 @@ def codes(conditions: list[dict[str, Any]]) -> dict[str, int]:
     return dict(Counter(str(one.get("code", UNKNOWN)) for one in conditions).most_common())
 
 
-def _conditions(records: list[Record], conditions: list[dict[str, Any]], seconds: float, quick: bool) -> str:
+def _conditions(
+    entry: Entry, records: list[Record], conditions: list[dict[str, Any]], seconds: float, quick: bool
+) -> str:
     seeds = sorted({record[SEED] for record in records if SEED in record})
     last = conditions[-1]
     libraries = ", ".join(f"{name} {last[name]}" for name in ("numpy", "scipy", "numba") if name in last)
@@ -186,7 +203,10 @@ def _conditions(records: list[Record], conditions: list[dict[str, Any]], seconds
     lost = f"not recorded{how_many}" if UNKNOWN in found else None
     drawn = "One seed." if seeds else "Nothing in it is random."
     if len(seeds) > 1:
-        drawn = f"Seeds {', '.join(map(str, seeds))}; mean ± standard deviation over them."
+        named = f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 5 else ", ".join(map(str, seeds))
+        medians = any(form.get("statistic") == "median" for form in entry.tables)
+        shown = "median (lowest–highest)" if medians else "mean ± standard deviation (n − 1)"
+        drawn = f"Seeds {named}; {shown} over them."
     parts = [
         f"*{QUICK}*" if quick else "",
         data_used(records),
@@ -196,6 +216,11 @@ def _conditions(records: list[Record], conditions: list[dict[str, Any]], seconds
         f"{last['cores']} cores, {last['date']}. Code: {', '.join([*known, *([lost] if lost else [])])}.",
     ]
     return " ".join(part for part in parts if part)
+
+
+def _brief(value: float, digits: int) -> str:
+    """With so many digits, or as few as a large number needs."""
+    return f"{value:.{digits}f}" if abs(value) < 10 else f"{value:,.0f}"
 
 
 def _text(value: Any) -> str:

@@ -34,7 +34,7 @@ def write(page: Path, out: Path, names: Iterable[str], sources: Sources) -> list
             blocks[name] = block
             written.append(name)
     order = [name for name in entries.names() if name in blocks]
-    body = "\n".join(f"{_mark(name)}\n{blocks[name]}<!-- /entry -->\n" for name in order)
+    body = "\n".join(f"{_mark(name)}\n{_anchor(name)}{blocks[name]}<!-- /entry -->\n" for name in order)
     with written_aside(page) as aside:
         aside.write_text(f"{before.rstrip()}\n\n{START}\n\n{HEAD}\n{body}", encoding="utf-8")
     return written
@@ -64,9 +64,14 @@ def _mark(name: str) -> str:
     return f"<!-- entry {name} -->"
 
 
+def _anchor(name: str) -> str:
+    """So that other pages can link to the entry by its name, however its title is worded."""
+    return f'<a id="{name}"></a>\n\n'
+
+
 def _blocks(text: str) -> dict[str, str]:
     found = {}
     for part in text.split("<!-- entry ")[1:]:
         name, _, block = part.partition(" -->\n")
-        found[name] = block.partition("<!-- /entry -->")[0]
+        found[name] = block.partition("<!-- /entry -->")[0].removeprefix(_anchor(name))
     return found

@@ -1,0 +1,105 @@
+"""One sweep of exact least squares, beside the ``implicit`` package and the machine's own matrix-product rate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from discreet.data.ratings import Ratings
+from discreet.experiments.bench_machine import matrix_rate, twin
+from discreet.kernels import thread_count
+from discreet.models.als import ALS
+
+RANKS = (32, 64, 128)
+SHARES = {32: 0.65, 64: 0.75, 128: 0.85}  # of the machine's limit that a sweep should reach
+
+
+def benchmark(quick: bool) -> dict[str, Any]:
+    """Seconds of a sweep by rank, feedback and library, and what the machine could do."""
+    ratings = twin(quick)
+    rows = [_one_rank(ratings, r, sweeps=4) for r in (RANKS[:2] if quick else RANKS)]
+    return {"users": ratings.n_users, "items": ratings.n_items, "ratings": ratings.n_ratings, "ranks": rows}
+
+
+def _one_rank(ratings: Ratings, r: int, sweeps: int) -> dict[str, Any]:
+    """Best seconds of one sweep (both half-steps), ours and the peer's in turn."""
+    flops = 2.0 * ratings.n_ratings * r * r + (ratings.n_users + ratings.n_items) * r**3 / 3
+    row: dict[str, Any] = {"rank": r}
+    ours: dict[str, Callable[[], float]] = {
+        "implicit feedback": lambda: _sweep(ALS(r, feedback="implicit", iterations=sweeps), ratings),
+        "explicit feedback": lambda: _sweep(ALS(r, intercepts=False, iterations=sweeps), ratings),
+        "explicit, intercepts": lambda: _sweep(ALS(r, iterations=sweeps), ratings),
+    }
+    peers = _peers(ratings, r)
+    best: dict[str, float] = {}
+    rate = 0.0
+    for _ in range(2):
+        for name, measure in (ours | peers).items():
+            best[name] = min(best.get(name, np.inf), measure())
+            rate = max(rate, matrix_rate())
+    row["seconds"] = best
+    row["limit"] = flops / rate / 1e9
+    row["goal"] = SHARES[r]
+    return row
+
+
+def _sweep(model: ALS, ratings: Ratings) -> float:
+    times: list[float] = []
+    model.fit(ratings, progress=lambda *_: times.append(time.perf_counter()))
+    return float(np.diff(times).min())
+
+
+def _peers(ratings: Ratings, r: int) -> dict[str, Callable[[], float]]:
+    """Seconds of a sweep of the ``implicit`` package, if it is installed."""
+    try:
+        from implicit.cpu.als import AlternatingLeastSquares
+    except ImportError:
+        return {}
+    from threadpoolctl import threadpool_limits
+
+    matrix = ratings.to_csr().copy()  # its own, because implicit wants to be able to write
+
+    def sweep(cg: bool, blas: int) -> float:
+        times: list[float] = []
+        model = AlternatingLeastSquares(
+            factors=r, use_cg=cg, iterations=2 if cg else 1, num_threads=thread_count(), random_state=0
+        )
+        with threadpool_limits(blas, user_api="blas"):
+            model.fit(matrix, show_progress=False, callback=lambda _sweep, seconds, *_: times.append(seconds))
+        return min(times)
+
+    return {
+        "implicit, Cholesky": lambda: sweep(False, thread_count()),
+        "implicit, Cholesky, BLAS on one thread": lambda: sweep(False, 1),
+        "implicit, 3 CG steps, BLAS on one thread": lambda: sweep(True, 1),
+    }
+
+
+def show(result: dict[str, Any]) -> list[str]:
+    """The result as Markdown."""
+    names = list(result["ranks"][0]["seconds"])
+    lines = [
+        "## One sweep of alternating least squares",
+        "",
+        f"Seconds for both half-steps, {result['users']:,} users × {result['items']:,} items, "
+        f"{result['ratings']:,} ratings, float32; best of the sweeps of two alternating rounds.",
+        "",
+        "| | " + " | ".join(f"r = {row['rank']}" for row in result["ranks"]) + " |",
+        "|---|" + "---|" * len(result["ranks"]),
+    ]
+    for name in names:
+        who = name if name.startswith("implicit,") else f"discreet, {name}"
+        lines.append(f"| {who} | " + " | ".join(f"{row['seconds'][name]:.2f}" for row in result["ranks"]) + " |")
+    limits = " | ".join(f"{row['limit']:.2f}" for row in result["ranks"])
+    lines.append(f"| the machine's limit: the same arithmetic at matrix-product speed | {limits} |")
+    for peer in (n for n in names if n.startswith("implicit,")):
+        ratios = [row["seconds"][peer] / row["seconds"]["implicit feedback"] for row in result["ranks"]]
+        lines.append(f"| times faster than {peer} | " + " | ".join(f"{x:.1f}×" for x in ratios) + " |")
+    for name in (n for n in names if not n.startswith("implicit,")):
+        shares = [row["limit"] / row["seconds"][name] for row in result["ranks"]]
+        lines.append(f"| share of the limit, {name} | " + " | ".join(f"{100 * x:.0f} %" for x in shares) + " |")
+    goals = " | ".join(f"{100 * row['goal']:.0f} %" for row in result["ranks"])
+    return [*lines, f"| goal: share of the limit | {goals} |"]
