@@ -83,7 +83,9 @@ def test_what_mlflow_reads(opened, tmp_path):
     assert flavour["loader_module"] == "discreet.serve.mlflow_model"
     tags = described["metadata"]
     private = opened.name == "DPMF"
-    assert tags["discreet.epsilon"].startswith("50" if private else "Inf") or float(tags["discreet.epsilon"]) < 51
+    assert tags["discreet.epsilon"] == str(opened.statement["epsilon"])
+    assert tags["discreet.privacy"] == opened.statement["status"]
+    assert (float(tags["discreet.epsilon"]) <= 50) == private
     assert (len(tags["discreet.ledger_sha256"]) == 64) == private
     loaded = _load_pyfunc(str(tmp_path / "flow" / flavour["data"]))
     frame = pd.DataFrame({"history": [{"i3": 5.0}, ["i4", "i5"], []], "n": [4, 2, 1]})

@@ -82,7 +82,7 @@ def question(n=5):
 
 
 def test_replaced_ended_and_started_again_no_request_is_lost(service, folder):
-    """A reduced form of the soak of ``benchmarks/soak.py``: clients ask all the time, whatever happens."""
+    """A reduced form of the soak of ``discreet bench --only serve``: clients ask all the time, whatever happens."""
     stop = threading.Event()
     answers = []
     problems = []
@@ -123,6 +123,25 @@ def test_replaced_ended_and_started_again_no_request_is_lost(service, folder):
     assert problems == []
     assert set(answers) <= {200, 503}
     assert answers.count(200) > 20
+
+
+def test_killed_it_leaves_no_trace_and_comes_back(service, folder):
+    """SIGKILL takes the answers under way with it, and nothing else: the address stays, and so does the folder."""
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    beside = set(folder.parent.iterdir())
+    answered = service.ask(body=question())
+    code, written = service.stop(signal.SIGKILL)
+    assert code == -signal.SIGKILL
+    assert "Traceback" not in written
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert set(folder.parent.iterdir()) == beside
+    waiting = socket.create_connection(("127.0.0.1", service.port))  # while nobody listens
+    with contextlib.closing(waiting):
+        waiting.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        service.start()
+        waiting.settimeout(30)
+        assert b" 200 " in waiting.recv(64)
+    assert service.ask(body=question()) == answered
 
 
 def test_slow_clients_do_not_stop_it(service):

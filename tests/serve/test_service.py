@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 
 import httpx
 import numpy as np
@@ -14,6 +15,7 @@ from discreet.serve.service import Settings, create_app
 from discreet.serve.shelf import Shelf, named_folders
 
 SECRET = "xq-unheard-of-7c1"
+EXAMPLES = int(os.environ.get("DISCREET_EXAMPLES", "15"))  # requests made up for each route
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +256,7 @@ def test_the_schema_is_kept(app):
 
         @given(case=strategy)
         @settings(
-            max_examples=15,
+            max_examples=EXAMPLES,
             deadline=None,
             derandomize=True,
             database=None,

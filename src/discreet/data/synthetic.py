@@ -98,6 +98,7 @@ def dpals_task(
     *,
     density: float = 20.0,
     noise: float = 0.0,
+    condition: float = 1.0,
     fractions: Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
 ) -> LowRankTask:
@@ -112,6 +113,8 @@ def dpals_task(
         Every entry is observed with probability ``density · ln(n_users) / n_items``.
     noise : float
         Standard deviation of noise on the observations; the paper mentions none.
+    condition : float
+        κ, the largest over the smallest singular value, with even ratios between; the paper's matrices have 1.
     fractions : (train, valid, test)
         The paper partitions the observations without saying how; 80/10/10 is its split of MovieLens 10M.
     seed : int
@@ -121,8 +124,12 @@ def dpals_task(
     probability = min(density * math.log(n_users) / n_items, 1.0)
     if not probability > 0:
         raise ConfigError(f"density must be above 0, and {density:g} was given")
+    if not (math.isfinite(condition) and condition >= 1):
+        raise ConfigError(f"condition must be at least 1, and {condition:g} was given")
     users = np.linalg.qr(rng.standard_normal((n_users, rank)))[0] * math.sqrt(n_users)
     items = np.linalg.qr(rng.standard_normal((n_items, rank)))[0] * math.sqrt(n_items)
+    if condition != 1:
+        items = items * np.geomspace(condition, 1.0, rank)
     counts = []
     columns = []
     values = []

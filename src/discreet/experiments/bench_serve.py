@@ -3,8 +3,9 @@
 Speed: questions of twenty items each over one connection per client, beside the bare matrix product u Vᵀ + b and beside
 the scorer without HTTP. Clients and service share this machine's cores, so the service alone would be faster.
 
-What it bears: replaced models and restarts while clients ask (every answer must be 200 or a clean 503), bodies of
-garbage (every answer must be 4xx, and nothing of them may be written), and slow clients who hold connections.
+What it bears: replaced models, restarts and kills while clients ask, bodies of garbage (every answer must be 4xx, and
+nothing of them may be written), and slow clients who hold connections. A client whose connection breaks asks again,
+once, as a balancer would. Only SIGKILL may break one; every answer must be 200 or a clean 503.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ def benchmark(quick: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="discreet-bench-") as folder:
         place = Path(folder)
         speed = [_speed(place, items, quick) for items in sizes]
+        alone = _alone(saved(place, sizes[0]))
         bears = {
-            "soak": _soak(place, 6 if quick else 60),
+            "soak": _soak(place, 6 if quick else 120),
             "garbage": _garbage(place, 500 if quick else 10_000),
             "slow": _slow(place, 200 if quick else 2_000),
         }
-    return {"rank": RANK, "history": HISTORY, "speed": speed, **bears}
+    return {"rank": RANK, "history": HISTORY, "speed": speed, "alone": alone, **bears}
 
 
 # ------------------------------------------------------------------ models and services
@@ -103,8 +105,8 @@ class Service:
             time.sleep(0.1)
         raise RuntimeError(f"the service did not start: {self.written()[-500:]}")
 
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
         return self.process.wait(60)
 
     def written(self) -> str:
@@ -207,11 +209,28 @@ def _speed(place: Path, items: int, quick: bool) -> dict[str, Any]:
     }
 
 
-def _median(work: Any) -> float:
+def _alone(folder: Path) -> dict[str, Any]:
+    """Without HTTP: `model.recommend`, and ``discreet recommend`` as a process from its start to its end."""
+    model = load(folder)
+    history = list(range(HISTORY))
+    words = [sys.executable, "-m", "discreet", "recommend", str(folder)]
+    words += ["--history", ",".join(map(str, history))]
+
+    def command() -> None:
+        subprocess.run(words, check=True, capture_output=True)
+
+    return {
+        "items": len(model.item_ids_),
+        "recommend": _median(lambda: model.recommend(history, 10)),
+        "command": _median(command, 5.0),
+    }
+
+
+def _median(work: Any, seconds: float = 1.0) -> float:
     for _ in range(3):
         work()
     took: list[float] = []
-    end = time.perf_counter() + 1.0
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end and len(took) < 2_000:
         begun = time.perf_counter()
         work()
@@ -223,22 +242,34 @@ def _median(work: Any) -> float:
 
 
 def _soak(place: Path, seconds: float) -> dict[str, Any]:
-    """Eight clients, each with a new connection for every question, while models are replaced and the service ends."""
+    """Eight clients, each with a new connection for every question, while models are replaced and the service ends.
+
+    Turn by turn: the model is replaced three times, the service ends and starts again; the fourth time it is killed.
+    """
     folder = place / "soaked"
     shutil.copytree(saved(place, 2_000), folder)
     statuses: Counter[str] = Counter()
-    events = {"replaced": 0, "ended": 0}
+    events = {"replaced": 0, "ended": 0, "killed": 0, "broken": 0}
     with _running(folder) as service:
         body = json.dumps({"history": list(range(HISTORY)), "n": 10}).encode()
         end = time.monotonic() + seconds
 
+        async def one() -> int:
+            reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+            try:
+                writer.write(request(body, close=True))
+                return await asyncio.wait_for(answer(reader), 60)
+            finally:
+                writer.close()
+
         async def client() -> None:
             while time.monotonic() < end:
                 try:
-                    reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
-                    writer.write(request(body, close=True))
-                    statuses[str(await asyncio.wait_for(answer(reader), 60))] += 1
-                    writer.close()
+                    try:
+                        statuses[str(await one())] += 1
+                    except (OSError, asyncio.IncompleteReadError):
+                        events["broken"] += 1
+                        statuses[str(await one())] += 1
                 except (OSError, asyncio.IncompleteReadError, TimeoutError) as error:
                     statuses[type(error).__name__] += 1
 
@@ -251,8 +282,9 @@ def _soak(place: Path, seconds: float) -> dict[str, Any]:
                     events["replaced"] += 1
                     time.sleep(1.2)
                 else:
-                    service.stop()
-                    events["ended"] += 1
+                    kill = turn % 16 == 0
+                    service.stop(signal.SIGKILL if kill else signal.SIGTERM)
+                    events["killed" if kill else "ended"] += 1
                     service.start()
 
         async def everything() -> None:
@@ -343,6 +375,7 @@ def show(found: dict[str, Any]) -> list[str]:
                 f"| {row['items']:,} | {clients} | {_ms(seen['p50'])} | {_ms(seen['p99'])} "
                 f"| {seen['per_second']:,.0f} | {_ms(row['scorer'])} | {_ms(row['product'])} |"
             )
+    alone = found["alone"]
     soak = found["soak"]
     garbage = found["garbage"]
     slow = found["slow"]
@@ -350,8 +383,11 @@ def show(found: dict[str, Any]) -> list[str]:
     refused = ", ".join(f"{count:,} × {status}" for status, count in sorted(garbage["answers"].items()))
     lines += [
         "",
+        f"- Without HTTP, {alone['items']:,} items: `model.recommend` {_ms(alone['recommend'])} (goal: 0.5 ms), "
+        f"`discreet recommend` from start to end {_ms(alone['command'])} (goal: 600 ms).",
         f"- Eight clients for {soak['seconds']:g} s while the model was replaced {soak['replaced']} times and the "
-        f"service ended and started again {soak['ended']} times: {answers}.",
+        f"service ended and started again {soak['ended']} times: {answers}. It was killed (SIGKILL) {soak['killed']} "
+        f"times besides, which broke {soak['broken']} connections; asked again, these were answered as well.",
         f"- {garbage['bodies']:,} bodies of garbage: {refused}; anything of them written: "
         f"{'yes' if garbage['written'] else 'no'}.",
         f"- Beside {slow['clients']:,} clients who send half a request and wait: {slow['answered']:,} answers in two "

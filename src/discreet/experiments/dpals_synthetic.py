@@ -32,7 +32,7 @@ def run(settings: Settings, sources: Sources) -> Record | list[Record]:
     have the same ε after as many steps. "FW" has next to no noise. ``tune`` has values of parameters to choose from,
     on the validation part of the same task (`tuned`).
     """
-    task = _task(settings["users"], settings["items"], settings.get("task_seed", 0))
+    task = _task(settings["users"], settings["items"], settings.get("task_seed", 0), settings.get("condition", 1.0))
     if "tune" not in settings:
         return _scored(settings, task)
     found = choose(settings["tune"], lambda some, seed: _model(_tried(settings, some, seed)), task.split, "rmse")
@@ -53,8 +53,8 @@ def _scored(settings: Settings, task: LowRankTask) -> Record:
 
 
 @lru_cache(maxsize=2)
-def _task(users: int, items: int, seed: int) -> LowRankTask:
-    return dpals_task(users, items, seed=seed)
+def _task(users: int, items: int, seed: int, condition: float = 1.0) -> LowRankTask:
+    return dpals_task(users, items, seed=seed, condition=condition)
 
 
 def _model(settings: Settings) -> Recommender:

@@ -44,6 +44,7 @@ METHODS = {
     "DPALS": "#c8553d",
     "DPLMC": "#5b5f97",
     "DPFW": "#e0a030",
+    "DPFrankWolfe": "#e0a030",
     "FW": "#e0a030",
     "DPSVD": "#7fb069",
     "DPSGD": "#b0578d",
@@ -60,11 +61,15 @@ METHODS = {
     "mean": GREY,
     "user": GREY,
     "bias": GREY,
+    "Bias": GREY,
+    "biases": GREY,
+    "private item bias": GREY,
     "popular": GREY,
+    "popularity": GREY,
     "private popularity": GREY,
 }
 #: For what is not a method: parts of one, data, readings.
-OTHERS = ("#00798c", "#c8553d", "#e0a030", "#5b5f97", "#7fb069", "#b0578d", "#4d9de0", "#3d3d3d")
+OTHERS = ("#1b7f5c", "#a63d57", "#3465a4", "#c77f2a", "#7a4fa3", "#5f8a1f", "#4a5a6a", "#d0649a")
 DASHES = ("-", "--", ":", "-.")
 MARKS = "os^Dv<>P"
 
@@ -188,7 +193,8 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
         known = [(place, reference(entry, p, name)) for place, p in zip(places, points, strict=True)]
         known = [(place, value) for place, value in known if value is not None]
         if known:
-            axis.plot(*zip(*known, strict=True), "x", color=style.colour, markersize=9, markeredgewidth=2, zorder=5)
+            cross = INK if words else style.colour  # on a bar of its own colour it would not be seen
+            axis.plot(*zip(*known, strict=True), "x", color=cross, markersize=9, markeredgewidth=2, zorder=5)
             marked = True
     if marked:
         axis.plot([], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"{name}: published")

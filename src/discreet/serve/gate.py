@@ -38,7 +38,8 @@ class Gate:
     app : the application
     counters : Counters
     routes : set of str
-        The paths that are counted under their own name; anything else is "other", so that nothing sent becomes a label.
+        The paths that are counted under their own name, ``/v1/similar/{item}`` for all items; anything else is "other",
+        so that nothing sent becomes a label.
     largest_body : int
         Bytes.
     most_at_once : int
@@ -59,6 +60,7 @@ class Gate:
         self.app = app
         self.counters = counters
         self.routes = routes
+        self._beginnings = {route.partition("{")[0]: route for route in routes if "{" in route}
         self.largest_body = largest_body
         self.most_at_once = most_at_once
         self.token = token
@@ -138,9 +140,9 @@ class Gate:
 
     def _route(self, scope: MutableMapping[str, Any]) -> str:
         path = scope["path"]
-        if path.startswith("/v1/similar/"):
-            return "/v1/similar/{item}"
-        return path if path in self.routes else "other"
+        if path in self.routes:
+            return str(path)
+        return next((route for begins, route in self._beginnings.items() if path.startswith(begins)), "other")
 
 
 def _again(body: bytes, receive: Receive) -> Receive:

@@ -23,6 +23,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from discreet.errors import ConfigError, DiscreetError
 from discreet.kernels import thread_count
@@ -114,11 +115,10 @@ def create_app(shelf: Shelf, settings: Settings | None = None) -> Gate:
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type"],
         )
-    routes = {"/", "/docs", "/health", "/metrics", "/openapi.json", "/v1/items", "/v1/privacy"}
     return Gate(
         inner,
         counters,
-        routes | {"/v1/recommend", "/v1/recommend/batch"},
+        {route.path_format for route in app.routes if isinstance(route, Route)},
         largest_body=settings.largest_body,
         most_at_once=settings.most_at_once,
         token=settings.token,

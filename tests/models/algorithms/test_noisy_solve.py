@@ -1,17 +1,20 @@
 """DPALS by noisy solves: without noise it is ALS; with the paper's noise it costs what the paper should have said."""
 
 import logging
+from dataclasses import fields
 
 import numpy as np
 import pytest
 
 import discreet
 from discreet.data.splits import random_ratings
+from discreet.engines import LocalPeople
 from discreet.errors import BudgetExceeded, ConfigError, DataError
 from discreet.experiments.papers import DPALS_TABLE_4
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.door.session import Session
 from discreet.privacy.door.unsafe import NoNoise
+from discreet.privacy.people.item_sampling import sample, user_keys
 
 
 @pytest.fixture(scope="module")
@@ -260,3 +263,66 @@ def test_it_learns_more_than_a_users_own_mean():
     alone = discreet.evaluate(discreet.Bias(3.0, items=False).fit(split.train), split, ["rmse"], slices=None)["rmse"]
     model = discreet.DPALS(8, epsilon=10.0, rating_range=(0.5, 5), noise="seeded", random_state=0).fit(split.train)
     assert discreet.evaluate(model, split, ["rmse"], slices=None)["rmse"] < alone - 0.02
+
+
+# ------------------------------------------------------------ options of the paper's analysis
+
+
+def test_stages_learn_more_factors_one_after_the_other(ratings):
+    algorithm = open_wide(iterations=4, stages=2).resolved(30)
+    assert [algorithm._active(step) for step in range(4)] == [2, 2, 4, 4]
+    assert [open_wide(iterations=3, stages=3).resolved(30)._active(step) for step in range(3)] == [2, 3, 4]
+    assert [open_wide().resolved(30)._active(step) for step in range(3)] == [4, 4, 4]
+    plain = dict(centring=3.0, regularization=2.0, initial_scale=0.3)
+    staged = open_wide(iterations=4, stages=2, **plain).fit(ratings)
+    half = discreet.DPALS.configured(**(_settings(open_wide(iterations=2, **plain)) | {"factors": 2})).fit(ratings)
+    errors = {
+        name: float(np.sqrt(np.mean((model.predict(ratings, ratings) - ratings.values) ** 2)))
+        for name, model in {
+            "staged": staged,
+            "half": half,
+            "plain": open_wide(iterations=4, **plain).fit(ratings),
+        }.items()
+    }
+    assert errors["staged"] < 0.9 * errors["half"], "the second stage learns what the first has left"
+    assert errors["staged"] < 1.1 * errors["plain"]
+
+
+def _settings(model):
+    own = {name: value for name, value in model.get_params().items() if name != "method"}
+    inner = {field.name: getattr(model.method, field.name) for field in fields(model.method)}
+    return {name: value for name, value in (own | inner).items() if value is not None}
+
+
+def test_users_may_solve_with_a_part_of_their_histories(ratings):
+    plain = dict(centring=3.0, regularization=2.0, initial_scale=0.3)
+    whole = open_wide(**plain).fit(ratings)
+    part = open_wide(user_sampling=True, **plain).fit(ratings)
+    assert not np.allclose(whole.item_factors_, part.item_factors_)
+    assert [e.sensitivity for e in part.privacy_.ledger.entries] == [
+        e.sensitivity for e in whole.privacy_.ledger.entries
+    ]
+    again = open_wide(user_sampling=True, **plain).fit(LocalPeople(ratings, 7))
+    np.testing.assert_allclose(part.item_factors_, again.item_factors_, rtol=1e-5, atol=1e-6)
+
+
+def test_a_users_sample_is_its_own_and_has_its_share():
+    rng = np.random.default_rng(0)
+    counts = rng.integers(20, 60, 300)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    items = np.concatenate([rng.permutation(100)[:n] for n in counts]).astype(np.int32)
+    keys = user_keys(np.arange(300), 0)
+    first = sample(indptr, items, keys, 1 / 3, 0)
+    assert abs(first.mean() - 1 / 3) < 6 * np.sqrt(2 / 9 / len(items))
+    assert abs((first & sample(indptr, items, keys, 1 / 3, 1)).mean() - 1 / 9) < 6 * np.sqrt(8 / 81 / len(items))
+    some = slice(indptr[100], indptr[200])
+    alone = sample(indptr[100:201] - indptr[100], items[some], keys[100:200], 1 / 3, 0)
+    assert np.array_equal(alone, first[some]), "what others have rated makes no difference"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"), [(dict(stages=0), "stages"), (dict(stages=4, iterations=3), "stages is 4")]
+)
+def test_stages_that_cannot_be_are_refused(ratings, given, words):
+    with pytest.raises(ConfigError, match=words):
+        open_wide(**given).fit(ratings)

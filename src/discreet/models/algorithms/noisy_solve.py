@@ -101,6 +101,12 @@ class NoisySolve(Algorithm):
         Through which items a user contributes: its k rarest, or k at random.
     resample : bool
         Draw new samples at every step.
+    user_sampling : bool
+        Let users solve for their vectors with a new random part of 1/T of their histories at every step (line 14 of
+        Algorithm 1), which the paper's analysis needs and its experiments leave out. Reading out takes all.
+    stages : int
+        Learn the factors in so many stages, more of them in each (stagewise ALS, Remark 5): in stage s of S the first
+        ⌈r s/S⌉, while the others wait where they started. 1 is the paper's algorithm. At most one stage for each step.
     user_norm : float
         Γ_u.
     intercept : float, optional
@@ -134,7 +140,7 @@ class NoisySolve(Algorithm):
     """
 
     name: ClassVar[str] = "noisy solve"
-    added_later: ClassVar[Mapping[str, Any]] = {"weighting": "rating"}
+    added_later: ClassVar[Mapping[str, Any]] = {"weighting": "rating", "user_sampling": False, "stages": 1}
 
     feedback: str = "explicit"  # type: ignore[misc]
     factors: int | None = None
@@ -150,6 +156,8 @@ class NoisySolve(Algorithm):
     item_fraction: float = 0.4
     sampling: Literal["rarest", "uniform"] = "rarest"
     resample: bool = False
+    user_sampling: bool = False
+    stages: int = 1
     user_norm: float = 1.0
     intercept: float | None = None
     rating_range: Range | None = None
@@ -211,7 +219,7 @@ class NoisySolve(Algorithm):
             require_number(name, getattr(self, name))
         for name in ("user_exponent", "item_exponent"):
             require_number(name, getattr(self, name), -10)
-        for name in ("resample", "recount", "isometric", "projection", "orthonormalize"):
+        for name in ("resample", "user_sampling", "recount", "isometric", "projection", "orthonormalize"):
             require_flag(name, getattr(self, name))
         if self.regularization != BY_SIGNAL:
             require_number("regularization", self.regularization)
@@ -222,6 +230,11 @@ class NoisySolve(Algorithm):
         check_centring(self.centring, "user", "global")  # type: ignore[arg-type]
         require(self.iota < self.user_norm, f"intercept is {self.intercept!r} of the norm, but must be below 1")
         require_growth(self.growth, self.steps)
+        require_whole("stages", self.stages)
+        require(
+            self.stages <= min(self.steps, self.rank_of_factors),
+            f"stages is {self.stages}, but must be at most the number of iterations and of factors",
+        )
         require(
             isinstance(self.sigmas, Mapping), f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1}}"
         )
@@ -355,13 +368,14 @@ class NoisySolve(Algorithm):
         counts = session.release("recounts", users.item_counts()) if self.recount else counts[frequent]
         signal = self._check_signal(users, session, counts)
         ridge = self._lambda(signal["average"])
-        V = self._start(users, session, seed)
+        V = start = self._start(users, session, seed)
         grams = self._steps_of("gram")
         sums = self._steps_of("sum")
         for step in range(self.steps):
             if self.resample and step:
                 users.choose(priority, draw=step)
-            F, b = self._parts(V)
+            active = self._active(step)
+            F, b = self._parts(np.where(np.arange(self.rank) < active, V, np.float32(0.0)))
             users.solve(
                 F,
                 ridge,
@@ -370,8 +384,11 @@ class NoisySolve(Algorithm):
                 unobserved=self.lambda_0,
                 bias=b,
                 intercept=self.iota,
+                fraction=1 / self.steps if self.user_sampling else 1.0,
+                draw=step,
             )
-            V = self._item_step(users, session, counts, ridge, grams[step], sums[step])
+            found = self._item_step(users, session, counts, ridge, grams[step], sums[step], active)
+            V = np.hstack([found, start[:, active:]])  # those of later stages wait where they started
             progress(step + 1, self.steps, "steps")
         factors, biases = self._parts(V)
         details = {
@@ -383,10 +400,15 @@ class NoisySolve(Algorithm):
         whole = spread_out(factors, frequent, n_items)
         return Learnt(whole, spread_out(biases, frequent, n_items), everywhere, details)
 
+    def _active(self, step: int) -> int:
+        """How many coordinates are learnt in that step: the bias, and the factors of its stage."""
+        stage = 1 + step * self.stages // self.steps
+        return self.rank - self.rank_of_factors + math.ceil(self.rank_of_factors * stage / self.stages)
+
     def _item_step(
-        self, users: Users, session: Session, counts: NDArray[Any], lam: float, gram: Line, right: Line
+        self, users: Users, session: Session, counts: NDArray[Any], lam: float, gram: Line, right: Line, active: int
     ) -> NDArray[Any]:
-        """Equation (2), block by block of items."""
+        """Equation (2) in the first `active` coordinates, block by block of items."""
         grams = users.item_grams(self.isometric)
         ridge = self._item_ridge(counts, lam, session.deviation(gram, grams))
         shared = [("global", users.global_gram())] if self.lambda_0 > 0 else []
@@ -395,13 +417,16 @@ class NoisySolve(Algorithm):
         if everyone:
             K = unpack(everyone[0].whole(np.float32), self.rank)
             project_psd(K)
-            K = self.lambda_0 * K[0]
-        g = summed.whole(np.float32)
-        V = np.empty((users.n_items, self.rank), np.float32)
+            K = self.lambda_0 * K[0, :active, :active]
+        g = np.ascontiguousarray(summed.whole(np.float32)[:, :active])
+        V = np.empty((users.n_items, active), np.float32)
         room = None  # for the matrices of a block: new memory for each would cost more than filling it
         for rows, G in squares.blocks(dtype=np.float32):
             room = np.empty((len(G), self.rank, self.rank), np.float32) if room is None else room
-            V[rows] = solve_psd(unpack(G, self.rank, room, False), g[rows], ridge[rows], K, project=self.projection)
+            squared = unpack(G, self.rank, room, False)
+            if active < self.rank:
+                squared = np.ascontiguousarray(squared[:, :active, :active])
+            V[rows] = solve_psd(squared, g[rows], ridge[rows], K, project=self.projection)
         if self.orthonormalize:
             values, Q = np.linalg.eigh((V.T @ V).astype(np.float64))
             V = (V @ (Q / np.sqrt(np.maximum(values, 1e-12))) @ Q.T).astype(np.float32)

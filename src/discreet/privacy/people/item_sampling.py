@@ -75,6 +75,16 @@ def pick(
     return picked
 
 
+def sample(
+    indptr: NDArray[Any], items: NDArray[Any], keys: NDArray[np.uint64], fraction: float, draw: int
+) -> NDArray[np.bool_]:
+    """Which entries of each row are in a sample of that fraction, each by a lot of its own; `draw` as in `pick`."""
+    row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    lot = _mix(keys[row] + (items.astype(np.uint64) + np.uint64(1 + (draw << 32))) * _GOLDEN)
+    sampled: NDArray[np.bool_] = lot.astype(np.float64) < fraction * 2.0**64
+    return sampled
+
+
 def by_item(
     indptr: NDArray[Any],
     items: NDArray[Any],

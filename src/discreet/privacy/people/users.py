@@ -28,7 +28,7 @@ from discreet.kernels import second_moment, solve_rows
 from discreet.privacy.door.vault import KEY, Box, guarded
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.people.bounds import SHAVE, Bounds, check_rows, clip_rows, public_number
-from discreet.privacy.people.item_sampling import by_item, pick, user_keys
+from discreet.privacy.people.item_sampling import by_item, pick, sample, user_keys
 from discreet.privacy.people.place import InMemory, Place
 from discreet.privacy.statistics.contributions import (
     ContributedCovariance,
@@ -326,7 +326,8 @@ class Solve(OwnStep):
         u = (Σ v vᵀ + λ₀ VᵀV + λ · scale · c^exponent I)⁻¹ Σ (y − b) v,   with c the user's own number of ratings.
 
     `scale` is 1 / Z of the papers' weights and must be public (erratum 4). With an `intercept`, that constant comes
-    before each vector, whose other part is cut to what the norm leaves.
+    before each vector, whose other part is cut to what the norm leaves. With a `fraction` below 1, each user takes a
+    random part of its history, by lots of its own; `draw` numbers them.
     """
 
     V: NDArray[Any]
@@ -336,10 +337,14 @@ class Solve(OwnStep):
     unobserved: float = 0.0
     bias: NDArray[Any] | None = None
     intercept: float = 0.0
+    fraction: float = 1.0
+    draw: int = 0
 
     what = "the users' vectors"
 
     def check(self, public: Public) -> Public:
+        if not (0 < self.fraction <= 1 and 0 <= self.draw < 2**31):
+            raise ConfigError(f"fraction is {self.fraction!r}, but must be above 0 and at most 1")
         V = public.factors(self.V)
         public.per_item("bias", self.bias)
         clip_rows(np.zeros((0, V.shape[1]), V.dtype), public.bounds, self.intercept)
@@ -353,7 +358,14 @@ class Solve(OwnStep):
         shared = self.unobserved * second_moment(V) if self.unobserved else None
         target = block.values.astype(V.dtype, copy=False)
         penalty = self.ridge * self.scale * counts**self.exponent
-        U = solve_rows(block.indptr, block.indices, target, V, penalty, shared, offset=offset)
+        indptr = block.indptr
+        indices = block.indices
+        if self.fraction < 1:
+            taken = np.flatnonzero(sample(indptr, indices, block.key, self.fraction, self.draw))
+            indptr = np.searchsorted(taken, indptr)
+            indices = indices[taken]
+            target = target[taken]
+        U = solve_rows(indptr, indices, target, V, penalty, shared, offset=offset)
         return block.having(vectors=clip_rows(U, public.bounds, self.intercept))
 
 
