@@ -21,10 +21,10 @@ def warm_up(progress: Progress) -> None:
     from discreet.models.popularity import Popularity
 
     ratings = make_cinema(0, 0.05)
-    spread = {"rating_range": (0.5, 5.0)}
+    stars = (0.5, 5.0)
     models: dict[str, Callable[[], Any]] = {
-        "DPMF for lists": lambda: DPMF(epsilon=EPSILON, **spread),
-        "DPMF for ratings": lambda: DPMF(epsilon=EPSILON, goal="rating", **spread),
+        "DPMF for lists": lambda: DPMF(epsilon=EPSILON, rating_range=stars),
+        "DPMF for ratings": lambda: DPMF(epsilon=EPSILON, goal="rating", rating_range=stars),
         "ALS for ratings": lambda: ALS(iterations=2),
         "ALS for lists": lambda: ALS(feedback="implicit", iterations=2),
         "popularity": Popularity,
