@@ -7,13 +7,14 @@ WHICH := import sys; print(sys.base_prefix, sys.version_info[:2])
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --quiet install -c constraints.txt
 
-.PHONY: help demo install test browser java lenskit check layers docs bench results clean
+.PHONY: help demo install test browser java lenskit check layers docs notebooks bench results clean
 help:
 	@echo "make demo     train, evaluate and save a private model on the embedded data (installs the core only)"
 	@echo "make test     everything that CI checks: lint, types, layers, tests"
 	@echo "make install  .venv with everything the tests and benchmarks need"
 	@echo "make check    lint, types, layers"
 	@echo "make docs     the documentation site in site/, with every link checked"
+	@echo "make notebooks  run the notebooks of the site and store what they say"
 	@echo "make lenskit  the tests of our scorer against LensKit, in an environment of their own (6 GB)"
 	@echo "make bench    write docs/benchmarks.md: speed against other libraries, as ratios in one run"
 	@echo "make results  write docs/results.md: scores on real data and the twins (a quarter of an hour)"
@@ -66,6 +67,10 @@ docs: .venv/.dev
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
 	@echo "The site is in site/index.html"
 
+# the notebooks, run in fresh kernels and stored with what they said
+notebooks: .venv/.dev
+	@$(PY) docs/notebooks/execute.py
+
 # the Spark engine is tested on a real Spark, which needs Java; where none can be had its tests are skipped likewise
 java: .venv/.dev
 	@$(PY) tests/engines/java.py
@@ -86,6 +91,7 @@ test: check docs browser java
 
 results: .venv/.dev
 	$(PY) benchmarks/reference.py
+	$(PY) benchmarks/readme.py
 
 bench: .venv/.dev
 	$(PY) -m discreet bench --out docs/benchmarks.md

@@ -53,8 +53,10 @@ def test_every_other_model_of_map_and_add_up_as_well(ratings, silent, blocks, mo
 
 
 def test_secret_coins_are_refused(blocks):
+    model = discreet.DPSGD(epsilon=8.0, rating_range=SCALE, iterations=2)
     with pytest.raises(ConfigError, match="secret coins"):
-        discreet.DPSGD(epsilon=8.0, rating_range=SCALE, iterations=2).fit(blocks)
+        model.fit(blocks)
+    assert not hasattr(model, "privacy_"), "nothing was charged"
 
 
 def test_seeded_noise_is_refused_before_anything_is_charged(blocks):

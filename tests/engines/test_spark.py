@@ -1,6 +1,7 @@
 """Spark: the same bits as in memory, whatever fails on the way, and nothing private in any message or log."""
 
 import datetime
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,7 @@ from spark_helpers import SECRET, Trouble, Troubled, session
 
 import discreet
 from discreet.engines import People, handshake
+from discreet.engines.spark import jobs
 from discreet.errors import ConfigError, DataError, EngineError
 from discreet.evaluation.spark_scores import evaluate_frame
 
@@ -109,6 +111,17 @@ def test_a_sealed_block_that_is_lost_is_sealed_again(ratings, frame, silent, tmp
     same_bits(whole, trained(MODELS["DPALS"](), one, silent))
 
 
+def test_blocks_that_spark_hands_over_and_sums_that_are_added_on_the_workers(ratings, frame, silent, monkeypatch):
+    """As where blocks are in a store that only Spark can read, and where sums are too large for the driver."""
+    one = people(frame, ratings, 3)
+    one.ready()
+    monkeypatch.setattr(one._sealed, "within_reach", False)
+    monkeypatch.setattr(jobs, "LARGE_SUMS", 0)
+    monkeypatch.setattr(jobs, "Pass", partial(jobs.Pass, chunk=1000))
+    whole = trained(MODELS["DPALS"](), ratings, silent)
+    same_bits(whole, trained(MODELS["DPALS"](), one, silent))
+
+
 def test_machines_that_compute_otherwise_are_refused_before_anything_is_charged(ratings, frame, monkeypatch):
     monkeypatch.setattr(handshake, "_fingerprint", lambda vector: "another machine")
     model = MODELS["DPMF, rating"]()
@@ -175,6 +188,7 @@ def test_repeated_ratings_need_an_order(spark, silent):
         ({"user": ["a", "b"], "rating": ["1", SECRET]}, "a rating is missing, infinite or no number"),
         ({"user": ["a", "b"], "rating": ["1", "inf"]}, "a rating is missing, infinite or no number"),
         ({"user": ["a", "b"], "item": [1, 77], "rating": ["1", "2"]}, "not in the catalogue"),
+        ({"user": ["a", "b"], "item": ["1", None], "rating": ["1", "2"]}, "an item id is missing"),
     ],
 )
 def test_rows_that_cannot_be_used_are_refused_in_one_sentence(spark, log, columns, said):

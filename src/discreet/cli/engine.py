@@ -18,6 +18,8 @@ from discreet.cli.source import Source, column
 from discreet.errors import ConfigError, DataError
 
 _PANEL = "More than memory holds"
+MOST_BLOCKS = 1 << 16
+USUAL_BLOCKS = 64
 _TABLES = {".parquet": "parquet", ".pq": "parquet", ".orc": "orc", ".json": "json"}
 
 
@@ -45,14 +47,20 @@ class Engine:
         str | None, _option("Spark master; without it, as spark-submit or the configuration says.", metavar="MASTER")
     ] = None
 
-    def check(self, private: bool) -> None:
+    def check(self, model: Any) -> None:
         """Refuse what does not go together, before anything is read."""
         if self.engine == "memory":
             for name in ("blocks", "keep", "master"):
                 if getattr(self, name) is not None:
                     raise ConfigError(f"--{name} goes with --engine blocks or --engine spark")
-        elif not private:
+        elif not hasattr(model, "plan"):
             raise ConfigError(f"--engine {self.engine} is for private models: give --epsilon")
+        elif model.noise != "secure":
+            raise ConfigError(f"--engine {self.engine} adds up whole numbers: leave --noise seeded out")
+        elif model.algorithm().secret_coins:
+            raise ConfigError(f"{type(model).__name__} draws people by secret coins: train it with --engine memory")
+        if self.blocks is not None and not 1 <= self.blocks <= MOST_BLOCKS:
+            raise ConfigError(f"--blocks is {self.blocks:,}, but must be from 1 to {MOST_BLOCKS:,}")
         if self.engine == "blocks" and self.master is not None:
             raise ConfigError("--master goes with --engine spark")
 
@@ -83,12 +91,14 @@ class Engine:
         if "-" in data:
             raise ConfigError("blocks are written from files, and - is standard input: write it to a file first")
         folder = self.keep
+        if folder is not None and Path(folder).exists():
+            raise ConfigError(f"--keep {folder} is there already: give another folder, or train from the blocks in it")
         if folder is None:
             beside = Path(data[0]).absolute().parent
             place = beside if os.access(beside, os.W_OK) else None
             folder = str(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".discreet-", dir=place))) / "b")
         with out.progress("Writing blocks") as progress:
-            return Blocks.write(data, folder, blocks=self.blocks or 64, progress=progress, **_reading(source))
+            return Blocks.write(data, folder, blocks=self.blocks or USUAL_BLOCKS, progress=progress, **_reading(source))
 
     def _spark(self, data: list[str], source: Source, out: Output, stack: ExitStack) -> Any:
         try:
@@ -97,6 +107,7 @@ class Engine:
             raise ConfigError('--engine spark needs pyspark: pip install "discreet[spark]", and Java 17') from None
         from discreet.engines.spark import SparkRatings
 
+        kind = _kind(data)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.builder.appName("discreet train").config("spark.ui.showConsoleProgress", "false")
         if self.master is not None:
@@ -107,9 +118,9 @@ class Engine:
         reading = _reading(source)
         header = reading.pop("header")
         separator = reading.pop("separator")
-        frame = _frame(spark, data, separator, header is not False)
+        frame = _frame(spark, data, kind, separator, header is not False)
         reading["duplicates"] = source.duplicates
-        return SparkRatings(frame, partitions=self.blocks or 64, folder=self.keep, **reading)
+        return SparkRatings(frame, partitions=self.blocks or USUAL_BLOCKS, folder=self.keep, **reading)
 
 
 def _started(builder: Any) -> Any:
@@ -136,8 +147,8 @@ def _reading(source: Source) -> dict[str, Any]:
     }
 
 
-def _frame(spark: Any, data: list[str], separator: str | None, header: bool) -> Any:
-    """The rows of files or folders wherever Spark can read: Parquet, ORC, JSON, or text with a header."""
+def _kind(data: list[str]) -> str:
+    """What the files or folders hold, by their names: Parquet, ORC, JSON, or text."""
     kinds = {_TABLES.get(Path(name.rstrip("/")).suffix.lower(), "csv") for name in data}
     if all(Path(name).is_dir() and not Path(name).suffix for name in data):
         inside = {_TABLES.get(one.suffix.lower(), "csv") for name in data for one in Path(name).glob("[!._]*")}
@@ -145,6 +156,11 @@ def _frame(spark: Any, data: list[str], separator: str | None, header: bool) -> 
     if len(kinds) > 1:
         raise ConfigError(f"the files are of several kinds ({', '.join(sorted(kinds))}): give those of one kind")
     (kind,) = kinds
+    return kind
+
+
+def _frame(spark: Any, data: list[str], kind: str, separator: str | None, header: bool) -> Any:
+    """The rows of files or folders wherever Spark can read."""
     failed = ""
     try:
         if kind == "csv":

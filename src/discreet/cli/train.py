@@ -83,7 +83,7 @@ def train(
     check_out(to, replace)
     budget = None if account is None else _account(account, model)
     choice.use_threads()
-    engine.check(hasattr(model, "plan"))
+    engine.check(model)
     with engine.people(data, source, out) as (ratings, facts):
         if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":  # it is read from the data then
             low, high = ratings.rating_range() or (0.0, 0.0)

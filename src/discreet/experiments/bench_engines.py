@@ -1,8 +1,9 @@
 """Engines beside each other: one pass in CPU seconds, whole trainings, and how time and memory grow with the data.
 
-Everything runs in processes of its own, so that peak memory is that of one training. CPU seconds are those of the whole
-family of processes (Spark's Java and its Python workers included), because machines are shared and wall clocks with
-them. Data are the twin of MovieLens 20M for the passes, and generated people of 100 ratings each for the growth.
+Everything runs in processes of its own, so that peak memory is that of one training, and so that Spark's own ALS and a
+training of ours both begin with a Java that has just started. CPU seconds are those of the whole family of processes
+(Spark's Java and its Python workers included), because machines are shared and wall clocks with them. Data are the
+twin of MovieLens 20M for passes and trainings on Spark, and generated people of 100 ratings each for the growth.
 """
 
 from __future__ import annotations
@@ -28,16 +29,25 @@ from discreet.data.ratings import Ratings
 SCALE = (1.0, 5.0)
 PER_USER = 100
 RANK = 8
+SPARK_RANKS = (10, 32)  # what Spark's ALS and DPMF have by default
+SPARK_ITERATIONS = 10  # as Spark's ALS has by default
+PASSES = 24
 GOALS = {"blocks": 1.3, "spark": 2.0, "als": 3.0, "gigabytes": 1.5}
 SIZES = ((1_000_000, 5_000), (10_000_000, 20_000), (100_000_000, 50_000))
 BLOCKS = {1_000_000: 8, 10_000_000: 8, 100_000_000: 64}
+BEYOND = ((10**9, "10⁹"), (10**10, "10¹⁰"))
+SEALED_BYTES = 8.2  # of a rating, with its share of a user's own 16
 
 
 def benchmark(quick: bool = False) -> dict[str, Any]:
     """All of it; `quick` on a twentieth of the data, and without the largest size."""
     sizes = [(n // 20, items) for n, items in SIZES[:2]] if quick else list(SIZES)
     share = 0.05 if quick else 1.0
-    found: dict[str, Any] = {"passes": _child("passes", share), "als": _child("als", share), "sizes": []}
+    found: dict[str, Any] = {"passes": _child("passes", share), "spark": [], "sizes": []}
+    for rank in SPARK_RANKS:
+        ours = _child("spark", share, rank)
+        if ours:
+            found["spark"].append({"rank": rank} | ours | _child("als", share, rank))
     for n, items in sizes:
         found["sizes"].append({"ratings": n, "items": items} | {e: _child(e, n, items) for e in ("blocks", "memory")})
     return found
@@ -45,13 +55,16 @@ def benchmark(quick: bool = False) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> list[str]:
     """The result as Markdown."""
-    passes, als = result["passes"], result["als"]
+    return [*_show_passes(result["passes"]), *_show_spark(result["spark"]), *_show_sizes(result["sizes"])]
+
+
+def _show_passes(passes: dict[str, Any]) -> list[str]:
     lines = [
-        "## Engines",
+        "## One pass",
         "",
-        f"One pass (every user solves and looks, a Gram matrix and a gradient of rank {RANK + 1} are added up) over "
-        f"{passes['ratings']:,} ratings of {passes['items']:,} items in {passes['parts']} blocks, in CPU seconds of "
-        "all processes, median of the later passes; all three give the same bits.",
+        f"Every user solves and looks, a Gram matrix and a gradient of rank {RANK + 1} are added up, over "
+        f"{passes['ratings']:,} ratings of {passes['items']:,} items in {passes['parts']} blocks. CPU seconds of all "
+        f"processes, median of the second half of {PASSES} passes; all three give the same bits.",
         "",
         "| engine | CPU seconds | times memory | goal |",
         "|---|---|---|---|",
@@ -61,33 +74,79 @@ def show(result: dict[str, Any]) -> list[str]:
         if engine in passes:
             times = passes[engine] / passes["memory"]
             lines.append(f"| {engine} | {passes[engine]:.2f} | {times:.2f} | at most {GOALS[engine]:g} |")
-    if "spark" in als:
-        lines += [
-            "",
-            f"A whole training on Spark, {als['master']}, the same ratings, rank {RANK}, same run: DPMF for ratings "
-            f"{als['spark']:.0f} s ({als['releases']} releases; sealing {als['sealing']:.0f} s, once for all "
-            f"trainings), Spark's own ALS {als['als']:.0f} s ({als['iterations']} iterations, not private): "
-            f"{als['als'] / als['spark']:.1f} times as fast with sealed blocks, "
-            f"{als['als'] / (als['spark'] + als['sealing']):.1f} times with sealing (goal: {GOALS['als']:g}).",
-        ]
+    return lines
+
+
+def _show_spark(rows: list[dict[str, Any]]) -> list[str]:
+    if not rows:
+        return []
+    lines = [
+        "",
+        "## A whole training on Spark, beside Spark's own ALS",
+        "",
+        f"The same ratings, the same rank, local[2], each in a Spark session of its own that has counted the rows "
+        f"before. DPMF for ratings with its usual steps ({rows[0]['releases']} releases at rank {rows[0]['rank']}); "
+        f"Spark's ALS with its usual {SPARK_ITERATIONS} iterations, not private. Sealing is done once for all "
+        f"trainings. CPU seconds of all processes, and seconds on the clock; goal: {GOALS['als']:g} times as fast.",
+        "",
+        "| rank | DPMF: sealing | training | Spark's ALS | times as fast, sealed before | with sealing |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [f"{row[name]['cpu']:.0f} CPU s, {row[name]['seconds']:.0f} s" for name in ("sealing", "train", "als")]
+        for before in (False, True):
+            ratios = []
+            for unit in ("cpu", "seconds"):
+                ours = row["train"][unit] + (row["sealing"][unit] if before else 0.0)
+                ratios.append(f"{row['als'][unit] / ours:.1f}")
+            cells.append(f"{ratios[0]} by CPU, {ratios[1]} by the clock")
+        lines.append(f"| {row['rank']} | {' | '.join(cells)} |")
+    return lines
+
+
+def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        "",
+        "## How it grows",
+        "",
+        f"DPMF for ratings (rank {RANK}, {PER_USER} ratings a person), a whole training, by the size of the data; peak "
+        "memory of a process that trains and does nothing else. Writing the blocks comes before it, once.",
+        "",
+        "| ratings | items | writing: CPU seconds | blocks: seconds | CPU seconds | peak GB "
+        "| memory: seconds | CPU seconds | peak GB |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in sizes:
+        cells = [f"{row[e][key]:.{digits}f}" for e in ("blocks", "memory") for key, digits in _CELLS]
+        writing = f"{row['blocks']['writing']:.1f}"
+        lines.append(f"| {row['ratings']:,} | {row['items']:,} | {writing} | {' | '.join(cells)} |")
+    first, last = sizes[0], sizes[-1]
+    growth = np.log(last["blocks"]["cpu"] / first["blocks"]["cpu"]) / np.log(last["ratings"] / first["ratings"])
+    each = last["blocks"]["cpu"] / last["ratings"]
     lines += [
         "",
-        f"DPMF for ratings (rank {RANK}, 8 steps, {PER_USER} ratings a person), a whole training, by the size of the "
-        "data; peak memory of a process that trains and does nothing else.",
+        f"CPU seconds of the block engine grow as the number of ratings to the power {growth:.2f} from the first row "
+        f"to the last (fixed costs weigh on small data); goal for its peak memory at 10⁸ ratings: at most "
+        f"{GOALS['gigabytes']:g} GB. The last row is {1e6 * each:.2f} µs of CPU per rating and training. Taken as "
+        "proportional from there on, that says:",
         "",
-        "| ratings | items | blocks: seconds | CPU seconds | peak GB | memory: seconds | CPU seconds | peak GB |",
-        "|---|---|---|---|---|---|---|---|",
+        "| ratings | CPU seconds | blocks on 16 cores | Spark on 64 cores, at twice the CPU | sealed |",
+        "|---|---|---|---|---|",
     ]
-    for row in result["sizes"]:
-        cells = [f"{row[e][key]:.{digits}f}" for e in ("blocks", "memory") for key, digits in _CELLS]
-        lines.append(f"| {row['ratings']:,} | {row['items']:,} | {' | '.join(cells)} |")
-    first, last = result["sizes"][0], result["sizes"][-1]
-    growth = np.log(last["blocks"]["cpu"] / first["blocks"]["cpu"]) / np.log(last["ratings"] / first["ratings"])
+    for n, name in BEYOND:
+        cpu = each * n
+        memory = 16 * 0.15 + 0.256
+        lines.append(
+            f"| {name} | {cpu:,.0f} | {cpu / 16 / 60:.1f} minutes, {memory:.1f} GB of memory "
+            f"| {2 * cpu / 64 / 60:.1f} minutes, 0.4 GB for each worker | {SEALED_BYTES * n / 1e9:,.0f} GB |"
+        )
     return [
         *lines,
         "",
-        f"CPU seconds of the block engine grow as the number of ratings to the power {growth:.2f} from the first row "
-        f"to the last (goal for its peak memory at 10⁸ ratings: at most {GOALS['gigabytes']:g} GB).",
+        f"Assumed: {PER_USER} ratings a person, {last['items']:,} items, the same rank and steps; blocks of 1,500,000 "
+        "ratings, 150 MB for each that is worked on, and the cache of 256 MB (one for all cores with blocks, one for "
+        "each worker on Spark); all cores as fast as this machine's, files in the page cache or on disks of 2 GB/s, no "
+        "stragglers. Sums are small beside it: a release moves items × numbers per item × 8 bytes per task.",
     ]
 
 
@@ -132,9 +191,15 @@ def _child(what: str, *given: Any) -> dict[str, Any]:
     call = [sys.executable, "-m", __name__, what, *map(str, given)]
     with tempfile.TemporaryDirectory(prefix="discreet-bench-") as folder:
         settings = os.environ | {"PYSPARK_PYTHON": sys.executable, "DISCREET_BENCH_FOLDER": folder}
+        before: dict[str, Any] = {}
         if what == "blocks":  # written by another process, whose memory is not the training's
-            subprocess.run([*call[:3], "write", *call[4:]], check=True, capture_output=True, env=settings)
-        done = subprocess.run(call, check=True, capture_output=True, text=True, env=settings)
+            before = _answer([*call[:3], "write", *call[4:]], settings)
+        return before | _answer(call, settings)
+
+
+def _answer(call: list[str], settings: dict[str, str]) -> dict[str, Any]:
+    """The last line that a process prints."""
+    done = subprocess.run(call, check=True, capture_output=True, text=True, env=settings)
     return dict(json.loads(done.stdout.strip().splitlines()[-1]))
 
 
@@ -145,8 +210,12 @@ def _folder() -> Path:
 def write(n: int, items: int) -> dict[str, Any]:
     from discreet.engines.blocks import Blocks
 
+    cpu = time.process_time()
+    for _ in frames(n, items):  # what it costs to make people up is no part of writing them down
+        pass
+    made = time.process_time()
     Blocks.write(frames(n, items), _folder() / "blocks", blocks=BLOCKS.get(n, 8), items=list(range(items)))
-    return {}
+    return {"writing": time.process_time() - made - (made - cpu)}
 
 
 def train(people: Any) -> dict[str, Any]:
@@ -167,14 +236,10 @@ def train(people: Any) -> dict[str, Any]:
     }
 
 
-def _train_blocks(n: int, items: int) -> dict[str, Any]:
+def _train_blocks() -> dict[str, Any]:
     from discreet.engines.blocks import Blocks
 
     return train(Blocks(_folder() / "blocks"))
-
-
-def _train_memory(n: int, items: int) -> dict[str, Any]:
-    return train(in_memory(n, items))
 
 
 def family_cpu() -> float:
@@ -210,48 +275,63 @@ def passes(share: float) -> dict[str, Any]:
 
     ratings = load_dataset("twin-ml20m", scale=share)
     found: dict[str, Any] = {"ratings": ratings.n_ratings, "items": ratings.n_items, "parts": 8}
-    found["memory"] = one_engine(ratings, ratings.n_items, 8)
+    found["memory"] = one_engine(ratings, ratings.n_items, PASSES)
     people: Any = Blocks.write(ratings, _folder() / "blocks", blocks=8)
-    found["blocks"] = one_engine(people, ratings.n_items, 8)
+    found["blocks"] = one_engine(people, ratings.n_items, PASSES)
     if (spark := _spark()) is not None:
         people = _spark_people(spark, ratings)
         people.ready()
-        found["spark"] = one_engine(people, ratings.n_items, 24)
+        found["spark"] = one_engine(people, ratings.n_items, PASSES)
         spark.stop()
     return found
 
 
-def als(share: float) -> dict[str, Any]:
+class Stopwatch:
+    """Laps, in CPU seconds of all processes and on the clock."""
+
+    def __init__(self) -> None:
+        self._now = (family_cpu(), time.perf_counter())
+
+    def lap(self) -> dict[str, float]:
+        cpu, clock = self._now
+        self._now = (family_cpu(), time.perf_counter())
+        return {"cpu": self._now[0] - cpu, "seconds": self._now[1] - clock}
+
+
+def train_on_spark(share: float, rank: float) -> dict[str, Any]:
+    """A training of ours in a new session of Spark; empty where there is none."""
     from discreet.models.dpmf import DPMF
 
     logging.getLogger("discreet").setLevel(logging.ERROR)
     spark = _spark()
     if spark is None:
         return {}
+    people = _spark_people(spark, load_dataset("twin-ml20m", scale=share))
+    spark.read.parquet(str(_folder() / "ratings.parquet")).count()
+    watch = Stopwatch()
+    people.ready()
+    sealing = watch.lap()
+    model = DPMF(int(rank), epsilon=5.0, goal="rating", rating_range=SCALE, random_state=0).fit(people)
+    found = {"sealing": sealing, "train": watch.lap(), "releases": len(model.privacy_.ledger.entries)}
+    spark.stop()
+    return found
+
+
+def als_of_spark(share: float, rank: float) -> dict[str, Any]:
+    """Spark's own ALS in a new session."""
     from pyspark.ml.recommendation import ALS
 
-    ratings = load_dataset("twin-ml20m", scale=share)
-    people = _spark_people(spark, ratings)
-    start = time.perf_counter()
-    people.ready()
-    sealing = time.perf_counter() - start
-    start = time.perf_counter()
-    model = DPMF(RANK, epsilon=5.0, goal="rating", rating_range=SCALE, random_state=0).fit(people)
-    ours = time.perf_counter() - start
+    spark = _spark()
+    _write_ratings(load_dataset("twin-ml20m", scale=share))
     frame = spark.read.parquet(str(_folder() / "ratings.parquet"))
-    start = time.perf_counter()
-    ALS(rank=RANK, maxIter=10, regParam=0.1, userCol="user_id", itemCol="item_id", ratingCol="rating").fit(frame)
-    theirs = time.perf_counter() - start
-    releases = len(model.privacy_.ledger.entries)
+    frame.count()
+    watch = Stopwatch()
+    als = ALS(rank=int(rank), maxIter=SPARK_ITERATIONS, userCol="user_id", itemCol="item_id", ratingCol="rating")
+    model = als.fit(frame)
+    model.itemFactors.count()
+    found = {"als": watch.lap()}
     spark.stop()
-    return {
-        "spark": ours,
-        "sealing": sealing,
-        "als": theirs,
-        "iterations": 10,
-        "releases": releases,
-        "master": "local[2]",
-    }
+    return found
 
 
 def _spark() -> Any:
@@ -270,27 +350,31 @@ def _spark() -> Any:
     return spark
 
 
-def _spark_people(spark: Any, ratings: Ratings) -> Any:
+def _write_ratings(ratings: Ratings) -> Path:
     from pyarrow import parquet
-
-    from discreet.engines.spark import SparkRatings
 
     file = _folder() / "ratings.parquet"
     parquet.write_table(ratings.to_frame("pyarrow"), file)
-    frame = spark.read.parquet(str(file))
+    return file
+
+
+def _spark_people(spark: Any, ratings: Ratings) -> Any:
+    from discreet.engines.spark import SparkRatings
+
+    frame = spark.read.parquet(str(_write_ratings(ratings)))
     return SparkRatings(frame, items=ratings.item_ids.tolist(), rating_range=SCALE, partitions=8)
 
 
 _WORK: dict[str, Callable[..., dict[str, Any]]] = {
-    "write": write,
-    "blocks": _train_blocks,
-    "memory": _train_memory,
+    "passes": passes,
+    "spark": train_on_spark,
+    "als": als_of_spark,
+    "write": lambda n, items: write(int(n), int(items)),
+    "blocks": lambda n, items: _train_blocks(),
+    "memory": lambda n, items: train(in_memory(int(n), int(items))),
 }
 
 
 if __name__ == "__main__":
     what, *given = sys.argv[1:]
-    if what in ("passes", "als"):
-        print(json.dumps({"passes": passes, "als": als}[what](float(given[0]))))
-    else:
-        print(json.dumps(_WORK[what](*map(int, given))))
+    print(json.dumps(_WORK[what](*map(float, given))))

@@ -333,6 +333,11 @@ class PrivateRecommender(Recommender):
             "this engine adds up whole numbers, and seeded noise is for floating-point ones: train with "
             "noise='secure', or on Ratings in memory",
         )
+        require(
+            not (self.algorithm().secret_coins and getattr(ratings, "replays", False)),
+            f"{type(self).__name__} draws people by secret coins, and an engine that reads them again for every sum "
+            "would throw others: train it on Ratings in memory",
+        )
         if hasattr(ratings, "ready"):
             ratings.ready()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
@@ -18,29 +18,46 @@ from discreet.data.ratings import Duplicates, Ratings, Unknown
 from discreet.engines.blocks.folder import Manifest, read_portion
 from discreet.engines.blocks.streams import Items, Reading
 from discreet.engines.blocks.writing import write_blocks
+from discreet.engines.kept import KeptBlocks, room_for
 from discreet.engines.portion import Portion
 from discreet.kernels.threads import one_thread, thread_count
 from discreet.privacy.door.vault import guarded
 from discreet.privacy.people.block import Public
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.replay import Node, RecordedSum, Replay, Wanted, follow, nothing_yet, one_pass
+from discreet.privacy.people.replay import (
+    Node,
+    Point,
+    RecordedSum,
+    Replay,
+    Wanted,
+    follow,
+    nothing_yet,
+    one_pass,
+    worth_keeping,
+)
 from discreet.privacy.people.users import Users
+
+CACHE_MEGABYTES = 256
 
 
 class Blocks:
     """Ratings of any size, in blocks of users in a folder: what `Blocks.write` has written.
 
     A private model trains on it as on `Ratings`, and what it releases has the same bits; but only a few blocks are in
-    memory at a time, one for each core.
+    memory at a time, one for each core, and those that the cache has room for.
 
     Parameters
     ----------
     folder : path
+    cache_megabytes : int
+        Memory in which blocks stay between passes, with what their users have computed so far; no bit depends on it.
     """
 
     exact_only = True
+    replays = True
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, cache_megabytes: int = CACHE_MEGABYTES) -> None:
+        self._room = room_for(cache_megabytes)
         self._folder = Path(os.fspath(folder)).expanduser()
         self._manifest = Manifest.read(self._folder)
 
@@ -138,7 +155,7 @@ class Blocks:
 
     @guarded("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
-        engine = FileEngine(self._folder, self._manifest, bounds, seed)
+        engine = FileEngine(self._folder, self._manifest, bounds, seed, self._room)
         return Users(Replay(engine, Portion.of_nobody().sealed(bounds, seed)), Public(bounds, self.n_items))
 
     def __repr__(self) -> str:
@@ -148,17 +165,21 @@ class Blocks:
 class FileEngine:
     """Passes over block files, one on each core."""
 
-    def __init__(self, folder: Path, manifest: Manifest, bounds: Bounds, seed: int) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, bounds: Bounds, seed: int, room: int) -> None:
         self._folder = folder
         self._manifest = manifest
         self._bounds = bounds
         self._seed = seed
+        self._kept = KeptBlocks(room)
+        self._before: Node | None = None
 
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         one_pass(asked)
 
     def run(self, root: Node, wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
         blocks = self._manifest.blocks
+        keep = worth_keeping(root, self._before)
+        self._before = root
         workers = min(thread_count(), len(blocks))
         left = iter(range(len(blocks)))
         lock = Lock()
@@ -171,7 +192,7 @@ class FileEngine:
                         at = next(left, None)
                     if at is None:
                         return into
-                    self._one(at, root, into)
+                    self._one(at, root, into, keep)
 
         if workers < 2:
             return work(0)
@@ -182,9 +203,9 @@ class FileEngine:
                 total += part
         return first
 
-    def _one(self, at: int, root: Node, into: Sequence[NDArray[np.int64]]) -> None:
+    def _one(self, at: int, root: Node, into: Sequence[NDArray[np.int64]], keep: Collection[Point]) -> None:
         @guarded("sealed ratings")
         def block() -> Any:
             return read_portion(self._folder, at, self._manifest.blocks[at]).sealed(self._bounds, self._seed)
 
-        follow(root, block(), into)
+        self._kept.keep(at, follow(root, block, into, self._kept.known(at), keep))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -11,16 +12,17 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.worker_errors import MARK, Task
+from discreet.data.worker_errors import MARK
 from discreet.engines.handshake import fingerprint
 from discreet.engines.spark import worker
-from discreet.engines.spark.worker import CHUNK_BYTES, PROBLEMS
+from discreet.engines.spark.sealing import SEALED
+from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
 from discreet.errors import DataError, EngineError
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.replay import Node, RecordedSum, Wanted, nothing_yet, one_pass
+from discreet.privacy.people.replay import Node, RecordedSum, Wanted, nothing_yet, one_pass, worth_keeping
 
 T = TypeVar("T")
-ONE_ROW = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 LARGE_SUMS = 1 << 28  # bytes that may come to the driver; beyond, sums are added on the workers, chunk by chunk
 _TYPE = re.compile(re.escape(MARK) + r"(\w+)")
 
@@ -34,21 +36,28 @@ class SparkEngine:
     bounds : Bounds
     seed : int
         Of users' random choices.
+    room : int
+        Bytes in which a worker may keep blocks between passes.
     """
 
-    def __init__(self, sealed: Sealed, bounds: Bounds, seed: int) -> None:
+    def __init__(self, sealed: Sealed, bounds: Bounds, seed: int, room: int) -> None:
         self._sealed = sealed
         self._bounds = bounds
         self._seed = seed
+        self._room = room
+        self._training = secrets.token_hex(16)
+        self._before: Node | None = None
 
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         one_pass(asked)
 
     def run(self, root: Node, wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
-        task = worker.adder(root, wanted, self._bounds, self._seed, fingerprint())
+        keep = worth_keeping(root, self._before)
+        self._before = root
+        work = Pass(root, wanted, self._bounds, self._seed, fingerprint(), self._training, keep, self._room)
         for again in (False, True):
             try:
-                sums, counted = self._pass(task, wanted)
+                sums, counted = self._pass(work)
             except EngineError:
                 if again or self._sealed.complete():
                     raise
@@ -59,21 +68,22 @@ class SparkEngine:
                 self._sealed.renew()
         raise EngineError("sealed blocks are lost, and sealing them again did not bring them back: look at the storage")
 
-    def _pass(self, task: Task, wanted: Sequence[Wanted]) -> tuple[list[NDArray[np.int64]], list[str]]:
+    def _pass(self, work: Pass) -> tuple[list[NDArray[np.int64]], list[str]]:
         spark = self._sealed.spark
+        wanted = work.wanted
         size = sum(8 * int(np.prod(want.shape)) for want in wanted)
 
         def job() -> Any:
-            with one_row_batches(spark):
-                frame = self._sealed.led_through(task)
-                if size * self._sealed.parts > LARGE_SUMS:  # all public
+            with arrow_batches(spark, 1):  # blocks are large: they travel one at a time
+                frame, tasks = self._sealed.led_through(work)
+                if size * tasks > LARGE_SUMS:  # all public
                     frame = frame.groupBy("place", "chunk").applyInArrow(worker.add_chunks, worker.SUMS)
                 return frame.collect()
 
         found = nothing_yet(wanted)
         flat = [total.reshape(-1) for total in found]
         counted: list[str] = []
-        per_chunk = CHUNK_BYTES // 8
+        per_chunk = work.chunk // 8
         for row in outcome(job):
             if row["place"] < 0:
                 counted += bytes(row["data"]).decode().split("\n")
@@ -101,37 +111,39 @@ class Sealed:
         self.spark = spark
         self.path = path
         self.parts = parts
+        self.within_reach = path.startswith("file:")  # of the workers' own hands
         self._write = write
         write()
-        self._pieces = self._listed()
+        self._files = self._listed()
 
-    def led_through(self, task: Task) -> Any:
-        """A frame of what the task makes of all blocks.
+    def led_through(self, work: Pass) -> tuple[Any, int]:
+        """A frame of what the workers make of all blocks, and how many tasks do it.
 
         Where workers can open the files by themselves (a folder of this machine, or one that all machines have
         mounted), Spark only tells them which; else it hands the blocks over.
         """
-        blocks = self._frame().select("part", "piece", "crc32", "payload")
-        if not self.path.startswith("file:"):
-            return blocks.mapInArrow(task, worker.SUMS)
-        files = [unquote(urlsplit(one).path) for one in blocks.inputFiles()]
-        tasks = max(min(len(files), 2 * cores(self.spark)), 1)
-        numbers = self.spark.range(0, len(files), 1, tasks)
-        return numbers.mapInArrow(worker.reader(files, task), worker.SUMS)
+        if not self.within_reach:
+            blocks = self._frame().select(*Piece._fields, "payload")
+            return blocks.mapInArrow(worker.adder(work), worker.SUMS), self.parts
+        tasks = max(min(len(self._files), cores(self.spark)), 1)
+        numbers = self.spark.range(0, len(self._files), 1, tasks)
+        return numbers.mapInArrow(worker.reader(work, self._files), worker.SUMS), tasks
 
     def _frame(self) -> Any:
-        return self.spark.read.schema(worker.SEALED).parquet(self.path)
+        return self.spark.read.schema(SEALED).parquet(self.path)
 
     def renew(self) -> None:
         """Seal again: the same rows give the same blocks, to the last bit."""
+        before = self._pieces
         self._write()
-        if self._listed() != self._pieces:
+        self._files = self._listed()
+        if self._pieces != before:
             raise EngineError("the ratings have changed since they were sealed: begin with a new SparkRatings")
 
     def complete(self) -> bool:
         """Whether all blocks are still there."""
         try:
-            return self._listed() == self._pieces
+            return self._listed() == self._files
         except EngineError:
             return False
 
@@ -139,18 +151,26 @@ class Sealed:
         """Whether a pass counted every block once: none is missing, and none was counted twice."""
         if len(set(counted)) != len(counted):
             raise EngineError("a block was counted twice in one pass, so its sum was thrown away")
-        return set(counted) == {f"{part} {piece}" for part, piece, _ in self._pieces}
+        return set(counted) == {f"{piece.part} {piece.piece}" for piece in self._pieces}
 
-    def _listed(self) -> frozenset[tuple[int, int, int]]:
+    @property
+    def _pieces(self) -> frozenset[Piece]:
+        return frozenset(piece for file in self._files for piece in file.pieces)
+
+    def _listed(self) -> list[File]:
+        from pyspark.sql import functions as F
+
         def job() -> Any:
-            return self._frame().select("part", "piece", "source", "crc32").collect()
+            name = F.input_file_name().alias("file")
+            return self._frame().select(name, "source", *Piece._fields).collect()
 
-        rows = outcome(job)
         sources: dict[int, int] = {}
-        for row in rows:
+        files: dict[str, list[Piece]] = {}
+        for row in outcome(job):
             if sources.setdefault(row["part"], row["source"]) != row["source"]:
                 raise EngineError("Spark divided the people of one block over two tasks: seal them again")
-        return frozenset((row["part"], row["piece"], row["crc32"]) for row in rows)
+            files.setdefault(row["file"], []).append(Piece(row["part"], row["piece"], row["crc32"]))
+        return [File(unquote(urlsplit(name).path), tuple(sorted(files[name]))) for name in sorted(files)]
 
 
 def cores(spark: Any) -> int:
@@ -165,21 +185,21 @@ def shake_hands(spark: Any, tasks: int) -> None:
     """Raise an `EngineError` unless the workers compute as the driver does: before anything is charged."""
 
     def job() -> Any:
-        return spark.range(0, tasks, 1, tasks).mapInArrow(worker.greet, "machine string").distinct().collect()
+        return spark.range(0, tasks, 1, tasks).mapInArrow(worker.greet, "machine string").collect()
 
     if any(row["machine"] != fingerprint() for row in outcome(job)):
         raise EngineError(PROBLEMS["Machine"])
 
 
 @contextmanager
-def one_row_batches(spark: Any) -> Iterator[None]:
-    """Sealed blocks are large: they travel one at a time."""
-    before = spark.conf.get(ONE_ROW)
-    spark.conf.set(ONE_ROW, "1")
+def arrow_batches(spark: Any, rows: int) -> Iterator[None]:
+    """Rows travel between Spark and Python so many at a time."""
+    before = spark.conf.get(BATCH_ROWS)
+    spark.conf.set(BATCH_ROWS, str(rows))
     try:
         yield
     finally:
-        spark.conf.set(ONE_ROW, before)
+        spark.conf.set(BATCH_ROWS, before)
 
 
 def outcome(job: Callable[[], T]) -> T:

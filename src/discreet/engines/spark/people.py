@@ -1,8 +1,9 @@
 """Ratings in a Spark DataFrame, as `fit` takes them.
 
-The frame is read once. The public catalogue is joined to it by broadcast; rows are divided by a hash of the user, so
-that nobody is in two blocks; each block is sealed by its task into compressed sparse rows, and written as a binary
-column of Parquet. From then on Spark sees nothing but these blocks: every release is one job over them.
+The frame is read once. The public catalogue goes to all workers, which look up the items; rows are divided by a hash
+of the user, so that nobody is in two blocks; each block is sealed by its task into compressed sparse rows, and written
+as a binary column of Parquet (`sealing`). From then on Spark sees nothing but these blocks: every release is one job
+over them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
@@ -23,9 +23,10 @@ from discreet.data.columns import Column, find_columns
 from discreet.data.csr import check_duplicates_rule
 from discreet.data.encode import canonical, encode
 from discreet.data.ratings import Duplicates, Unknown
+from discreet.engines.kept import room_for
 from discreet.engines.portion import Portion
-from discreet.engines.spark import worker
-from discreet.engines.spark.jobs import Sealed, SparkEngine, cores, outcome, shake_hands
+from discreet.engines.spark import sealing
+from discreet.engines.spark.jobs import Sealed, SparkEngine, arrow_batches, cores, outcome, shake_hands
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.door.vault import guarded
 from discreet.privacy.people.block import Public
@@ -38,6 +39,7 @@ logger = logging.getLogger("discreet")
 MOST_PARTITIONS = 1 << 16
 WHOLE = r"^[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*$"  # as `discreet.data.encode.written` has it
 WHOLE_KINDS = ("byte", "short", "integer", "long")
+ROWS_OF_A_BATCH = 1 << 12  # packets of this many rows are below 1 GB together
 _EXACT = 2.0**53
 
 
@@ -64,9 +66,12 @@ class SparkRatings:
     folder : str, optional
         Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or ``s3a:``. They hold
         people's ratings. By default, and only where Spark runs on one machine, a temporary folder.
+    cache_megabytes : int
+        Memory of each Python worker in which blocks stay between passes; no bit depends on it.
     """
 
     exact_only = True
+    replays = True
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class SparkRatings:
         duplicates: Duplicates | None = None,
         unknown_items: Unknown = "error",
         folder: str | None = None,
+        cache_megabytes: int = 256,
     ) -> None:
         if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= MOST_PARTITIONS:
             raise ConfigError(f"partitions is {partitions!r}, but must be a whole number from 1 to {MOST_PARTITIONS:,}")
@@ -112,6 +118,7 @@ class SparkRatings:
         self.item_ids: NDArray[Any] = given.ids
         self.titles: NDArray[Any] | None = given.titles
         self._folder = folder
+        self._room = room_for(cache_megabytes)
         self._sealed: Sealed | None = None
 
     @property
@@ -144,7 +151,7 @@ class SparkRatings:
         if self._sealed is None:
             self.ready()
         assert self._sealed is not None
-        engine = SparkEngine(self._sealed, bounds, seed)
+        engine = SparkEngine(self._sealed, bounds, seed, self._room)
         return Users(Replay(engine, Portion.of_nobody().sealed(bounds, seed)), Public(bounds, self.n_items))
 
     def __repr__(self) -> str:
@@ -153,37 +160,26 @@ class SparkRatings:
     # ------------------------------------------------------------ sealing
 
     def rows(self) -> Any:
-        """The frame as (part, user, item, rating, time), with items as positions in the catalogue, null if unknown."""
+        """The frame as (user, item, rating, time), with ids as whole numbers or as text."""
         from pyspark.sql import functions as F
 
         frame = self._frame
         columns = self._columns
         kinds = {name: frame.schema[name].dataType.typeName() for name in columns.values()}
-        user = key_of(F.col(columns["user"]), kinds[columns["user"]])
-        time = F.lit(0).cast("long")
+        found = [as_id(F.col(columns[role]), kinds[columns[role]]).alias(role) for role in ("user", "item")]
+        found.append(self._rating().alias("rating"))
         if "timestamp" in columns:
-            time = seconds(F.col(columns["timestamp"]), kinds[columns["timestamp"]])
-        whole = self.item_ids.dtype == np.int64 and kinds[columns["item"]] in WHOLE_KINDS
-        kind = "long" if whole else "string"  # numbers are joined several times as fast as text
-        rows = frame.select(
-            user.alias("user"),
-            key_of(F.col(columns["item"]), kinds[columns["item"]]).cast(kind).alias("key"),
-            self._rating().alias("rating"),
-            time.alias("time"),
-        )
-        forms = [canonical(one) for one in self.item_ids.tolist()]
-        keys = forms if whole else [str(form) for form in forms]
-        listed = self.spark.createDataFrame(
-            pa.table({"key": keys, "item": np.arange(len(keys), dtype=np.int32)}), f"key {kind}, item int"
-        )
-        joined = rows.join(F.broadcast(listed), "key", "left")
-        # the same function of a user's key as Spark divides by, so that each block is one task
-        part = F.pmod(F.hash("user"), F.lit(self.parts))
-        return joined.select(part.alias("part"), "user", "item", "rating", "time").repartition(self.parts, "user")
+            found.append(seconds(F.col(columns["timestamp"]), kinds[columns["timestamp"]]).alias("time"))
+        return frame.select(*found)
 
     def _write(self, path: str) -> None:
-        task = worker.sealer(self.n_items, self._duplicates, self._unknown, "timestamp" in self._columns, task_number)
-        self.rows().mapInArrow(task, worker.SEALED).write.mode("overwrite").option("compression", "none").parquet(path)
+        keys = partition_keys(self.spark, self.parts)
+        with arrow_batches(self.spark, ROWS_OF_A_BATCH):
+            packets = self.rows().mapInArrow(sealing.divider(self.item_ids, self._unknown, keys), sealing.PACKETS)
+            task = sealing.sealer(self.n_items, self._duplicates, task_number)
+            blocks = packets.repartition(self.parts, "key").mapInArrow(task, sealing.SEALED)
+            writing = blocks.write.mode("overwrite").option("compression", "none")
+            writing.option("parquet.enable.dictionary", "false").parquet(path)
 
     def _rating(self) -> Any:
         from pyspark.sql import functions as F
@@ -224,6 +220,27 @@ def task_number() -> int:
 
     context = TaskContext.get()
     return 0 if context is None else int(context.partitionId())
+
+
+def partition_keys(spark: Any, parts: int) -> NDArray[np.int32]:
+    """For each block, a number that Spark's own hash sends to the partition of the block's number.
+
+    So each block is a task of its own. Where a hash is never met, or Spark divides otherwise than its `hash` says,
+    blocks only share tasks; all that goes by one key stays together in any case.
+    """
+    from pyspark.sql import functions as F
+
+    keys = np.arange(parts, dtype=np.int32)
+    tried = spark.range(0, 16 * parts + 64, 1, 1).select(F.col("id").cast("int").alias("key"))
+    rows = outcome(lambda: tried.select("key", F.pmod(F.hash("key"), F.lit(parts)).alias("part")).collect())
+    for key, part in rows:
+        keys[part] = key
+    return keys
+
+
+def as_id(column: Any, kind: str) -> Any:
+    """An id as workers read it: text as it is, for they know all its spellings."""
+    return column if kind == "string" else key_of(column, kind)
 
 
 def key_of(column: Any, kind: str) -> Any:

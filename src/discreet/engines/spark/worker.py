@@ -1,4 +1,4 @@
-"""What runs on the workers: sealing rows into portions, and leading portions through the steps of a pass.
+"""What workers do in a pass: lead the pieces of blocks through the steps, and add up.
 
 Nothing of an error but its type leaves a worker, for its text may hold somebody's rating or id: tasks are wrapped by
 `quiet`. pyspark is not imported here, and nothing here knows how Spark divides the work.
@@ -6,10 +6,13 @@ Nothing of an error but its type leaves a worker, for its text may hold somebody
 
 from __future__ import annotations
 
+import gc
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,23 +20,22 @@ from numpy.typing import NDArray
 
 from discreet.data.worker_errors import Problem, Task, quiet
 from discreet.engines.handshake import fingerprint
-from discreet.engines.identity import identities
-from discreet.engines.portion import Portion, portion_of
-from discreet.errors import DataError, DiscreetError
+from discreet.engines.kept import KeptBlocks
+from discreet.engines.portion import Portion
 from discreet.kernels.threads import one_thread
 from discreet.privacy.door.vault import guarded
+from discreet.privacy.people.block import Block
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.replay import Node, Wanted, follow, nothing_yet
+from discreet.privacy.people.replay import Node, Point, Wanted, follow, nothing_yet
 
-SEALED = "part int, piece int, source int, size long, crc32 long, payload binary"
 SUMS = "place int, chunk int, data binary"
-RATINGS_OF_A_PIECE = 1 << 20  # a piece takes about 8 MB, and twenty times as much while its users take their steps
 CHUNK_BYTES = 1 << 23  # of a sum that travels as one value
 
 #: What a worker may say of data that cannot be used; the driver knows the sentence.
 PROBLEMS = {
     "Rating": "a rating is missing, infinite or no number: correct it or drop the row",
     "User": "a user id is missing, or is a word that stands for a missing one: fill it in or drop the row",
+    "ItemId": "an item id is missing, or is a word that stands for a missing one: fill it in or drop the row",
     "Time": "a time is missing: fill it in, drop the row, or leave timestamp out",
     "Item": 'a rated item is not in the catalogue: add what is missing, or say unknown_items="drop"',
     "Twice": 'a user rated an item twice: say duplicates="last" with a column of times, or duplicates="mean"',
@@ -42,157 +44,178 @@ PROBLEMS = {
     "Portion": "a sealed block is damaged",
 }
 
-
 Batches = Iterable[pa.RecordBatch]
 
 
-# ------------------------------------------------------------------ sealing
+class Piece(NamedTuple):
+    """A piece of a block, by its numbers and its checksum."""
+
+    part: int
+    piece: int
+    crc32: int
 
 
-def sealer(n_items: int, duplicates: str, unknown: str, timed: bool, source: Callable[[], int]) -> Task:
-    """A task from rows (part, user, item, rating, time) to portions; all rows of a user have the same part."""
+class File(NamedTuple):
+    """A file of sealed blocks, and the pieces in it, in their order."""
 
-    def seal(batches: Batches) -> Iterator[pa.RecordBatch]:
-        rows = [_row_arrays(batch, unknown, timed) for batch in batches if batch.num_rows]
-        if not rows:
-            return
-        part, who, items, ratings, times = (np.concatenate(column) for column in zip(*rows, strict=True))
-        del rows
-        if duplicates != "error":  # rows of a frame have no order: of two ratings, the newer and higher comes last
-            order = np.lexsort((ratings, times)) if timed else np.argsort(ratings, kind="stable")
-            part, who, items, ratings, times = part[order], who[order], items[order], ratings[order], times[order]
-        if (part != part[0]).any():
-            order = np.argsort(part, kind="stable")
-            part, who, items, ratings, times = part[order], who[order], items[order], ratings[order], times[order]
-        cuts = np.append(np.flatnonzero(np.diff(part, prepend=-1)), len(part))
-        for begin, end in itertools.pairwise(cuts.tolist()):
-            own = slice(begin, end)
-            when = times[own] if timed else None
-            try:
-                whole = portion_of(who[own], items[own], ratings[own], when, n_items, duplicates)
-            except DataError:
-                whole = None
-            if whole is None:
-                raise Problem("Twice")
-            for number, piece in enumerate(in_pieces(whole)):
-                yield _sealed(int(part[begin]), number, source(), piece.to_bytes())
-
-    return quiet(seal)
+    name: str
+    pieces: tuple[Piece, ...]
 
 
-def _row_arrays(batch: pa.RecordBatch, unknown: str, timed: bool) -> tuple[NDArray[Any], ...]:
-    ratings = _numbers(batch.column("rating"), np.float64, "Rating")
-    with np.errstate(all="ignore"):
-        ratings = ratings.astype(np.float32)
-    if not np.isfinite(ratings).all():
-        raise Problem("Rating")
-    items = batch.column("item").fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
-    if unknown == "error" and (items < 0).any():
-        raise Problem("Item")
-    try:
-        who = identities(batch.column("user"))
-    except DiscreetError:
-        who = None
-    if who is None:
-        raise Problem("User")
-    n = batch.num_rows
-    times = _numbers(batch.column("time"), np.int64, "Time") if timed else np.zeros(n, np.int64)
-    return batch.column("part").to_numpy(zero_copy_only=False).astype(np.int64), who, items, ratings, times
+@dataclass(frozen=True)
+class Pass:
+    """One pass as every worker is told of it; all of it is public.
+
+    Parameters
+    ----------
+    root, wanted : the tree of steps, and its sums
+    bounds, seed
+        As people were sealed with.
+    expected : str
+        The driver's fingerprint.
+    training : str
+        A random name, so that what one training keeps is not taken for another's.
+    keep : points at which blocks are kept for the next pass
+    room : int
+        Bytes that a worker may keep.
+    chunk : int
+        Bytes of a sum that travel as one value.
+    """
+
+    root: Node
+    wanted: Sequence[Wanted]
+    bounds: Bounds
+    seed: int
+    expected: str
+    training: str = ""
+    keep: frozenset[Point] = frozenset()
+    room: int = 0
+    chunk: int = CHUNK_BYTES
 
 
-def _numbers(column: pa.Array, kind: Any, problem: str) -> NDArray[Any]:
-    if column.null_count:
-        raise Problem(problem)
-    numbers: NDArray[Any] = column.to_numpy(zero_copy_only=False).astype(kind)
-    return numbers
-
-
-def in_pieces(whole: Portion) -> Iterator[Portion]:
-    """Portions of about `RATINGS_OF_A_PIECE`, of whole users."""
-    n = len(whole.numbers)
-    begin = 0
-    while begin < n:
-        end = int(np.searchsorted(whole.indptr, whole.indptr[begin] + RATINGS_OF_A_PIECE))
-        end = min(max(end, begin + 1), begin + RATINGS_OF_A_PIECE, n)
-        own = whole.indptr[begin : end + 1]
-        entries = slice(int(own[0]), int(own[-1]))
-        yield Portion(own - own[0], whole.numbers[begin:end], whole.items[entries], whole.ratings[entries])
-        begin = end
-
-
-def _sealed(part: int, number: int, source: int, payload: bytes) -> pa.RecordBatch:
-    columns = {
-        "part": pa.array([part], pa.int32()),
-        "piece": pa.array([number], pa.int32()),
-        "source": pa.array([source], pa.int32()),
-        "size": pa.array([len(payload)], pa.int64()),
-        "crc32": pa.array([zlib.crc32(payload)], pa.int64()),
-        "payload": pa.array([payload], pa.binary()),
-    }
-    return pa.RecordBatch.from_pydict(columns)
-
-
-# ------------------------------------------------------------------ passes
-
-
-def adder(root: Node, wanted: Sequence[Wanted], bounds: Bounds, seed: int, expected: str) -> Task:
-    """A task from portions to their exact sums, in chunks, and a list of the portions that are in them."""
+def adder(work: Pass) -> Task:
+    """A task from pieces that Spark hands over to their exact sums, in chunks, and a list of the pieces in them."""
 
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
-        if fingerprint() != expected:
-            raise Problem("Machine")
-        into = nothing_yet(wanted)
-        counted: list[str] = []
-        with one_thread():
-            for batch in batches:
-                for at in range(batch.num_rows):
-                    counted.append(_one(batch, at, root, bounds, seed, into))
-        if counted:
-            yield from sums_in_chunks(into)
-            yield _row(-1, 0, "\n".join(counted).encode())
+        yield from _sums(work, _handed_over(batches))
 
     return quiet(add)
 
 
-def reader(files: Sequence[str], task: Task) -> Task:
-    """The same task for numbers of files that a worker can open by itself: then no block passes through Spark."""
+def reader(work: Pass, files: Sequence[File]) -> Task:
+    """The same from numbers of files that a worker can open by itself: then no block passes through Spark."""
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        yield from task(_in_files(files, batches))
+        yield from _sums(work, _in_files(files, batches))
 
     return quiet(read)
 
 
-def _in_files(files: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
-    from pyarrow import parquet
+Payload = Callable[[], Any]
 
+
+def _handed_over(batches: Batches) -> Iterator[tuple[Piece, Payload]]:
+    for batch in batches:
+        for at in range(batch.num_rows):
+            part, piece, crc32 = (batch.column(name)[at].as_py() for name in Piece._fields)
+            yield Piece(part, piece, crc32), batch.column("payload")[at].as_buffer
+
+
+def _in_files(files: Sequence[File], batches: Batches) -> Iterator[tuple[Piece, Payload]]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            with parquet.ParquetFile(files[number], memory_map=True) as file:
-                yield from file.iter_batches(1, columns=["part", "piece", "crc32", "payload"])
+            with _OpenedLate(files[number].name) as opened:
+                for piece in files[number].pieces:
+                    yield piece, partial(opened.payload, piece)
 
 
-def _one(
-    batch: pa.RecordBatch, at: int, root: Node, bounds: Bounds, seed: int, into: Sequence[NDArray[np.int64]]
-) -> str:
-    payload = batch.column("payload")[at].as_buffer()
-    if zlib.crc32(payload) != batch.column("crc32")[at].as_py():
+class _OpenedLate:
+    """A file of pieces, read from its beginning when the first of them is asked for, and in their order."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._file: Any = None
+        self._rows: Iterator[pa.RecordBatch] = iter(())
+
+    def __enter__(self) -> _OpenedLate:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def payload(self, wanted: Piece) -> Any:
+        from pyarrow import parquet
+
+        if self._file is None:
+            self._file = parquet.ParquetFile(self._name, memory_map=True)
+            self._rows = self._file.iter_batches(1, columns=["part", "piece", "payload"])
+        for row in self._rows:
+            if row.column("part")[0].as_py() == wanted.part and row.column("piece")[0].as_py() == wanted.piece:
+                return row.column("payload")[0].as_buffer()
         raise Problem("Portion")
 
+
+# ------------------------------------------------------------------ adding up
+
+_kept: dict[str, KeptBlocks] = {}
+_tasks = itertools.count()
+
+
+def _sums(work: Pass, pieces: Iterable[tuple[Piece, Payload]]) -> Iterator[pa.RecordBatch]:
+    if fingerprint() != work.expected:
+        raise Problem("Machine")
+    _settle_down()
+    kept = _kept_for(work)
+    into = nothing_yet(work.wanted)
+    counted: list[str] = []
+    with one_thread():
+        for piece, payload in pieces:
+            _add_piece(work, piece, payload, kept, into)
+            counted.append(f"{piece.part} {piece.piece}")
+    if counted:
+        yield from sums_in_chunks(into, work.chunk)
+        yield _row(-1, 0, "\n".join(counted).encode())
+
+
+def _add_piece(work: Pass, piece: Piece, payload: Payload, kept: KeptBlocks, into: Sequence[NDArray[np.int64]]) -> None:
     @guarded("sealed ratings")
-    def block() -> Any:
-        return Portion.from_bytes(payload).sealed(bounds, seed)
+    def sealed(data: Any) -> Block:
+        return Portion.from_bytes(data).sealed(work.bounds, work.seed)
 
-    follow(root, block(), into)
-    return f"{batch.column('part')[at].as_py()} {batch.column('piece')[at].as_py()}"
+    def begin() -> Block:
+        data = payload()
+        if zlib.crc32(data) != piece.crc32:
+            raise Problem("Portion")
+        return sealed(data)
+
+    kept.keep(piece, follow(work.root, begin, into, kept.known(piece), work.keep))
 
 
-def sums_in_chunks(sums: Sequence[NDArray[np.int64]]) -> Iterator[pa.RecordBatch]:
+def _kept_for(work: Pass) -> KeptBlocks:
+    """What this worker keeps for this training; whatever it kept for another is forgotten."""
+    if work.training not in _kept:
+        _kept.clear()
+        _kept[work.training] = KeptBlocks(work.room)
+    return _kept[work.training]
+
+
+def _settle_down() -> None:
+    """Spark has Python look for garbage after every task; take what was imported and compiled out of its sight.
+
+    Looking through all of it takes about 70 ms. The first tasks bring most of it.
+    """
+    if next(_tasks) < 3:
+        gc.collect()
+        gc.freeze()
+
+
+def sums_in_chunks(sums: Sequence[NDArray[np.int64]], chunk: int) -> Iterator[pa.RecordBatch]:
     """Sums, each cut into chunks that travel by themselves."""
     for place, total in enumerate(sums):
         data = total.tobytes()
-        for chunk, begin in enumerate(range(0, max(len(data), 1), CHUNK_BYTES)):
-            yield _row(place, chunk, data[begin : begin + CHUNK_BYTES])
+        for number, begin in enumerate(range(0, max(len(data), 1), chunk)):
+            yield _row(place, number, data[begin : begin + chunk])
 
 
 def add_chunks(table: pa.Table) -> pa.Table:

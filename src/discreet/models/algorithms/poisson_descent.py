@@ -58,6 +58,7 @@ class PoissonDescent(ClippedDescent):
     """
 
     name: ClassVar[str] = "Poisson descent"
+    secret_coins: ClassVar[bool] = True
 
     iterations: int = 40
     batch_rate: float = 0.2

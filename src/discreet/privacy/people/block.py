@@ -119,6 +119,10 @@ class Block:
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.state[name]
 
+    def arrays(self) -> list[NDArray[Any]]:
+        """All that it holds."""
+        return [self.indptr, self.indices, self.values, self.mean, self.key, *self.state.values()]
+
     def having(self, **arrays: NDArray[Any]) -> Block:
         """With these arrays in the state beside the others."""
         return replace(self, state={**self.state, **arrays})

@@ -17,8 +17,8 @@ class People(Protocol):
     Everything here is public but what `seal` puts behind glass, and `rating_range`, which is asked for only where the
     caller gave none; the statement then says that it was read from the data. An engine may also have ``engine``, words
     for the ledger on where people are and in how many blocks; ``public_range``, a range of ratings that is public;
-    ``exact_only``, true where it adds up whole numbers alone; and ``ready()``, which is called before anything is
-    charged.
+    ``exact_only``, true where it adds up whole numbers alone; ``replays``, true where users take their steps again for
+    every sum; and ``ready()``, which is called before anything is charged.
     """
 
     @property

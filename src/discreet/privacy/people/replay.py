@@ -12,12 +12,19 @@ for anew, residuals that were looked at in an earlier release); all this follows
 
 Several sums may be wanted in one pass (`Session.release_together`). Their lists of steps make a tree, in which common
 beginnings are shared.
+
+An engine with memory to spare need not begin every pass at the ratings: `follow` can start from what a block had come
+to in an earlier pass, at a point that is known by the numbers of the steps that led there, and `worth_keeping` says
+which points the next pass is likely to come by. A step gives the same bits again, so that it does not matter who kept
+what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +34,10 @@ from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.privacy.door.vault import guarded
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
 from discreet.privacy.people.place import Place
+
+Point = tuple[int, ...]  # the numbers of the steps that led to a point
+
+_numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
@@ -42,6 +53,8 @@ class Recorded:
         Those that it looks at, whether they are there or not; those that it makes, replaces or drops.
     history : bool
         Whether it changes the ratings themselves, on which everything after it depends.
+    number : int
+        No other step of this process has it.
     """
 
     step: OwnStep
@@ -49,6 +62,7 @@ class Recorded:
     reads: frozenset[str]
     writes: frozenset[str]
     history: bool
+    number: int = field(default_factory=lambda: next(_numbers))
 
 
 @dataclass(frozen=True)
@@ -166,12 +180,78 @@ def one_pass(asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
 # ------------------------------------------------------------------ what a block does
 
 
-def follow(root: Node, block: Block, into: Sequence[NDArray[np.int64]]) -> None:
-    """Lead a block through the tree, and add its sums to those that are there."""
-    for want, _ in root.sums:
-        _add(want, block, into[want.place])
-    for node in root.then:
-        follow(node, _taken(node, block), into)
+def follow(
+    root: Node,
+    begin: Callable[[], Block],
+    into: Sequence[NDArray[np.int64]],
+    known: Mapping[Point, Block] | None = None,
+    keep: Collection[Point] = (),
+) -> dict[Point, Block]:
+    """Lead a block through the tree, and add its sums to those that are there.
+
+    Parameters
+    ----------
+    root : Node
+    begin : function
+        Gives the block as it was sealed; called only if nothing that is known comes after that.
+    into : arrays of int64
+    known : blocks by their points, optional
+        What this block has come to before.
+    keep : points
+        Those at which the block is returned.
+    """
+    found = {} if known is None else known
+    kept: dict[Point, Block] = {}
+
+    def visit(node: Node, path: Point, before: Callable[[], Block]) -> None:
+        @cache
+        def here() -> Block:
+            if path in found:
+                return found[path]
+            return before() if node.taken is None else _taken(node, before())
+
+        for want, _ in node.sums:
+            _add(want, here(), into[want.place])
+        for child, way in _ways(node, path):
+            visit(child, way, here)
+        if path in keep:
+            kept[path] = here()
+
+    visit(root, (), begin)
+    return kept
+
+
+def _ways(node: Node, path: Point) -> Iterator[tuple[Node, Point]]:
+    """What comes after a node, and the point that each leads to."""
+    for child in node.then:
+        assert child.taken is not None
+        yield child, (*path, child.taken.number)
+
+
+def points(node: Node, path: Point = ()) -> dict[Point, bool]:
+    """All points of a tree, and whether anything comes after them."""
+    found = {path: bool(node.then)}
+    for child, way in _ways(node, path):
+        found |= points(child, way)
+    return found
+
+
+def worth_keeping(root: Node, before: Node | None) -> frozenset[Point]:
+    """Points of a pass that the next one is likely to come by, judged from the pass before: all public.
+
+    These are the last points that both have in common: where users begin anew at every pass (solving for their
+    vectors), that is the point before. Where the whole way of the pass before is the beginning of this one (users who
+    move on from where they are), the end of this one is likely to be on the way of the next.
+    """
+    now = points(root)
+    if before is None:
+        return frozenset({()})
+    earlier = points(before)
+    common = now.keys() & earlier.keys()
+    last = {path for path in common if not any(other[: len(path)] == path for other in common if other != path)}
+    if any(not earlier[path] for path in last if path):
+        last |= {path for path, goes_on in now.items() if not goes_on}
+    return frozenset(last)
 
 
 def _taken(node: Node, block: Block) -> Block:

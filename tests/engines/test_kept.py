@@ -1,0 +1,147 @@
+"""Blocks that stay in memory between passes: fewer steps, the same bits, and no more memory than there is room for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
+
+import discreet
+from discreet.engines.kept import KeptBlocks, memory_of
+from discreet.engines.portion import Portion
+from discreet.errors import ConfigError
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.descent import Look
+from discreet.privacy.people.replay import Node, Recorded, follow, worth_keeping
+
+BOUNDS = Bounds(items=10**9, rating=1.0, centre=3.0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("kept") / "blocks"
+    discreet.Blocks.write(some_ratings(), folder, blocks=3)
+    return folder
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """How often users looked at the items, by block."""
+    seen = []
+    run = Look.run
+
+    def noted(self, block, public):
+        if block.n:
+            seen.append(len(block.indices))
+        return run(self, block, public)
+
+    monkeypatch.setattr(Look, "run", noted)
+    return seen
+
+
+def test_who_moves_on_from_where_it_is_takes_every_step_about_once(folder, monkeypatch, looks):
+    """DPLMC: without a cache, the fifth release takes five steps again, and all of them fifteen."""
+    silent = silenced(monkeypatch)
+    model = lambda: discreet.DPLMC(4, epsilon=8.0, rating_range=SCALE, random_state=1, iterations=5)  # noqa: E731
+    whole = trained(model(), some_ratings(), silent)
+    counts = {}
+    for megabytes in (0, 64):
+        looks.clear()
+        same_bits(whole, trained(model(), discreet.Blocks(folder, cache_megabytes=megabytes), silent))
+        counts[megabytes] = len(looks)
+    assert counts == {0: 3 * 15, 64: 3 * 6}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_bit_depends_on_what_there_was_room_for(folder, monkeypatch, name):
+    silent = silenced(monkeypatch)
+    kept = KeptBlocks.keep
+    rng = np.random.default_rng(5)
+
+    def forgetful(self, at, states):
+        """Of three blocks, one is never kept, and one every other time."""
+        kept(self, at, states if at == 0 or (at == 1 and rng.random() < 0.5) else {})
+
+    monkeypatch.setattr(KeptBlocks, "keep", forgetful)
+    whole = trained(MODELS[name](), some_ratings(), silent)
+    same_bits(whole, trained(MODELS[name](), discreet.Blocks(folder), silent))
+
+
+# ------------------------------------------------------------------ room
+
+
+def block(ratings=100):
+    portion = Portion(
+        np.array([0, ratings]),
+        np.array([7], np.uint64),
+        np.arange(ratings, dtype=np.int32),
+        np.ones(ratings, np.float32),
+    )
+    return Portion.from_bytes(portion.to_bytes()).sealed(BOUNDS, 0)
+
+
+def test_memory_is_counted_once_and_with_whatever_holds_it():
+    one = block()
+    size = memory_of([one])
+    assert size >= 16 + 16 + 8 + 800 + 400, "the file's own bytes, of which a part is used, and the centred ratings"
+    more = one.having(vectors=np.zeros(50))
+    assert memory_of([one, more]) == size + 400
+    assert memory_of([one, more, one.without()]) == size + 400
+
+
+def test_there_is_no_more_than_there_is_room_for():
+    one = block()
+    size = memory_of([one])
+    kept = KeptBlocks(2 * size)
+    for name in "abc":
+        kept.keep(name, {(): replace(one, values=one.values.copy())})
+    assert [len(kept.known(name)) for name in "abc"] == [1, 1, 0], "who is there stays"
+    kept.keep("b", {(): block(300)})
+    assert not kept.known("b"), "what does not fit is not kept, and what it stood for is out of date"
+    kept.keep("c", {(): one})
+    kept.keep("a", {})
+    assert [len(kept.known(name)) for name in "abc"] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("given", [-1, True, 1.5, "many"])
+def test_room_is_a_whole_number(folder, given):
+    with pytest.raises(ConfigError, match="cache_megabytes is"):
+        discreet.Blocks(folder, cache_megabytes=given)
+
+
+# ------------------------------------------------------------------ which points are kept
+
+
+def chain(*steps):
+    """A tree without branches; steps are the same where they are the same object."""
+    root = Node(None)
+    at = root
+    for step in steps:
+        at.then.append(Node(step))
+        at = at.then[0]
+    return root
+
+
+def test_points_that_two_passes_share_are_worth_keeping():
+    a, b, c, d = (Recorded(None, None, frozenset(), frozenset(), False) for _ in range(4))
+    assert len({one.number for one in (a, b, c, d)}) == 4
+    assert worth_keeping(chain(a), None) == {()}
+    anew = worth_keeping(chain(a, c), chain(a, b))
+    assert anew == {(a.number,)}, "users who begin anew after the first step"
+    on = worth_keeping(chain(a, b, c), chain(a, b))
+    assert on == {(a.number, b.number), (a.number, b.number, c.number)}, "users who go on from where they are"
+    assert worth_keeping(chain(d), chain(a, b)) == {()}
+    fork = chain(a, b)
+    fork.then[0].then.append(Node(c))
+    assert worth_keeping(fork, chain(a, c, d)) == {(a.number, c.number)}
+
+
+def test_a_block_is_not_opened_where_something_later_is_known(folder):
+    def opened():
+        raise AssertionError("opened")
+
+    step = Recorded(None, None, frozenset(), frozenset(), False)
+    one = block()
+    assert follow(chain(step), opened, [], {(step.number,): one}, [(step.number,)]) == {(step.number,): one}
+    with pytest.raises(AssertionError):
+        follow(chain(step), opened, [], {}, [(step.number,)])
