@@ -216,9 +216,9 @@ class ResidualGradient(Algorithm):
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
 
     def _gradients(self, n_items: int, share: float = 1.0) -> list[Line]:
-        """The release of each step; steps whose noise differs are lines of their own."""
+        """The release of each step; steps whose noise differs, or what they may buy, are lines of their own."""
         shape = None if self.has_pairs else (n_items,)
-        if self.growth == 1:
+        if self.growth == 1 and not self.has_pairs:
             return [Line("gradient", times=self._steps, share=share, shape=shape)] * self._steps
         parts = self.growth ** np.arange(self._steps)
         each = share * parts / parts.sum()
