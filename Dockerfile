@@ -13,7 +13,7 @@ COPY src ./src
 RUN python -m venv /opt/discreet \
  && /opt/discreet/bin/pip install --no-cache-dir -c constraints.txt ".[serve]"
 ENV NUMBA_CACHE_DIR=/opt/discreet/compiled
-RUN /opt/discreet/bin/discreet doctor
+RUN /opt/discreet/bin/discreet doctor --warm && /opt/discreet/bin/discreet doctor
 
 FROM python:3.12-slim
 COPY --from=build /opt/discreet /opt/discreet

@@ -191,3 +191,29 @@ def test_lists_of_hostile_titles_are_text():
     html = model.fit(data).recommend([], n=2)._repr_html_()
     assert "<script>" not in html
     assert np.count_nonzero([HOSTILE in str(title) for title in model.item_ids_]) == 1
+
+
+def test_a_bar_says_that_code_is_being_compiled(terminal, capsys):
+    from discreet.compiling import njit
+
+    @njit
+    def doubled(x):
+        return 2 * x
+
+    @njit
+    def halved(x):
+        return x / 2
+
+    with shown(None, "Training") as step:
+        assert doubled(3) == 6
+        step(1, 2, "steps")
+    assert "Training: compiling once for this processor" in terminal.getvalue()
+    before = terminal.getvalue()
+    assert halved(4) == 2.0  # no bar, so nobody is told
+    with shown(None, "Training"):
+        assert doubled(4) == 8  # compiled already
+    assert terminal.getvalue() == before
+    with shown(False, "Training"):
+        assert halved(4.0) == 2.0
+    assert terminal.getvalue() == before
+    assert capsys.readouterr() == ("", "")

@@ -4,6 +4,9 @@ Compiled code is kept between two starts: beside the source or, where that is re
 In a locked-down container neither can be written, and numba itself would refuse to define a single function. So a
 folder for temporary files takes their place, and where there is none of these either, nothing is kept. What numba keeps
 is code that it runs, so the folder must be one that nobody else can write.
+
+Whoever shows progress can be `told` what is being compiled: on a fresh installation that is most of the time that the
+first training takes. numba itself is imported by the first function that is to be compiled.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numba
-
 logger = logging.getLogger("discreet")
+
+Told = Callable[[int, str], None]  # how many functions have been compiled so far, and the name of the next one
+_told: list[Told] = []
 
 
 def njit(function: Any = None, **options: Any) -> Any:
@@ -28,7 +33,20 @@ def njit(function: Any = None, **options: Any) -> Any:
     return _compiled(function, options) if function is not None else lambda given: _compiled(given, options)
 
 
+@contextmanager
+def told(tell: Told) -> Iterator[None]:
+    """While the block runs, `tell` hears of every function that is compiled and not found in a cache."""
+    _told.append(tell)
+    try:
+        yield
+    finally:
+        _told.remove(tell)
+
+
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    import numba
+
+    _listen()
     try:
         return numba.njit(**options)(function)
     except RuntimeError:  # no folder can be written; any other reason is raised again below
@@ -41,8 +59,28 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 
 @lru_cache(maxsize=1)
+def _listen() -> None:
+    """Hear of numba's compilations, once."""
+    from numba.core import event
+
+    class Listener(event.Listener):  # type: ignore[misc]
+        compiled = 0
+
+        def on_start(self, event: Any) -> None:
+            for tell in _told:
+                tell(self.compiled, event.data["dispatcher"].py_func.__name__)
+
+        def on_end(self, event: Any) -> None:
+            self.compiled += 1
+
+    event.register("numba:compile", Listener())
+
+
+@lru_cache(maxsize=1)
 def _use_temporary_folder() -> Path | None:
     """Let numba keep compiled code in a private folder among the temporary files, and say so."""
+    import numba
+
     folder = next(_private_folders(), None)
     if folder is None:
         logger.warning(

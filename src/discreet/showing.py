@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from html import escape
 from typing import TYPE_CHECKING, Any, TextIO
 
+from discreet import compiling
 from discreet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ Progress = Callable[[int, int, str], None]
 Shown = Progress | bool | None  # what the parameter `progress` may be
 
 PATIENCE = 0.4  # seconds that nobody minds waiting without a bar
+COMPILING = "compiling once for this processor"
 _one_at_a_time = threading.Lock()
 
 
@@ -71,7 +73,8 @@ def shown(progress: Shown, what: str, *, verbose: bool = False) -> Iterator[Prog
         return
     bar = _NotebookBar(what) if in_notebook() else _TerminalBar(what)
     try:
-        yield bar.step
+        with compiling.told(bar.compiling):
+            yield bar.step
     finally:
         bar.close()
         _one_at_a_time.release()
@@ -99,9 +102,15 @@ class _TerminalBar:
         self._task: TaskID | None = None
 
     def step(self, done: int, total: int, text: str) -> None:
+        if self._bar is not None or time.monotonic() - self._since >= PATIENCE:
+            self._show(text, completed=done, total=total or None)
+
+    def compiling(self, compiled: int, name: str) -> None:
+        """How many there will be is not known, so the bar only moves; the next step takes it back."""
+        self._show(f"{COMPILING} ({compiled} functions so far, now {name})")
+
+    def _show(self, text: str, **state: Any) -> None:
         if self._bar is None:
-            if time.monotonic() - self._since < PATIENCE:
-                return
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
@@ -110,7 +119,7 @@ class _TerminalBar:
             self._bar = Progress(*columns, console=Console(file=sys.stderr), transient=True)
             self._task = self._bar.add_task(self._what, total=None)
             self._bar.start()
-        self._bar.update(self._task, completed=done, total=total or None, description=f"{self._what}: {text}")
+        self._bar.update(self._task, description=f"{self._what}: {text}", **state)
 
     def close(self) -> None:
         if self._bar is not None:
@@ -132,6 +141,10 @@ class _NotebookBar:
             return
         self._last = now
         self._show(f"{escape(self._what)}: {escape(text)} <progress value='{done}' max='{total or 1}'></progress>")
+
+    def compiling(self, compiled: int, name: str) -> None:
+        text = f"{COMPILING} ({compiled} functions so far)"
+        self._show(f"{escape(self._what)}: {text} <progress></progress>")
 
     def close(self) -> None:
         if self._place is not None:

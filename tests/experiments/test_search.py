@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from discreet.experiments.search import Logarithmic, Rounds, draw, search
+from discreet.experiments.search import Logarithmic, Rounds, around, draw, search, search_in
 
 RANGES = {"step": Logarithmic(0.01, 100.0), "sweeps": (1, 2, 3, 4, 5), "cut": (2.0, 3.0)}
 
@@ -51,3 +51,16 @@ def test_the_number_of_trainings_is_told():
     rounds = Rounds(8, (4, 2), (1, 3, 5))
     found = search(draw(RANGES, 8), lambda candidate, at: candidate["step"], rounds)
     assert found.trainings == rounds.trainings == 8 + 4 * 2 + 2 * 2
+
+
+def test_a_second_search_goes_closer_and_is_never_worse():
+    def score(candidate, at):
+        return abs(math.log(candidate["step"]) - 1.234) + abs(candidate["sweeps"] - 4)
+
+    plain = search_in(RANGES, score, Rounds(16, (4,), (1, 2)))
+    refined = search_in(RANGES, score, rounds := Rounds(16, (4,), (1, 2), refined=16))
+    assert refined.score < plain.score
+    assert refined.trainings == rounds.trainings == plain.trainings + 17 * 1 + 3 * 1
+    near = around(RANGES, {"step": 1.0, "sweeps": 1, "cut": 2.0}, 32)
+    assert {one["sweeps"] for one in near} == {1, 2}
+    assert all(10**-0.5 <= one["step"] <= 10**0.5 for one in near)

@@ -10,13 +10,14 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 import discreet
 from discreet.cli.app import command
 from discreet.cli.output import Output
+from discreet.compiling import told
 from discreet.errors import DataError
 
 REQUIRED = (
@@ -42,13 +43,22 @@ EXTRAS = {
 TOLERANCE = {"float32": 2e-3, "float64": 1e-8}
 
 
-@command("discreet doctor")
-def doctor(out: Output) -> None:
+@command("discreet doctor", "discreet doctor --warm")
+def doctor(
+    out: Output,
+    warm: Annotated[
+        bool, typer.Option("--warm", help="Compile what the default models need, and check nothing: for images.")
+    ] = False,
+) -> None:
     """Check this installation: versions, processor, threads, folders, and every kernel against its plain twin.
 
     The exit code is 1 if something is wrong. What is only worth knowing, such as a folder that cannot be written,
-    is a note.
+    is a note. With --warm the code for training, evaluating and recommending is compiled and kept, so that nobody
+    waits for it later on a processor like this one.
     """
+    if warm:
+        _warm(out)
+        return
     with out.progress("Checking") as progress:
         steps: dict[str, Callable[[], dict[str, Any]]] = {
             "versions": _versions,
@@ -72,6 +82,23 @@ def doctor(out: Output) -> None:
     out.result({"command": "doctor", "ok": not problems, "problems": problems, "notes": notes, **found})
     if problems:
         raise typer.Exit(1)
+
+
+def _warm(out: Output) -> None:
+    """Train, evaluate and recommend on a few invented people, and tell what was compiled on the way."""
+    from discreet.cli.warming import warm_up
+
+    names: list[str] = []
+    start = time.perf_counter()
+    with out.progress("Warming up") as progress, told(lambda _, name: names.append(name)):
+        warm_up(progress)
+    seconds = time.perf_counter() - start
+    place = _folders()
+    for note in place["notes"]:
+        out.note(note)
+    where = f"kept in {place['compiled']}" if place["compiled"] else "not kept: no folder can be written"
+    out.say(f"Compiled {len(names)} functions in {seconds:.1f} s, {where}")
+    out.result({"command": "doctor", "warm": True, "compiled": names, "seconds": seconds, "folder": place["compiled"]})
 
 
 def _versions() -> dict[str, Any]:

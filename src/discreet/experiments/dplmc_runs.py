@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded
 from discreet.experiments.entry import Record, Settings
-from discreet.experiments.search import Candidate, Found, Logarithmic, Rounds, Values, draw, search
+from discreet.experiments.search import Candidate, Found, Logarithmic, Rounds, Values, search_in
 from discreet.experiments.sources import Sources
 from discreet.models.dpals import DPALS
 from discreet.models.dplmc import DPLMC
@@ -184,9 +184,8 @@ def _tuned(
         except BudgetExceeded:
             return math.inf
 
-    candidates = draw(RANGES[model], rounds.candidates)
-    return search(candidates, score, rounds) if len(candidates) > 1 else Found(candidates[0], math.nan, 0)
+    return search_in(RANGES[model], score, rounds) if RANGES[model] else Found({}, math.nan, 0)
 
 
 def _rounds(given: Mapping[str, Any]) -> Rounds:
-    return Rounds(given["candidates"], tuple(given["kept"]), tuple(given["sets"]))
+    return Rounds(given["candidates"], tuple(given["kept"]), tuple(given["sets"]), given.get("refined", 0))

@@ -38,18 +38,26 @@ class Rounds:
     candidates : how many settings are drawn
     kept : how many of them go on after each round
     sets : validation sets that have been tried at the end of each round; one more than `kept`
+    refined : how many settings close to the best are tried after that, on half of the sets and the best three on all
     """
 
     candidates: int = 64
     kept: tuple[int, ...] = (16, 6)
     sets: tuple[int, ...] = (1, 3, 5)
+    refined: int = 0
+
+    @property
+    def closer(self) -> Rounds:
+        """The rounds of settings close to the best, and of the best itself."""
+        return Rounds(self.refined + 1, (min(3, self.refined + 1),), (-(-self.sets[-1] // 2), self.sets[-1]))
 
     @property
     def trainings(self) -> int:
         """How many models a search trains."""
         sizes = (self.candidates, *self.kept)
         before = (0, *self.sets[:-1])
-        return sum(size * (now - then) for size, now, then in zip(sizes, self.sets, before, strict=True))
+        first = sum(size * (now - then) for size, now, then in zip(sizes, self.sets, before, strict=True))
+        return first + (self.closer.trainings if self.refined else 0)
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,11 @@ def draw(ranges: Mapping[str, Values | Logarithmic], n: int, seed: int = 0) -> l
     ]
 
 
+def around(ranges: Mapping[str, Values | Logarithmic], best: Candidate, n: int, seed: int = 0) -> list[Candidate]:
+    """So many candidates from a quarter of every range, the best in its middle."""
+    return draw({name: _near(values, best[name]) for name, values in ranges.items()}, n, seed)
+
+
 def grid(ranges: Mapping[str, Sequence[Any]]) -> list[Candidate]:
     """Every combination of the values."""
     return [dict(zip(ranges, values, strict=True)) for values in itertools.product(*ranges.values())]
@@ -91,6 +104,27 @@ def search(candidates: Sequence[Candidate], score: Callable[[Candidate, int], fl
         left = left[:kept]
     best = left[0]
     return Found(dict(candidates[best]), _median(scores[best]), sum(map(len, scores)))
+
+
+def search_in(
+    ranges: Mapping[str, Values | Logarithmic], score: Callable[[Candidate, int], float], rounds: Rounds
+) -> Found:
+    """Draw from the ranges, search, and search once more around what was found."""
+    found = search(draw(ranges, rounds.candidates), score, rounds)
+    if not rounds.refined:
+        return found
+    closer = search([found.best, *around(ranges, found.best, rounds.refined)], score, rounds.closer)
+    return Found(closer.best, closer.score, found.trainings + closer.trainings)
+
+
+def _near(values: Values | Logarithmic, best: Any) -> Values | Logarithmic:
+    if isinstance(values, Logarithmic):
+        reach = (values.high / values.low) ** (1 / 8)
+        return Logarithmic(max(values.low, best / reach), min(values.high, best * reach))
+    known = sorted(set(values))
+    at = known.index(best)
+    steps = -(-len(known) // 8)
+    return tuple(known[max(0, at - steps) : at + steps + 1])
 
 
 def _value(values: Values | Logarithmic, place: float) -> Any:

@@ -147,9 +147,9 @@ def _grams_plain(
     for i in range(start, stop):
         G[i] = 0
         for e in range(indptr[i], indptr[i + 1]):
-            p[:] = c[e] * Y[indices[e]]
-            if whole:
-                p[:] = np.trunc(p)
+            for k in range(len(p)):
+                x = c[e] * Y[indices[e], k]
+                p[k] = np.trunc(x) if whole else x
             at = 0
             for k in range(len(p)):
                 for j in range(k, len(p)):

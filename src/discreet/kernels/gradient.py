@@ -222,7 +222,8 @@ def _residuals(
             x[at] = e
             square += np.float64(e) * np.float64(e)
         if own:
-            g[i] = mine
+            for k in range(r):  # one by one: numba compiles string formatting for arrays that are assigned whole
+                g[i, k] = mine[k]
         length = np.sqrt(square)
         if len(long) > 0:
             long[i] = length

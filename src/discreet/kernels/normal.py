@@ -321,7 +321,9 @@ def _solve(
         factor_interleaved(Y, Ap.ctypes.data, Tp.ctypes.data, R)
         substitute(Y, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         if constant:
-            sums[:] = h
+            for lane in range(W):  # in a loop: numba compiles string formatting for arrays that are assigned whole
+                for k in range(R):
+                    sums[lane, k] = h[lane, k]
             substitute(Y, hp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         for lane in range(last - first):
             i = rows[first + lane]
@@ -360,9 +362,10 @@ def _solve_plain(
 ) -> None:
     A = np.empty_like(S)
     for i in range(start, stop):
-        A[:] = S
         X[i] = 0
         for k in range(len(S)):
+            for j in range(len(S)):
+                A[k, j] = S[k, j]
             A[k, k] += ridge[i]
         _add_row_plain(entries, Y, entries.indptr[i], entries.indptr[i + 1], A, X[i])
         solve_one(A, X[i])
