@@ -23,6 +23,7 @@ from discreet.data.splits import Split, random_ratings
 from discreet.errors import BudgetExceeded
 from discreet.evaluation.protocols import evaluate
 from discreet.experiments.families import FAMILIES, SCALES, made
+from discreet.models.base import Recommender
 from discreet.models.dpmf import DPMF
 
 Scale = tuple[float, float]
@@ -58,19 +59,19 @@ def sets(people: int, given: list[str]) -> Iterator[tuple[str, Ratings, Scale]]:
             yield one.name, made(one.scaled(people)), (low, high)
     for name, _, place in (text.partition("=") for text in given):
         ratings = Ratings.read(place)
-        yield name, ratings, ratings.rating_range()
+        yield name, ratings, (float(ratings.values.min()), float(ratings.values.max()))
 
 
 def score(split: Split, scale: Scale, epsilon: float, draws: int, given: dict[str, Any]) -> float:
     """Validation RMSE, the mean over draws of the noise that do not refuse."""
     assert split.valid is not None
     part = Split("valid", 0, split.train, split.valid)
-    same = dict(epsilon=epsilon, delta=1e-5, goal="rating", rating_range=scale, noise="seeded")
+    same: dict[str, Any] = dict(epsilon=epsilon, delta=1e-5, goal="rating", rating_range=scale, noise="seeded")
     found = []
     for seed in range(draws):
-        model = DPMF.configured(**same, random_state=seed, **given)
+        model: Recommender = DPMF.configured(**same, random_state=seed, **given)
         try:
-            found.append(evaluate(model.fit(split.train), part, "rmse", slices=None)["rmse"])
+            found.append(float(evaluate(model.fit(split.train), part, "rmse", slices=None)["rmse"]))
         except BudgetExceeded:
             continue
     return float(np.mean(found)) if found else float("nan")
@@ -93,9 +94,9 @@ def table(epsilons: list[float], people: int, draws: int, given: list[str]) -> s
     for setting in SETTINGS:
         cells = []
         for epsilon in epsilons:
-            loss = np.array(losses[setting, epsilon])
-            worst = names[int(np.nanargmax(loss))]
-            cells.append(f"{np.nanmean(loss):+.2f} ({np.nanmax(loss):+.2f}, {worst})")
+            lost = np.array(losses[setting, epsilon])
+            worst = names[int(np.nanargmax(lost))]
+            cells.append(f"{np.nanmean(lost):+.2f} ({np.nanmax(lost):+.2f}, {worst})")
         lines.append([setting, *cells])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\nSets: {', '.join(names)}.\n"
 
