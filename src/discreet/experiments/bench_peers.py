@@ -30,12 +30,7 @@ def benchmark(quick: bool) -> dict[str, Any]:
     found: dict[str, dict[int, float]] = {}
     missing: list[str] = ["LensKit (needs torch)"]
     for rank in RANKS[:1] if quick else RANKS:
-        work: dict[str, Callable[[], float]] = {
-            "discreet, implicit feedback": lambda r=rank: sweep(ALS(r, feedback="implicit", iterations=3), ratings),
-            "discreet, explicit with intercepts": lambda r=rank: sweep(ALS(r, iterations=3), ratings),
-        }
-        work |= peers(ratings, rank)
-        work |= _cmfrec(ratings, rank)
+        work = _ours(ratings, rank) | peers(ratings, rank) | _cmfrec(ratings, rank)
         for _ in range(ROUNDS):
             for name, measure in work.items():
                 row = found.setdefault(name, {})
@@ -70,6 +65,13 @@ def show(result: dict[str, Any]) -> list[str]:
         cells = [f"{row[r]:.2f} | {row[r] / ours[r]:.1f}" if r in row else " | " for r in ranks]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return [*lines, "", f"Not measured here: {', '.join(result['missing'])}."]
+
+
+def _ours(ratings: Ratings, rank: int) -> dict[str, Callable[[], float]]:
+    return {
+        "discreet, implicit feedback": lambda: sweep(ALS(rank, feedback="implicit", iterations=3), ratings),
+        "discreet, explicit with intercepts": lambda: sweep(ALS(rank, iterations=3), ratings),
+    }
 
 
 def _cmfrec(ratings: Ratings, rank: int) -> dict[str, Callable[[], float]]:

@@ -62,8 +62,8 @@ def show(result: dict[str, Any]) -> list[str]:
         "## Reading files",
         "",
         "Into `Ratings`, beside a bare `pyarrow.csv.read_csv` or `pyarrow.parquet.read_table` of the same file; best "
-        "of alternating reads in fresh processes. Peak memory is that of the process without what it held before, beside "
-        "the arrays that the ratings consist of in the end.",
+        "of alternating reads in fresh processes. Peak memory is that of the process without what it held before, "
+        "beside the arrays that the ratings consist of in the end.",
         "",
         "| file | ids | rows | MB | arrow, s | Ratings, s | ratio | peak, GB | of the final size |",
         "|---|---|---|---|---|---|---|---|---|",
