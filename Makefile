@@ -91,6 +91,7 @@ test: check docs browser java
 
 results: .venv/.dev
 	$(PY) benchmarks/reference.py
+	$(PY) benchmarks/readme.py
 
 bench: .venv/.dev
 	$(PY) -m discreet bench --out docs/benchmarks.md

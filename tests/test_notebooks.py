@@ -41,6 +41,7 @@ def test_a_notebook_runs(name, monkeypatch):
     monkeypatch.delenv("DISCREET_DATA", raising=False)  # the real people are for who stores the notebooks
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)]))
     monkeypatch.setenv("DISCREET_THREADS", "1")  # notebooks are small, and threads that wait cost as well
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # half the work for a short run
     done = loaded(FOLDER / "execute.py").executed(FOLDER / f"{name}.ipynb")
     before = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
     for now, stored in zip(code_of(done), code_of(before), strict=True):

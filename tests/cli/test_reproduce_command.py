@@ -25,10 +25,10 @@ def test_an_entry_is_run_and_shown(run, tmp_path):
 def test_show_tells_about_an_entry_without_running_it(run, tmp_path):
     words = run("reproduce", "show", "dpals-table5", "--out", tmp_path)
     assert words.code == 0, words.err
-    for part in ("Table 4 verbatim", "twin-ml20m", "0, 1, 2", "70, and 13 with --quick", "about 14 min", "0 of 70"):
+    for part in ("of Table 4", "twin-ml20m", "0, 1, 2", "434, and 13 with --quick", "about 70 min", "0 of 434"):
         assert part in words.out
     (found,) = json.loads(run("reproduce", "show", "dpals-table5", "--out", tmp_path, "--json").out)["entries"]
-    assert (found["cells"], found["seeds"], found["minutes"], found["finished"]) == (70, [0, 1, 2], 14, 0)
+    assert (found["cells"], found["seeds"], found["minutes"], found["finished"]) == (434, list(range(20)), 70, 0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -98,3 +98,19 @@ def test_bad_requests_are_answered_in_a_sentence(run, tmp_path):
         result = run("reproduce", *words, "--out", tmp_path)
         assert result.code == 2
         assert result.err.count("\n") == 1
+
+
+def test_changes_between_two_pages_are_told(run, tmp_path):
+    page = "<!-- entry one -->\n| model | epsilon = 1 |\n|---|---|\n| a | {} ± 0.0100 |\n<!-- /entry -->\n"
+    for name, value in (("old.md", 0.5), ("new.md", 0.6)):
+        (tmp_path / name).write_text(page.format(value), encoding="utf-8")
+    result = run("reproduce", "changes", tmp_path / "old.md", "--to", tmp_path / "new.md")
+    assert result.code == 0, result.err
+    assert "| one | a | epsilon = 1 | 0.5 ± 0.01 | 0.6 ± 0.01 |" in result.out
+    assert "1 cell moved" in result.out
+    same = run("reproduce", "changes", tmp_path / "old.md", "--to", tmp_path / "old.md", "--json")
+    assert json.loads(same.out)["changed"] == []
+    for words in (("changes",), ("changes", tmp_path / "none.md")):
+        wrong = run("reproduce", *words)
+        assert wrong.code == 2
+        assert "Traceback" not in wrong.err
