@@ -6,9 +6,11 @@ A stable sort leaves the rows ordered by (user, item), with repeated pairs side 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -16,6 +18,7 @@ from discreet.errors import ConfigError, DataError
 
 DUPLICATES = ("last", "mean", "error")
 _BLOCK = 1 << 20
+_APART = 1 << 20  # rows from which on it pays to sort some users apart from others
 
 
 class Compressed(NamedTuple):
@@ -46,18 +49,60 @@ def compress(
     timestamps : (n,) int64 or None
     """
     check_duplicates_rule(duplicates)
-    indptr = np.zeros(n_users + 1, np.int64)
+    counts = np.bincount(users, minlength=n_users)
     if strictly_ordered(users, items):
-        np.cumsum(np.bincount(users, minlength=n_users), out=indptr[1:])
-        return Compressed(indptr, items, values, timestamps, 0)
-    order, sorted_items = sort_pairs(users, items, n_users, n_items)
-    np.cumsum(np.bincount(users, minlength=n_users), out=indptr[1:])
-    del users  # rows follow from indptr from here on
-    items, values = sorted_items, values[order]
-    timestamps = None if timestamps is None else timestamps[order]
+        return Compressed(_ends(counts), items, values, timestamps, 0)
+    pieces = 1 if duplicates == "error" else min(pa.cpu_count(), len(users) // _APART)
+    if pieces < 2:
+        return _sorted(users, items, None, counts, n_items, values, timestamps, duplicates)
+    cuts = np.searchsorted(_ends(counts), np.linspace(0, len(users), pieces + 1)[1:-1])
+    edges = [0, *cuts.tolist(), n_users]
+
+    def part(first: int, last: int) -> Compressed:
+        rows = np.flatnonzero((users >= first) & (users < last)).astype(np.int32 if len(users) < 2**31 else np.int64)
+        return _sorted(users, items, (rows, first), counts[first:last], n_items, values, timestamps, duplicates)
+
+    with ThreadPoolExecutor(pieces) as pool:  # users are sorted apart from each other, in ranges of about equal size
+        return _joined(list(pool.map(part, edges[:-1], edges[1:])))
+
+
+def _ends(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def _joined(parts: list[Compressed]) -> Compressed:
+    """The parts one after another."""
+    before = np.concatenate([[0], np.cumsum([part.indptr[-1] for part in parts])])
+    indptr = [part.indptr[1:] + ended for part, ended in zip(parts, before[:-1], strict=True)]
+    merged = sum(part.merged for part in parts)
+    timed = [part.timestamps for part in parts if part.timestamps is not None]
+    return Compressed(
+        np.concatenate([[0], *indptr]),
+        np.concatenate([part.indices for part in parts]),
+        np.concatenate([part.values for part in parts]),
+        np.concatenate(timed) if timed else None,
+        merged,
+    )
+
+
+def _sorted(
+    users: NDArray[np.int32],
+    items: NDArray[np.int32],
+    part: tuple[NDArray[Any], int] | None,
+    counts: NDArray[np.int64],
+    n_items: int,
+    values: NDArray[np.float32],
+    timestamps: NDArray[np.int64] | None,
+    duplicates: str,
+) -> Compressed:
+    """CSR of all rows, or of a `part`: some rows, and the first of their users; `counts` are those of its users."""
+    order, items = sort_pairs(users, items, len(counts), n_items, part)
+    indptr = _ends(counts)
+    values = values.take(order)
+    timestamps = None if timestamps is None else timestamps.take(order)
     first = np.empty(len(items), dtype=bool)  # of each run of equal (user, item) pairs
     first[1:] = items[1:] != items[:-1]
-    first[indptr[:-1][np.diff(indptr) > 0]] = True
+    first[indptr[:-1][counts > 0]] = True
     merged = len(items) - int(np.count_nonzero(first))
     if merged == 0:
         return Compressed(indptr, items, values, timestamps, 0)
@@ -92,21 +137,31 @@ def strictly_ordered(users: NDArray[Any], items: NDArray[Any]) -> bool:
 
 
 def sort_pairs(
-    users: NDArray[Any], items: NDArray[Any], n_users: int, n_items: int
+    users: NDArray[Any],
+    items: NDArray[Any],
+    n_users: int,
+    n_items: int,
+    part: tuple[NDArray[Any], int] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Stable order of rows by (user, item), and the items in that order; ``lexsort`` is the specification.
 
     User, item and row number usually fit into 63 bits together, and sorting plain integers is several times faster.
+    Of a `part` (rows in ascending order, and the number of their first user) only those rows are put in order.
     """
     row_bits, item_bits, user_bits = (max(n - 1, 0).bit_length() for n in (len(users), n_items, n_users))
+    rows, begin = part or (np.arange(len(users)), 0)
+    if part is not None:
+        users = users.take(rows)
+        items = items.take(rows)
     if row_bits + item_bits + user_bits > 63:
         order = np.lexsort((items, users))
-        return order, items[order]
+        return rows[order], items[order]
     key = users.astype(np.int64)
+    key -= begin
     key <<= item_bits
     key |= items
     key <<= row_bits
-    key |= np.arange(len(users))
+    key |= rows
     key.sort()
     sorted_items = ((key >> row_bits) & ((1 << item_bits) - 1)).astype(np.int32)
     key &= (1 << row_bits) - 1

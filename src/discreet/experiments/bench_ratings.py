@@ -28,7 +28,8 @@ def benchmark(quick: bool = False) -> dict[str, Any]:
     """Seconds, CPU seconds and peak memory of one training; the first of a small size compiles."""
     people, items, each = SHAPE
     if quick:
-        people, items = people // 20, items // 20
+        people //= 20
+        items //= 20
     measured: dict[str, Any] = {}
     for size in ((people // 200, items // 100), (people, items)):
         words = [sys.executable, "-m", __name__, *map(str, (*size, each))]

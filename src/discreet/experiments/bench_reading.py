@@ -17,7 +17,8 @@ from typing import Any
 
 MAX_RATIO = 2.0
 MAX_PEAK = 3.0
-USERS, ITEMS = 70_000, 10_000  # for every ten million rows
+USERS = 70_000  # for every ten million rows
+ITEMS = 10_000
 FILES = (("csv", "integers"), ("parquet", "integers"), ("csv", "text"), ("parquet", "text"), ("parquet", "dictionary"))
 
 # Imports and the first touch of the file are not what is compared, so both happen before the clock starts.
