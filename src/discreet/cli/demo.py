@@ -33,6 +33,8 @@ DELTA = 1e-6
 QUICK = 0.2  # share of the people
 CURVE = (0.5, 1.0, 2.0, 4.0, 8.0)  # budgets for the plot
 WIDTH = 110
+PLOT = "quality.png"
+PAGE = "page.html"
 
 
 @command("discreet demo", "discreet demo --epsilon 4 --likes Horror,Mystery --out spooky")
@@ -59,88 +61,31 @@ def demo(
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{to} is a file: the demo writes a model and a plot to a folder")
     check_out(str(folder / "model"), replace=True)  # by another demo, whose people were invented too
-    from discreet.data.cinema import GENRES, example_history, films, make_cinema
-    from discreet.data.splits import random_ratings
-    from discreet.models.storage.scorer_folder import open_model
+    from discreet.data.cinema import GENRES, example_history
 
     genres = _genres(likes, GENRES)
     usual = QUICK_EPSILON if quick else EPSILON
     budget = usual if epsilon is None else epsilon
     the_model(budget, seed).plan(1)  # a budget that cannot be kept is refused before anything is done
-    with out.progress("Inventing people who watch films"):
-        ratings = make_cinema(seed, QUICK if quick else 1.0)
-    split = random_ratings(ratings, (0.8, 0.1, 0.1), seed)
-    out.say("1. Data", style="bold")
-    out.say(
-        f"   cinema: {ratings.n_users:,} invented people gave {ratings.n_ratings:,} ratings to {ratings.n_items:,} "
-        "invented films"
-    )
-    out.say("   split at random: 80 % to learn from, 10 % to choose settings by, 10 % to test on")
-
-    with out.progress("Compiling, on the first run only"):
-        few = make_cinema(seed, 0.02)
-        for model in (the_model(500.0, seed), _reference(seed).set_params(iterations=1)):
-            model.fit(few).recommend_many(few)
+    split = _invent(seed, QUICK if quick else 1.0, out)
     model = the_model(budget, seed)
     found, curve = _measure(model, split, out)
-    out.say()
-    out.say(
-        "2. Quality: how many of the films that people turned out to love (4 stars or more) are in their top 20",
-        style="bold",
-    )
-    show_scores(found, out, slices=False)
-    out.say(f"   What survived the noise: {model.learnt_}")
-    out.say("   At predicting stars: discreet evaluate cinema --epsilon 1 --goal rating compares it in the same way.")
-
-    out.say()
-    out.say(
-        f"3. What is promised to each of the {ratings.n_users:,} people, for everything that the model holds",
-        style="bold",
-    )
-    statement = textwrap.fill(
-        str(replace(model.privacy_, learnt="")), WIDTH, initial_indent="   ", subsequent_indent="   "
-    )
-    out.say(statement, style="green")
-
+    _show_quality(found, model, out)
+    _show_promise(model, out)
     history = [film for film, stars in example_history(*genres).items() if stars >= RELEVANT]
     rows = _recommend(model, history)
-    labels = {film.id: film.label for film in films()}
-    out.say()
-    out.say(f"4. Ten recommendations for somebody who likes {' and '.join(genres)}", style="bold")
-    out.table(["liked"], [[labels[item]] for item in history])
-    out.table(
-        ["", "recommended", "score"], [[str(r["rank"]), r["title"], f"{r['score']:.2f}"] for r in rows], flush_left=[1]
-    )
-    matching = [film.id for film in films() if set(film.genres) & set(genres)]
-    hits = sum(row["item_id"] in matching for row in rows)
-    out.say(
-        f"   {hits} of these {len(rows)} are {' or '.join(genres)} films; of all films "
-        f"{len(matching) / len(films()):.0%} are."
-    )
-
-    plot = folder / "quality.png"
-    page = folder / "page.html"
-    _save(model, found, curve, f"cinema, {ratings.n_users:,} people × {ratings.n_items:,} films", folder, plot)
-    write_web(open_model(folder / "model"), page, "Invented films, recommended on your device")
+    _show_list(history, rows, genres, out)
+    _save(model, found, curve, f"cinema, {split.train.n_users:,} people × {split.train.n_items:,} films", folder)
     seconds = time.perf_counter() - start
-    out.say()
-    out.say("5. Saved", style="bold")
-    out.say(f"   {folder / 'model'}  the private model: noisy item factors, the ledger of what was released, a card")
-    out.say(f"   {plot}  the scores above, and what other budgets would give")
-    out.say(f"   {page}  a page that recommends in your browser: nothing you enter can leave your device")
-    out.say(f"   All this took {seconds:.0f} seconds.")
-    out.say()
-    out.say(f"Open the page, and choose a few films:  {page.resolve().as_uri()}", style="bold")
-    out.say()
-    steps = _next(folder / "model", films())
-    out.next_steps(steps, "Try next:")
+    steps = _next(folder / "model")
+    _show_saved(folder, seconds, steps, out)
     out.result(
         {
             "command": "demo",
             "model": described(model),
             "out": str(folder),
-            "plot": str(plot),
-            "page": str(page),
+            "plot": str(folder / PLOT),
+            "page": str(folder / PAGE),
             "seconds": seconds,
             "quality": found.to_dict(),
             "curve": curve,
@@ -149,6 +94,79 @@ def demo(
             "next": steps,
         }
     )
+
+
+# ------------------------------------------------------------------ what is shown
+
+
+def _show_quality(found: Comparison, model: Any, out: Output) -> None:
+    _heading(
+        "2. Quality: how many of the films that people turned out to love (4 stars or more) are in their top 20", out
+    )
+    show_scores(found, out, slices=False)
+    out.say(f"   What survived the noise: {model.learnt_}")
+    out.say("   At predicting stars: discreet evaluate cinema --epsilon 1 --goal rating compares it in the same way.")
+
+
+def _show_promise(model: Any, out: Output) -> None:
+    _heading("3. What is promised to each of these people, for everything that the model holds", out)
+    words = str(replace(model.privacy_, learnt=""))
+    out.say(textwrap.fill(words, WIDTH, initial_indent="   ", subsequent_indent="   "), style="green")
+
+
+def _show_list(history: list[str], rows: list[dict[str, Any]], genres: list[str], out: Output) -> None:
+    from discreet.data.cinema import films
+
+    labels = {film.id: film.label for film in films()}
+    _heading(f"4. Ten recommendations for somebody who likes {' and '.join(genres)}", out)
+    out.table(["liked"], [[labels[item]] for item in history])
+    out.table(
+        ["", "recommended", "score"], [[str(r["rank"]), r["title"], f"{r['score']:.2f}"] for r in rows], flush_left=[1]
+    )
+    matching = [film.id for film in films() if set(film.genres) & set(genres)]
+    hits = sum(row["item_id"] in matching for row in rows)
+    share = len(matching) / len(films())
+    out.say(f"   {hits} of these {len(rows)} are {' or '.join(genres)} films; of all films {share:.0%} are.")
+
+
+def _show_saved(folder: Path, seconds: float, steps: list[str], out: Output) -> None:
+    page = folder / PAGE
+    _heading("5. Saved", out)
+    out.say(f"   {folder / 'model'}  the private model: noisy item factors, the ledger of what was released, a card")
+    out.say(f"   {folder / PLOT}  the scores above, and what other budgets would give")
+    out.say(f"   {page}  a page that recommends in your browser: nothing you enter can leave your device")
+    out.say(f"   All this took {seconds:.0f} seconds.")
+    _heading(f"Open the page, and choose a few films:  {page.resolve().as_uri()}", out)
+    out.say()
+    out.next_steps(steps, "Try next:")
+
+
+def _heading(text: str, out: Output) -> None:
+    out.say()
+    out.say(text, style="bold")
+
+
+# ------------------------------------------------------------------ what is done
+
+
+def _invent(seed: int, share: float, out: Output) -> Split:
+    """The people and their ratings, split; what training needs is compiled on a few of them, so that it can be told."""
+    from discreet.data.cinema import make_cinema
+    from discreet.data.splits import random_ratings
+
+    with out.progress("Inventing people who watch films"):
+        ratings = make_cinema(seed, share)
+    out.say("1. Data", style="bold")
+    out.say(
+        f"   cinema: {ratings.n_users:,} invented people gave {ratings.n_ratings:,} ratings to {ratings.n_items:,} "
+        "invented films"
+    )
+    out.say("   split at random: 80 % to learn from, 10 % to choose settings by, 10 % to test on")
+    with out.progress("Compiling, on the first run only"):
+        few = make_cinema(seed, 0.02)
+        for model in (the_model(500.0, seed), _reference(seed).set_params(iterations=1)):
+            model.fit(few).recommend_many(few)
+    return random_ratings(ratings, (0.8, 0.1, 0.1), seed)
 
 
 def the_model(epsilon: float, seed: int) -> Any:
@@ -200,15 +218,17 @@ def _recommend(model: Any, history: list[str]) -> list[dict[str, Any]]:
     return ranked(Items(model), *model.recommend(history, 10))
 
 
-def _save(model: Any, found: Comparison, curve: dict[float, float], what: str, folder: Path, plot: Path) -> None:
-    """The picture is drawn first, so that an interruption in the middle leaves nothing behind."""
+def _save(model: Any, found: Comparison, curve: dict[float, float], what: str, folder: Path) -> None:
+    """Model, plot and page. The picture is drawn first, so that an interruption in the middle leaves nothing behind."""
     from discreet.cli.plot import draw_demo
     from discreet.data.download import written_aside
+    from discreet.models.storage.scorer_folder import open_model
 
     picture = draw_demo(found, curve, what)
     model.save(folder / "model", replace=True)
-    with written_aside(plot) as aside:
+    with written_aside(folder / PLOT) as aside:
         aside.write_bytes(picture)
+    write_web(open_model(folder / "model"), folder / PAGE, "Invented films, recommended on your device")
 
 
 def _genres(likes: str, known: tuple[str, ...]) -> list[str]:
@@ -222,11 +242,11 @@ def _genres(likes: str, known: tuple[str, ...]) -> list[str]:
     return [spelt[genre] for genre in dict.fromkeys(wanted)]
 
 
-def _next(model: Path, films: Any) -> list[str]:
+def _next(model: Path) -> list[str]:
     """Three commands that work as they stand."""
-    from discreet.data.cinema import example_history
+    from discreet.data.cinema import example_history, films
 
-    titles = {film.id: film.title for film in films}
+    titles = {film.id: film.title for film in films()}
     liked = [titles[item] for item in list(example_history("Romance", "Musical"))[:3]]
     call = program()
     where = shlex.quote(str(model))
