@@ -12,7 +12,7 @@ from discreet.engines.portion import Portion
 from discreet.errors import ConfigError
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Look
-from discreet.privacy.people.replay import Node, Recorded, follow, worth_keeping
+from discreet.privacy.people.replay import Node, Outlook, Recorded, follow
 
 BOUNDS = Bounds(items=10**9, rating=1.0, centre=3.0)
 
@@ -122,18 +122,29 @@ def chain(*steps):
     return root
 
 
+def kept_at(*passes):
+    """What is worth keeping of the last of these passes."""
+    outlook = Outlook()
+    return [outlook.worth_keeping(root) for root in passes][-1]
+
+
 def test_points_that_two_passes_share_are_worth_keeping():
     a, b, c, d = (Recorded(None, None, frozenset(), frozenset(), False) for _ in range(4))
     assert len({one.number for one in (a, b, c, d)}) == 4
-    assert worth_keeping(chain(a), None) == {()}
-    anew = worth_keeping(chain(a, c), chain(a, b))
-    assert anew == {(a.number,)}, "users who begin anew after the first step"
-    on = worth_keeping(chain(a, b, c), chain(a, b))
-    assert on == {(a.number, b.number), (a.number, b.number, c.number)}, "users who go on from where they are"
-    assert worth_keeping(chain(d), chain(a, b)) == {()}
+    assert kept_at(chain(a)) == {()}
+    assert kept_at(chain(a, b), chain(a, c)) == {(a.number,)}, "users who begin anew after the first step"
+    assert kept_at(chain(a, b), chain(d)) == {()}
     fork = chain(a, b)
     fork.then[0].then.append(Node(c))
-    assert worth_keeping(fork, chain(a, c, d)) == {(a.number, c.number)}
+    assert kept_at(chain(a, c, d), fork) == {(a.number, c.number)}
+
+
+def test_ends_are_worth_keeping_once_users_went_on_from_one():
+    a, b, c, d = (Recorded(None, None, frozenset(), frozenset(), False) for _ in range(4))
+    end = {(a.number, b.number, c.number)}
+    assert kept_at(chain(a, b), chain(a, b, c)) == {(a.number, b.number)} | end
+    assert kept_at(chain(a, b), chain(a, b), chain(a, c, d)) == {(a.number,), (a.number, c.number, d.number)}
+    assert kept_at(chain(), chain(a, b)) == {()}, "whoever was only counted is at no end"
 
 
 def test_a_block_is_not_opened_where_something_later_is_known(folder):

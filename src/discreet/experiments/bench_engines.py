@@ -55,12 +55,14 @@ def benchmark(quick: bool = False) -> dict[str, Any]:
 
 def show(result: dict[str, Any]) -> list[str]:
     """The result as Markdown."""
-    return [*_show_passes(result["passes"]), *_show_spark(result["spark"]), *_show_sizes(result["sizes"])]
+    parts = [*_show_passes(result["passes"]), *_show_spark(result["spark"]), *_show_sizes(result["sizes"])]
+    return ["## Engines, measured", *parts]
 
 
 def _show_passes(passes: dict[str, Any]) -> list[str]:
     lines = [
-        "## One pass",
+        "",
+        "### One pass",
         "",
         f"Every user solves and looks, a Gram matrix and a gradient of rank {RANK + 1} are added up, over "
         f"{passes['ratings']:,} ratings of {passes['items']:,} items in {passes['parts']} blocks. CPU seconds of all "
@@ -82,7 +84,7 @@ def _show_spark(rows: list[dict[str, Any]]) -> list[str]:
         return []
     lines = [
         "",
-        "## A whole training on Spark, beside Spark's own ALS",
+        "### A whole training on Spark, beside Spark's own ALS",
         "",
         f"The same ratings, the same rank, local[2], each in a Spark session of its own that has counted the rows "
         f"before. DPMF for ratings with its usual steps ({rows[0]['releases']} releases at rank {rows[0]['rank']}); "
@@ -107,7 +109,7 @@ def _show_spark(rows: list[dict[str, Any]]) -> list[str]:
 def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
     lines = [
         "",
-        "## How it grows",
+        "### How it grows",
         "",
         f"DPMF for ratings (rank {RANK}, {PER_USER} ratings a person), a whole training, by the size of the data; peak "
         "memory of a process that trains and does nothing else. Writing the blocks comes before it, once.",

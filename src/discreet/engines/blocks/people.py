@@ -26,6 +26,7 @@ from discreet.privacy.people.block import Public
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.replay import (
     Node,
+    Outlook,
     Point,
     RecordedSum,
     Replay,
@@ -33,7 +34,6 @@ from discreet.privacy.people.replay import (
     follow,
     nothing_yet,
     one_pass,
-    worth_keeping,
 )
 from discreet.privacy.people.users import Users
 
@@ -171,15 +171,14 @@ class FileEngine:
         self._bounds = bounds
         self._seed = seed
         self._kept = KeptBlocks(room)
-        self._before: Node | None = None
+        self._outlook = Outlook()
 
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         one_pass(asked)
 
     def run(self, root: Node, wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
         blocks = self._manifest.blocks
-        keep = worth_keeping(root, self._before)
-        self._before = root
+        keep = self._outlook.worth_keeping(root)
         workers = min(thread_count(), len(blocks))
         left = iter(range(len(blocks)))
         lock = Lock()

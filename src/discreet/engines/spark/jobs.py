@@ -19,7 +19,7 @@ from discreet.engines.spark.sealing import SEALED
 from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
 from discreet.errors import DataError, EngineError
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.replay import Node, RecordedSum, Wanted, nothing_yet, one_pass, worth_keeping
+from discreet.privacy.people.replay import Node, Outlook, RecordedSum, Wanted, nothing_yet, one_pass
 
 T = TypeVar("T")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -46,14 +46,13 @@ class SparkEngine:
         self._seed = seed
         self._room = room
         self._training = secrets.token_hex(16)
-        self._before: Node | None = None
+        self._outlook = Outlook()
 
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         one_pass(asked)
 
     def run(self, root: Node, wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
-        keep = worth_keeping(root, self._before)
-        self._before = root
+        keep = self._outlook.worth_keeping(root)
         work = Pass(root, wanted, self._bounds, self._seed, fingerprint(), self._training, keep, self._room)
         for again in (False, True):
             try:

@@ -56,7 +56,7 @@ class SparkRatings:
         The range of ratings, if it is public. Without it, a model that needs one reads it from the data.
     partitions : int
         How many blocks people are divided into: a public number, which must not follow from the data. What is released
-        does not depend on it. Sealing takes the memory of one block for each task: about 40 bytes per rating.
+        does not depend on it. Sealing takes the memory of one block for each task: about 100 bytes per rating.
     user, item, rating, timestamp : str, optional
         Names of the columns; found by convention where not given. ``rating=False`` and ``timestamp=False`` ignore them.
     duplicates : {"last", "mean", "error"}, optional

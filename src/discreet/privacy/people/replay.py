@@ -14,8 +14,8 @@ Several sums may be wanted in one pass (`Session.release_together`). Their lists
 beginnings are shared.
 
 An engine with memory to spare need not begin every pass at the ratings: `follow` can start from what a block had come
-to in an earlier pass, at a point that is known by the numbers of the steps that led there, and `worth_keeping` says
-which points the next pass is likely to come by. A step gives the same bits again, so that it does not matter who kept
+to in an earlier pass, at a point that is known by the numbers of the steps that led there, and `Outlook` says which
+points the next pass is likely to come by. A step gives the same bits again, so that it does not matter who kept
 what.
 """
 
@@ -236,22 +236,28 @@ def points(node: Node, path: Point = ()) -> dict[Point, bool]:
     return found
 
 
-def worth_keeping(root: Node, before: Node | None) -> frozenset[Point]:
-    """Points of a pass that the next one is likely to come by, judged from the pass before: all public.
+class Outlook:
+    """Points that the next pass is likely to come by, judged from the passes so far: all public.
 
-    These are the last points that both have in common: where users begin anew at every pass (solving for their
-    vectors), that is the point before. Where the whole way of the pass before is the beginning of this one (users who
-    move on from where they are), the end of this one is likely to be on the way of the next.
+    These are the last points that a pass has in common with the one before: where users begin anew at every pass
+    (solving for their vectors), that is the point before. Once the whole way of a pass was the beginning of the next
+    one (users who move on from where they are, or who are asked twice), the ends of passes are among them.
     """
-    now = points(root)
-    if before is None:
-        return frozenset({()})
-    earlier = points(before)
-    common = now.keys() & earlier.keys()
-    last = {path for path in common if not any(other[: len(path)] == path for other in common if other != path)}
-    if any(not earlier[path] for path in last if path):
-        last |= {path for path, goes_on in now.items() if not goes_on}
-    return frozenset(last)
+
+    def __init__(self) -> None:
+        self._before: dict[Point, bool] = {}
+        self._ends = False
+
+    def worth_keeping(self, root: Node) -> frozenset[Point]:
+        """The points of this pass at which blocks should be kept, if there is room."""
+        now = points(root)
+        common = now.keys() & self._before.keys() or {()}
+        last = {path for path in common if not any(other[: len(path)] == path for other in common if other != path)}
+        self._ends = self._ends or any(not self._before[path] for path in last if path)
+        self._before = now
+        if self._ends:
+            last |= {path for path, goes_on in now.items() if not goes_on}
+        return frozenset(last)
 
 
 def _taken(node: Node, block: Block) -> Block:
