@@ -59,8 +59,7 @@ def compress(
     edges = [0, *cuts.tolist(), n_users]
 
     def part(first: int, last: int) -> Compressed:
-        rows = np.flatnonzero((users >= first) & (users < last)).astype(np.int32 if len(users) < 2**31 else np.int64)
-        return _sorted(users, items, (rows, first), counts[first:last], n_items, values, timestamps, duplicates)
+        return _sorted(users, items, (first, last), counts[first:last], n_items, values, timestamps, duplicates)
 
     with ThreadPoolExecutor(pieces) as pool:  # users are sorted apart from each other, in ranges of about equal size
         return _joined(list(pool.map(part, edges[:-1], edges[1:])))
@@ -71,31 +70,29 @@ def _ends(counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _joined(parts: list[Compressed]) -> Compressed:
-    """The parts one after another."""
-    before = np.concatenate([[0], np.cumsum([part.indptr[-1] for part in parts])])
-    indptr = [part.indptr[1:] + ended for part, ended in zip(parts, before[:-1], strict=True)]
-    merged = sum(part.merged for part in parts)
-    timed = [part.timestamps for part in parts if part.timestamps is not None]
-    return Compressed(
-        np.concatenate([[0], *indptr]),
-        np.concatenate([part.indices for part in parts]),
-        np.concatenate([part.values for part in parts]),
-        np.concatenate(timed) if timed else None,
-        merged,
-    )
+    """The parts one after another; the list is emptied, so that what has been copied is freed."""
+    fields = dict(zip(Compressed._fields, map(list, zip(*parts, strict=True)), strict=True))
+    parts.clear()
+    before = np.concatenate([[0], np.cumsum([indptr[-1] for indptr in fields["indptr"]])])
+    indptr = [own[1:] + ended for own, ended in zip(fields.pop("indptr"), before[:-1], strict=True)]
+    indices = np.concatenate(fields.pop("indices"))
+    values = np.concatenate(fields.pop("values"))
+    timed = [times for times in fields.pop("timestamps") if times is not None]
+    timestamps = np.concatenate(timed) if timed else None
+    return Compressed(np.concatenate([[0], *indptr]), indices, values, timestamps, sum(fields["merged"]))
 
 
 def _sorted(
     users: NDArray[np.int32],
     items: NDArray[np.int32],
-    part: tuple[NDArray[Any], int] | None,
+    part: tuple[int, int] | None,
     counts: NDArray[np.int64],
     n_items: int,
     values: NDArray[np.float32],
     timestamps: NDArray[np.int64] | None,
     duplicates: str,
 ) -> Compressed:
-    """CSR of all rows, or of a `part`: some rows, and the first of their users; `counts` are those of its users."""
+    """CSR of all rows, or of a `part`, the users from one to before another; `counts` are those of its users."""
     order, items = sort_pairs(users, items, len(counts), n_items, part)
     indptr = _ends(counts)
     values = values.take(order)
@@ -141,16 +138,20 @@ def sort_pairs(
     items: NDArray[Any],
     n_users: int,
     n_items: int,
-    part: tuple[NDArray[Any], int] | None = None,
+    part: tuple[int, int] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Stable order of rows by (user, item), and the items in that order; ``lexsort`` is the specification.
 
     User, item and row number usually fit into 63 bits together, and sorting plain integers is several times faster.
-    Of a `part` (rows in ascending order, and the number of their first user) only those rows are put in order.
+    Of a `part` (users from one to before another, n_users of them) only their rows are put in order.
     """
     row_bits, item_bits, user_bits = (max(n - 1, 0).bit_length() for n in (len(users), n_items, n_users))
-    rows, begin = part or (np.arange(len(users)), 0)
-    if part is not None:
+    begin, end = part or (0, n_users)
+    narrow: Any = np.int32 if len(users) < 2**31 else np.int64
+    if part is None:
+        rows = np.arange(len(users), dtype=narrow)
+    else:
+        rows = np.flatnonzero((users >= begin) & (users < end)).astype(narrow)
         users = users.take(rows)
         items = items.take(rows)
     if row_bits + item_bits + user_bits > 63:
@@ -162,10 +163,12 @@ def sort_pairs(
     key |= items
     key <<= row_bits
     key |= rows
+    del rows
     key.sort()
-    sorted_items = ((key >> row_bits) & ((1 << item_bits) - 1)).astype(np.int32)
+    shifted = key >> row_bits
+    shifted &= (1 << item_bits) - 1
     key &= (1 << row_bits) - 1
-    return key, sorted_items
+    return key, shifted.astype(np.int32)
 
 
 def row_of_entry(indptr: NDArray[np.int64]) -> NDArray[np.int32]:
