@@ -296,9 +296,9 @@ def test_bench_is_wired(run, monkeypatch, tmp_path):
         return {"als": {"seconds": 1.5}}
 
     monkeypatch.setattr("discreet.experiments.bench.run", measure)
-    monkeypatch.setattr("discreet.experiments.bench.render", lambda results: {"als": "## Speed\n"})
-    assert json.loads(run("bench", "--quick", "--only", "als,csv", "--json").out)["als"] == {"seconds": 1.5}
-    assert asked == {"quick": True, "only": {"als", "csv"}}
+    monkeypatch.setattr("discreet.experiments.bench.render", lambda results, page: {"als": "## Speed\n"})
+    assert json.loads(run("bench", "--quick", "--only", "als,topk", "--json").out)["als"] == {"seconds": 1.5}
+    assert asked == {"quick": True, "only": {"als", "topk"}}
     assert run("bench", "--out", tmp_path / "speed.md").out == "## Speed\n"
     assert "<!-- bench als -->\n## Speed\n<!-- /bench als -->" in (tmp_path / "speed.md").read_text()
     assert asked == {"quick": False, "only": None}

@@ -49,6 +49,26 @@ def test_merging_is_the_same_across_blocks(monkeypatch):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize("cores", [1, 2, 5])
+@pytest.mark.parametrize("timed", [True, False])
+def test_users_sorted_apart_are_sorted_the_same(monkeypatch, cores, timed):
+    rng = np.random.default_rng(2)
+    users = (40 * rng.random(3_000) ** 3).astype(np.int32)  # some have most of the rows, and some have none
+    items = rng.integers(0, 30, 3_000).astype(np.int32)
+    values = rng.random(3_000, dtype=np.float32)
+    times = rng.integers(0, 4, 3_000) if timed else None
+    monkeypatch.setattr("discreet.data.csr.pa.cpu_count", lambda: cores)
+    for rule in ("last", "mean"):
+        whole = compress(users, items, 44, 30, values, times, rule)
+        monkeypatch.setattr("discreet.data.csr._APART", 100)
+        pieces = compress(users, items, 44, 30, values, times, rule)
+        monkeypatch.setattr("discreet.data.csr._APART", 10**9)
+        assert whole.merged > 0
+        for a, b in zip(whole, pieces, strict=True):
+            np.testing.assert_array_equal(a, b)
+            assert np.asarray(a).dtype == np.asarray(b).dtype
+
+
 def test_packed_sort_equals_lexsort():
     rng = np.random.default_rng(1)
     users, items = rng.integers(0, 50, 2000).astype(np.int32), rng.integers(0, 30, 2000).astype(np.int32)

@@ -194,7 +194,7 @@ def test_what_was_spent_is_known_also_after_an_interrupt(ratings, monkeypatch):
 def test_ties_are_decided_by_lot(ratings, monkeypatch):
     monkeypatch.setattr(Runs, "draw", lambda self: 2)
     monkeypatch.setattr(Tuning, "_score", lambda self, fitted, split: 1.0)
-    monkeypatch.setattr(discreet.DPMF, "fit", lambda self, given: self)
+    monkeypatch.setattr(discreet.DPMF, "fit", lambda self, given, **more: self)
     monkeypatch.setattr(Tuning, "_winner", lambda self, fitted, setting, *rest: setting["factors"])
     order = itertools.cycle([2, 3])
     monkeypatch.setattr(Tuning, "_setting", lambda self, trials: {"factors": next(order)})

@@ -367,6 +367,12 @@ def test_finished_entries_are_written_into_the_page(tmp_path, entry, monkeypatch
     assert "![A table](plots/fake.png)" in text
     assert (tmp_path / "plots" / "fake.png").is_file()
     assert pages.kept(page).startswith(pages.START)
+    assert text.count('<a id="fake"></a>') == 1, "other pages link to it"
+    next((tmp_path / "fake" / "cells").iterdir()).unlink()
+    assert pages.write(page, tmp_path, ["fake"], Sources()) == []
+    assert pages.write(page, tmp_path, ["fake"], Sources(), partial=True) == ["fake"]
+    assert "1 of 6 cells have not been run yet" in page.read_text()
+    assert pages.write(page, tmp_path / "empty", ["fake"], Sources(), partial=True) == []
     assert pages.write(page, tmp_path / "empty", [], Sources()) == []
     assert "### A table" in page.read_text()
     with pytest.raises(ConfigError, match="does not exist"):

@@ -90,7 +90,7 @@ def test_blocks_of_users_are_joined(fitted, monkeypatch):
     assert np.array_equal(ids, whole[0])
     np.testing.assert_allclose(scores, whole[1], rtol=1e-6)
     np.testing.assert_allclose(model.predict(ratings, ratings), pairs, rtol=1e-6)
-    assert steps == [(min(7 * k, 25), 25, "recommending") for k in range(1, 5)]
+    assert steps == [(min(7 * k, 25), 25, "lists") for k in range(1, 5)]
 
 
 def test_indices_are_positions_of_the_ids(fitted):

@@ -11,7 +11,20 @@ from discreet.cli.app import command
 from discreet.cli.output import Output
 from discreet.errors import ConfigError
 
-SECTIONS = ("als", "topk", "csv", "start", "private", "training", "dplmc", "serve", "engines")
+SECTIONS = (
+    "start",
+    "als",
+    "peers",
+    "topk",
+    "reading",
+    "ratings",
+    "private",
+    "training",
+    "dplmc",
+    "growth",
+    "serve",
+    "engines",
+)
 
 
 @command("discreet bench --quick", "discreet bench --only als,topk --out speed.md")
@@ -45,7 +58,7 @@ def bench(
 
     with out.progress("Measuring") as progress:
         results = measure.run(quick=quick, only=chosen, progress=progress)
-    sections = measure.render(results)
+    sections = measure.render(results, None if to is None else Path(to))
     if to is not None:
         bench_page.write(Path(to), sections, SECTIONS)
     out.say("\n".join(sections.values()).rstrip("\n"))

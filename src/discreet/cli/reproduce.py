@@ -42,6 +42,9 @@ def reproduce(
     data: Annotated[
         list[str] | None, typer.Option("--data", help="Where official data are, as NAME=PATH; may be repeated.")
     ] = None,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="With docs, also write entries that have begun and not finished.")
+    ] = False,
     to: Annotated[
         str, typer.Option(help="With docs, the page to write the finished entries to; with changes, the new page.")
     ] = "docs/results.md",
@@ -70,7 +73,7 @@ def reproduce(
     elif first == "changes":
         _changes(out, Path(rest[0]), Path(to))
     elif first == "docs":
-        written = pages.write(Path(to), Path(folder), entries.names(), sources)
+        written = pages.write(Path(to), Path(folder), entries.names(), sources, partial)
         out.say(f"{len(written)} entries written to {to}: {', '.join(written) or 'none has finished'}")
         out.result({"command": "reproduce", "page": to, "entries": written})
     elif first == "show":

@@ -6,9 +6,11 @@ A stable sort leaves the rows ordered by (user, item), with repeated pairs side 
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -16,6 +18,7 @@ from discreet.errors import ConfigError, DataError
 
 DUPLICATES = ("last", "mean", "error")
 _BLOCK = 1 << 20
+_APART = 1 << 20  # rows from which on it pays to sort some users apart from others
 
 
 class Compressed(NamedTuple):
@@ -46,18 +49,57 @@ def compress(
     timestamps : (n,) int64 or None
     """
     check_duplicates_rule(duplicates)
-    indptr = np.zeros(n_users + 1, np.int64)
+    counts = np.bincount(users, minlength=n_users)
     if strictly_ordered(users, items):
-        np.cumsum(np.bincount(users, minlength=n_users), out=indptr[1:])
-        return Compressed(indptr, items, values, timestamps, 0)
-    order, sorted_items = sort_pairs(users, items, n_users, n_items)
-    np.cumsum(np.bincount(users, minlength=n_users), out=indptr[1:])
-    del users  # rows follow from indptr from here on
-    items, values = sorted_items, values[order]
-    timestamps = None if timestamps is None else timestamps[order]
+        return Compressed(_ends(counts), items, values, timestamps, 0)
+    pieces = 1 if duplicates == "error" else min(pa.cpu_count(), len(users) // _APART)
+    if pieces < 2:
+        return _sorted(users, items, None, counts, n_items, values, timestamps, duplicates)
+    cuts = np.searchsorted(_ends(counts), np.linspace(0, len(users), pieces + 1)[1:-1])
+    edges = [0, *cuts.tolist(), n_users]
+
+    def part(first: int, last: int) -> Compressed:
+        return _sorted(users, items, (first, last), counts[first:last], n_items, values, timestamps, duplicates)
+
+    with ThreadPoolExecutor(pieces) as pool:  # users are sorted apart from each other, in ranges of about equal size
+        return _joined(list(pool.map(part, edges[:-1], edges[1:])))
+
+
+def _ends(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def _joined(parts: list[Compressed]) -> Compressed:
+    """The parts one after another; the list is emptied, so that what has been copied is freed."""
+    fields = dict(zip(Compressed._fields, map(list, zip(*parts, strict=True)), strict=True))
+    parts.clear()
+    before = np.concatenate([[0], np.cumsum([indptr[-1] for indptr in fields["indptr"]])])
+    indptr = [own[1:] + ended for own, ended in zip(fields.pop("indptr"), before[:-1], strict=True)]
+    indices = np.concatenate(fields.pop("indices"))
+    values = np.concatenate(fields.pop("values"))
+    timed = [times for times in fields.pop("timestamps") if times is not None]
+    timestamps = np.concatenate(timed) if timed else None
+    return Compressed(np.concatenate([[0], *indptr]), indices, values, timestamps, sum(fields["merged"]))
+
+
+def _sorted(
+    users: NDArray[np.int32],
+    items: NDArray[np.int32],
+    part: tuple[int, int] | None,
+    counts: NDArray[np.int64],
+    n_items: int,
+    values: NDArray[np.float32],
+    timestamps: NDArray[np.int64] | None,
+    duplicates: str,
+) -> Compressed:
+    """CSR of all rows, or of a `part`, the users from one to before another; `counts` are those of its users."""
+    order, items = sort_pairs(users, items, len(counts), n_items, part)
+    indptr = _ends(counts)
+    values = values.take(order)
+    timestamps = None if timestamps is None else timestamps.take(order)
     first = np.empty(len(items), dtype=bool)  # of each run of equal (user, item) pairs
     first[1:] = items[1:] != items[:-1]
-    first[indptr[:-1][np.diff(indptr) > 0]] = True
+    first[indptr[:-1][counts > 0]] = True
     merged = len(items) - int(np.count_nonzero(first))
     if merged == 0:
         return Compressed(indptr, items, values, timestamps, 0)
@@ -92,25 +134,41 @@ def strictly_ordered(users: NDArray[Any], items: NDArray[Any]) -> bool:
 
 
 def sort_pairs(
-    users: NDArray[Any], items: NDArray[Any], n_users: int, n_items: int
+    users: NDArray[Any],
+    items: NDArray[Any],
+    n_users: int,
+    n_items: int,
+    part: tuple[int, int] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Stable order of rows by (user, item), and the items in that order; ``lexsort`` is the specification.
 
     User, item and row number usually fit into 63 bits together, and sorting plain integers is several times faster.
+    Of a `part` (users from one to before another, n_users of them) only their rows are put in order.
     """
     row_bits, item_bits, user_bits = (max(n - 1, 0).bit_length() for n in (len(users), n_items, n_users))
+    begin, end = part or (0, n_users)
+    narrow: Any = np.int32 if len(users) < 2**31 else np.int64
+    if part is None:
+        rows = np.arange(len(users), dtype=narrow)
+    else:
+        rows = np.flatnonzero((users >= begin) & (users < end)).astype(narrow)
+        users = users.take(rows)
+        items = items.take(rows)
     if row_bits + item_bits + user_bits > 63:
         order = np.lexsort((items, users))
-        return order, items[order]
+        return rows[order], items[order]
     key = users.astype(np.int64)
+    key -= begin
     key <<= item_bits
     key |= items
     key <<= row_bits
-    key |= np.arange(len(users))
+    key |= rows
+    del rows
     key.sort()
-    sorted_items = ((key >> row_bits) & ((1 << item_bits) - 1)).astype(np.int32)
+    shifted = key >> row_bits
+    shifted &= (1 << item_bits) - 1
     key &= (1 << row_bits) - 1
-    return key, sorted_items
+    return key, shifted.astype(np.int32)
 
 
 def row_of_entry(indptr: NDArray[np.int64]) -> NDArray[np.int32]:

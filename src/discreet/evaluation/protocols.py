@@ -336,7 +336,7 @@ def _rank(
         for metric in metrics:
             if metric.kind == "coverage":
                 covered[metric.name] |= find_covered(lists, target.n_items, metric.k)
-        progress(stop, len(users), "lists")
+        progress(stop, len(users), "ranking")
 
     found = {name: _Found([mean_over_users(row) for row in v], v[0]) for name, v in values.items()}
     for name, items in covered.items():

@@ -12,15 +12,19 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from discreet.errors import DiscreetError
 from discreet.experiments import (
     bench_als,
-    bench_csv,
     bench_engines,
+    bench_growth,
     bench_machine,
+    bench_peers,
     bench_private,
+    bench_ratings,
+    bench_reading,
     bench_serve,
     bench_start,
     bench_topk,
@@ -36,16 +40,20 @@ class Section(NamedTuple):
 
     benchmark: Callable[[bool], dict[str, Any]]
     show: Callable[[dict[str, Any]], list[str]]
+    plot: Callable[[dict[str, Any], Path], None] | None = None
 
 
 SECTIONS = {
-    "als": Section(bench_als.benchmark, bench_als.show),
-    "topk": Section(bench_topk.benchmark, bench_topk.show),
-    "csv": Section(bench_csv.section, bench_csv.show),
     "start": Section(bench_start.benchmark, bench_start.show),
+    "als": Section(bench_als.benchmark, bench_als.show),
+    "peers": Section(bench_peers.benchmark, bench_peers.show),
+    "topk": Section(bench_topk.benchmark, bench_topk.show),
+    "reading": Section(bench_reading.benchmark, bench_reading.show),
+    "ratings": Section(bench_ratings.benchmark, bench_ratings.show),
     "private": Section(bench_private.benchmark, bench_private.show),
     "training": Section(bench_training.benchmark, bench_training.show),
     "dplmc": Section(dplmc_bench.benchmark, dplmc_bench.show),
+    "growth": Section(bench_growth.benchmark, bench_growth.show, bench_growth.plot),
     "serve": Section(bench_serve.benchmark, bench_serve.show),
     "engines": Section(bench_engines.benchmark, bench_engines.show),
 }
@@ -64,13 +72,19 @@ def run(quick: bool = False, only: set[str] | None = None, progress: Progress | 
     return results
 
 
-def render(results: dict[str, Any]) -> dict[str, str]:
-    """The results as Markdown, by section."""
-    pages = {}
+def render(results: dict[str, Any], page: Path | None = None) -> dict[str, str]:
+    """The results as Markdown, by section; plots go to ``plots/`` beside the page, if there is one."""
+    sections = {}
     for name, result in results.items():
-        title, *lines = SECTIONS[name].show(result)
-        pages[name] = "\n".join([title, "", bench_machine.sentence(result["measured"]), *lines]) + "\n"
-    return pages
+        section = SECTIONS[name]
+        title, *lines = section.show(result)
+        if page is not None and section.plot is not None:
+            picture = Path("plots", f"bench-{name}.png")
+            (page.parent / picture).parent.mkdir(exist_ok=True)
+            section.plot(result, page.parent / picture)
+            lines += ["", f"![{title.strip('# ')}]({picture.as_posix()})"]
+        sections[name] = "\n".join([title, "", bench_machine.sentence(result["measured"]), *lines]) + "\n"
+    return sections
 
 
 def _apart(name: str, quick: bool) -> dict[str, Any]:

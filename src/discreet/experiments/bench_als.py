@@ -29,15 +29,15 @@ def _one_rank(ratings: Ratings, r: int, sweeps: int) -> dict[str, Any]:
     flops = 2.0 * ratings.n_ratings * r * r + (ratings.n_users + ratings.n_items) * r**3 / 3
     row: dict[str, Any] = {"rank": r}
     ours: dict[str, Callable[[], float]] = {
-        "implicit feedback": lambda: _sweep(ALS(r, feedback="implicit", iterations=sweeps), ratings),
-        "explicit feedback": lambda: _sweep(ALS(r, intercepts=False, iterations=sweeps), ratings),
-        "explicit, intercepts": lambda: _sweep(ALS(r, iterations=sweeps), ratings),
+        "implicit feedback": lambda: sweep(ALS(r, feedback="implicit", iterations=sweeps), ratings),
+        "explicit feedback": lambda: sweep(ALS(r, intercepts=False, iterations=sweeps), ratings),
+        "explicit, intercepts": lambda: sweep(ALS(r, iterations=sweeps), ratings),
     }
-    peers = _peers(ratings, r)
+    others = peers(ratings, r)
     best: dict[str, float] = {}
     rate = 0.0
     for _ in range(2):
-        for name, measure in (ours | peers).items():
+        for name, measure in (ours | others).items():
             best[name] = min(best.get(name, np.inf), measure())
             rate = max(rate, matrix_rate())
     row["seconds"] = best
@@ -46,13 +46,14 @@ def _one_rank(ratings: Ratings, r: int, sweeps: int) -> dict[str, Any]:
     return row
 
 
-def _sweep(model: ALS, ratings: Ratings) -> float:
+def sweep(model: ALS, ratings: Ratings) -> float:
+    """Seconds of the best sweep but the first."""
     times: list[float] = []
     model.fit(ratings, progress=lambda *_: times.append(time.perf_counter()))
     return float(np.diff(times).min())
 
 
-def _peers(ratings: Ratings, r: int) -> dict[str, Callable[[], float]]:
+def peers(ratings: Ratings, r: int) -> dict[str, Callable[[], float]]:
     """Seconds of a sweep of the ``implicit`` package, if it is installed."""
     try:
         from implicit.cpu.als import AlternatingLeastSquares
@@ -62,7 +63,7 @@ def _peers(ratings: Ratings, r: int) -> dict[str, Callable[[], float]]:
 
     matrix = ratings.to_csr().copy()  # its own, because implicit wants to be able to write
 
-    def sweep(cg: bool, blas: int) -> float:
+    def theirs(cg: bool, blas: int) -> float:
         times: list[float] = []
         model = AlternatingLeastSquares(
             factors=r, use_cg=cg, iterations=2 if cg else 1, num_threads=thread_count(), random_state=0
@@ -72,9 +73,9 @@ def _peers(ratings: Ratings, r: int) -> dict[str, Callable[[], float]]:
         return min(times)
 
     return {
-        "implicit, Cholesky": lambda: sweep(False, thread_count()),
-        "implicit, Cholesky, BLAS on one thread": lambda: sweep(False, 1),
-        "implicit, 3 CG steps, BLAS on one thread": lambda: sweep(True, 1),
+        "implicit, Cholesky": lambda: theirs(False, thread_count()),
+        "implicit, Cholesky, BLAS on one thread": lambda: theirs(False, 1),
+        "implicit, 3 CG steps, BLAS on one thread": lambda: theirs(True, 1),
     }
 
 

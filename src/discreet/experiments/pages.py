@@ -21,8 +21,11 @@ START = "<!-- reproduced -->"
 HEAD = "## The papers' tables and figures\n\nWritten by `discreet reproduce docs` from finished runs; do not edit.\n"
 
 
-def write(page: Path, out: Path, names: Iterable[str], sources: Sources) -> list[str]:
-    """Put every entry that has finished in `out` into the page; returns their names."""
+def write(page: Path, out: Path, names: Iterable[str], sources: Sources, partial: bool = False) -> list[str]:
+    """Put every entry that has finished in `out` into the page; returns their names.
+
+    With `partial` also those that have begun, with a sentence on how many cells are missing.
+    """
     if not page.is_file():
         raise ConfigError(f"{page} does not exist: name the page to write into with --to")
     text = page.read_text(encoding="utf-8")
@@ -30,7 +33,7 @@ def write(page: Path, out: Path, names: Iterable[str], sources: Sources) -> list
     blocks = _blocks(rest)
     written = []
     for name in names:
-        if (block := _render(name, out, sources, page.parent / "plots")) is not None:
+        if (block := _render(name, out, sources, page.parent / "plots", partial)) is not None:
             blocks[name] = block
             written.append(name)
     order = [name for name in entries.names() if name in blocks]
@@ -46,13 +49,16 @@ def kept(page: Path) -> str:
     return START + text.partition(START)[2] if START in text else ""
 
 
-def _render(name: str, out: Path, sources: Sources, plots: Path) -> str | None:
-    """The section of an entry, or None unless all its cells are there."""
+def _render(name: str, out: Path, sources: Sources, plots: Path, partial: bool) -> str | None:
+    """The section of an entry, or None unless all its cells are there, or some and that is enough."""
     entry = entries.load(name)
     found = collect(entry, out, sources=sources)
-    if found.missing:
+    if found.missing and not (partial and found.records):
         return None
     text = section(entry, found.records, found.conditions, found.seconds, quick=False)
+    if found.missing:
+        every = found.missing + len(found.conditions)
+        text += f"\n**Not finished:** {found.missing} of {every} cells have not been run yet.\n"
     if entry.plots:
         plots.mkdir(exist_ok=True)
         shutil.copyfile(found.folder / "plot.png", plots / f"{name}.png")

@@ -24,6 +24,7 @@ from discreet.kernels.simd import (
     lanes,
     prefetch,
     row_1,
+    row_2,
     row_4,
     row_8,
     tile_1,
@@ -132,6 +133,9 @@ def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
         elif left >= 4:
             row_4(like, v, s, P + at, line, K, b + at, b + at, line)
             j += 4 * W
+        elif left >= 2:  # two sums at a time: one alone waits for itself
+            row_2(like, v, s, P + at, line, K, b + at, b + at, line)
+            j += 2 * W
         else:
             row_1(like, v, s, P + at, line, K, b + at, b + at, line)
             j += W

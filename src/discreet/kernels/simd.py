@@ -4,7 +4,7 @@ numba compiles them on the user's machine, so no C compiler is needed. Each is a
 that emits the instructions of one inner loop. Its first argument, `like`, is any array of the element type to work on
 (float32 or float64); the others are byte addresses and sizes. What they compute (W = lanes of a vector register):
 
-``tile_3``, ``tile_2``, ``tile_1``, ``row_8``, ``row_4``, ``row_1``
+``tile_3``, ``tile_2``, ``tile_1``, ``row_8``, ``row_4``, ``row_2``, ``row_1``
     ``C = S + Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The heart of a Gram matrix.
 ``score_tile``
     the same with one row S for every row of the tile.
@@ -223,7 +223,7 @@ def _tile(rows: int | None, vectors: int) -> Any:
 
 
 tile_3, tile_2, tile_1 = _tile(TILE_ROWS, 3), _tile(TILE_ROWS, 2), _tile(None, 1)
-row_8, row_4, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 1)
+row_8, row_4, row_2, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 2), _tile(1, 1)
 
 
 @intrinsic

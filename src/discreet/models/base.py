@@ -494,7 +494,7 @@ class Recommender(Estimator, ABC):
                 found = best[start:stop] >= 0
                 scores[start:stop][found] = np.clip(scores[start:stop][found], *self.rating_range_)
             if progress:
-                progress(stop, users, "recommending")
+                progress(stop, users, "lists")
         return best, scores
 
     def _score_pairs(

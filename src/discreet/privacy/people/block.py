@@ -18,7 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
+from discreet.kernels.threads import cost_cuts, run
 from discreet.privacy.people.bounds import Bounds
+
+_PIECE = 1 << 20  # entries that are looked at together
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,10 @@ class Block:
         """Whose each entry of the history is."""
         return np.repeat(np.arange(self.n), self.counts)
 
+    def per_user(self, x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+        """Sums of an array of entries by user, each in the order of its entries, a part of the users at a time."""
+        return sums_of_rows(self.indptr, x)
+
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self.state[name]
 
@@ -130,6 +137,19 @@ class Block:
     def without(self, *names: str) -> Block:
         """Without what the state has under these names."""
         return replace(self, state={name: array for name, array in self.state.items() if name not in names})
+
+
+def sums_of_rows(indptr: NDArray[np.int64], x: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Σ x over the entries of each row, (n,): ``np.bincount`` without arrays as long as all entries together."""
+    sums = np.empty(len(indptr) - 1)
+    counts = np.diff(indptr)
+
+    def add(start: int, stop: int) -> None:
+        row = np.repeat(np.arange(stop - start), counts[start:stop])
+        sums[start:stop] = np.bincount(row, x[indptr[start] : indptr[stop]], minlength=stop - start)
+
+    run(add, cost_cuts(counts + 1.0, pieces=1 + len(x) // _PIECE))
+    return sums
 
 
 class OwnStep(ABC):

@@ -26,6 +26,7 @@ SMALLEST = 1e-12
 LARGEST = 1e12
 SHAVE = 1 - 2.0**-20  # float32 rounds by at most 2⁻²⁴, and a norm adds up a few such errors
 _MOST_ROWS = 2**31  # rows are numbered by int32
+_PIECE = 1 << 20  # entries that are looked at together
 
 
 @dataclass(frozen=True)
@@ -160,14 +161,22 @@ def check_rows(ratings: Ratings) -> None:
     indptr, indices, ids = ratings.indptr, ratings.indices, ratings.user_ids
     if ratings.n_users > _MOST_ROWS:
         raise MemoryError  # which is what it is, and what `seal` says of it
-    if indptr[0] != 0 or (np.diff(indptr) < 0).any() or ((indices < 0) | (indices >= ratings.n_items)).any():
+    inside = len(indices) == 0 or 0 <= indices.min() <= indices.max() < ratings.n_items
+    if indptr[0] != 0 or (np.diff(indptr) < 0).any() or not inside:
         raise PrivacyError("the ratings are not rows of users over the items: make them with Ratings.read or from_csr")
-    step = np.diff(indices.astype(np.int64))
-    starts = indptr[1:-1]
-    step[starts[(starts > 0) & (starts < ratings.n_ratings)] - 1] = 1  # from one user's last item to the next one's
+    falls = _falls(indices)  # which they may from one user's last item to the next one's first, and nowhere else
     distinct = len(np.unique(ids)) if ids.dtype == np.int64 else len(set(ids.tolist()))
-    if (step <= 0).any() or distinct != ratings.n_users:
+    if len(falls) >= max(ratings.n_users, 1) or not np.isin(falls, indptr[1:-1]).all() or distinct != ratings.n_users:
         raise PrivacyError("the ratings repeat a user or a (user, item) pair: merge them first, as Ratings.read does")
+
+
+def _falls(indices: NDArray[Any]) -> NDArray[np.int64]:
+    """Positions of entries that are not above the one before, found a part at a time."""
+    parts = [
+        np.flatnonzero(indices[a + 1 : a + 1 + _PIECE] <= indices[a : a + _PIECE][: len(indices) - a - 1]) + a + 1
+        for a in range(0, max(len(indices) - 1, 0), _PIECE)
+    ]
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 def bound(name: str, value: Any) -> float:

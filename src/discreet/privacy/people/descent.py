@@ -352,7 +352,7 @@ class Size(Statistic):
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         counts = block.counts
-        mean = np.bincount(block.row, block.values, minlength=block.n) / np.maximum(counts, 1)
+        mean = block.per_user(block.values) / np.maximum(counts, 1)
         share = counts / max(public.n_items, 1)
         each = np.column_stack([share, np.ones(block.n), np.clip(mean / self.half, -1, 1)]) * SHAVE
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)

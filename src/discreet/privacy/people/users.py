@@ -26,7 +26,7 @@ from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows
 from discreet.privacy.door.vault import KEY, Box, guarded
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
+from discreet.privacy.people.block import Block, OwnStep, Public, Statistic, sums_of_rows
 from discreet.privacy.people.bounds import SHAVE, Bounds, check_rows, clip_rows, public_number
 from discreet.privacy.people.item_sampling import by_item, pick, sample, user_keys
 from discreet.privacy.people.place import InMemory, Place
@@ -82,12 +82,13 @@ def sealed_block(
         values = np.ones_like(values)
     mean = np.zeros(n, np.float32)
     if bounds.rating is not None and bounds.centre == "user":
-        row = np.repeat(np.arange(n), counts)
-        summed = np.bincount(row, values, minlength=n) + bounds.prior_mean * bounds.prior_count
+        summed = sums_of_rows(indptr, values) + bounds.prior_mean * bounds.prior_count
         mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)
+        values -= np.repeat(mean, counts)
     elif bounds.rating is not None:
         mean += np.float32(bounds.centre)
-    return Block(indptr, indices, values - np.repeat(mean, counts), mean, keys)
+        values -= np.float32(bounds.centre)
+    return Block(indptr, indices, values, mean, keys)
 
 
 class Users(Box[Place]):

@@ -11,6 +11,7 @@ modulo 2⁶⁴, which is of no use to anybody, but as private as ever. Every eng
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from discreet.kernels.threads import even_cuts, run
 #: So many users, or entries of one item, are added up in float64 at a time.
 CHUNK = 1 << 22
 _IN_CACHE = 1 << 14  # numbers that are converted at a time
+_PIECE = 1 << 20  # entries that a thread adds up at a time
 
 
 def chunks(n: int) -> Iterator[slice]:
@@ -31,9 +33,16 @@ def chunks(n: int) -> Iterator[slice]:
 def units_at(at: NDArray[np.integer], x: NDArray[np.floating], m: int, grid: float) -> NDArray[np.int64]:
     """For each of m places, the sum of its entries in x, each rounded towards zero to whole units of the grid."""
     sums = np.zeros(m, np.int64)
-    for part in chunks(len(x)):
-        whole = np.divide(x[part], grid, dtype=np.float64)
-        sums += np.bincount(at[part], np.trunc(whole, out=whole), minlength=m).astype(np.int64)
+    lock = Lock()
+
+    def add(start: int, stop: int) -> None:
+        whole = np.divide(x[start:stop], grid, dtype=np.float64)
+        found = np.bincount(at[start:stop], np.trunc(whole, out=whole), minlength=m).astype(np.int64)
+        with lock:
+            np.add(sums, found, out=sums)
+
+    piece = min(CHUNK, max(_PIECE, m))
+    run(add, np.append(np.arange(0, len(x), piece), len(x)))
     return sums
 
 
