@@ -265,7 +265,7 @@ def _dress(axis: Any, panel: Mapping[str, Any], lines: list[Group], words: list[
         axis.set_xscale("log")
         _plain_numbers(axis.xaxis)
     if words:
-        axis.set_xticks(range(len(words)), [textwrap.fill(word, 14) for word in words])
+        axis.set_xticks(range(len(words)), [textwrap.fill(word, 12) for word in words])
     elif 1 < len(ticks) <= 8 and (panel.get("log_x") or all(isinstance(tick, int) for tick in ticks)):
         axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
         axis.minorticks_off()
