@@ -1,5 +1,7 @@
 """Blocks that stay in memory between passes: fewer steps, the same bits, and no more memory than there is room for."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -156,3 +158,21 @@ def test_a_block_is_not_opened_where_something_later_is_known(folder):
     assert follow(chain(step), opened, [], {(step.number,): one}, [(step.number,)]) == {(step.number,): one}
     with pytest.raises(AssertionError):
         follow(chain(step), opened, [], {}, [(step.number,)])
+
+
+def test_a_block_that_is_not_kept_is_gone_at_once():
+    """Not when Python next looks for garbage: until then, blocks of many passes would be in memory."""
+    opened = []
+
+    def begin():
+        one = block()
+        opened.append(weakref.ref(one))
+        return one
+
+    gc.collect()
+    gc.disable()
+    try:
+        follow(chain(), begin, [], {}, [()])
+        assert opened[0]() is None
+    finally:
+        gc.enable()

@@ -1,8 +1,12 @@
 """The entries about DPMF name levers that exist, and every one of them makes a model that can be fitted."""
 
+import re
+import sys
+
 import pytest
 
-from discreet.experiments import beyond
+import discreet
+from discreet.experiments import beyond, beyond_references, rating_rules
 from discreet.experiments import entry as entries
 from discreet.experiments.sources import Sources
 from discreet.models.dpals import DPALS
@@ -21,7 +25,32 @@ def test_entries_name_what_there_is():
     assert _named("beyond-implicit", "lever") == set(beyond.LEVERS["implicit"])
     assert _named("beyond-features", "prior") == set(beyond.PRIORS)
     assert _named("beyond-floor", "model") == set(beyond.FLOORS)
+    assert _named("beyond-dense", "family") == set(beyond_references.DENSE)
+    assert _named("beyond-ratings", "data") <= {*beyond_references.GOALS, "cinema"}
     assert _named("beyond-levers", "change") == set(beyond.CHANGES) | set(beyond.PAPER_CHANGES)
+
+
+def test_dense_sets_have_enough_people():
+    for kind in beyond_references.DENSE.values():
+        assert kind.users >= 20_000
+        assert kind.per_user >= 0.1 * kind.items
+
+
+def test_rules_are_compared_with_the_default(tmp_path, monkeypatch):
+    """The script that chooses runs whole, here with few settings and people."""
+    few = {"biases alone": {"factors": 0}, "default again": {}}
+    monkeypatch.setattr(rating_rules, "SETTINGS", few)
+    some = (("cinema", discreet.load_dataset("cinema", scale=0.02), (0.5, 5.0)),)
+    monkeypatch.setattr(rating_rules, "sets", lambda people, given: some)
+    out = tmp_path / "rules.md"
+    monkeypatch.setattr(sys, "argv", ["rating_rules", "--epsilon", "20", "--draws", "1", "--out", str(out)])
+    rating_rules.main()
+    head, _, biases, again, *rest = out.read_text(encoding="utf-8").splitlines()
+    assert head == "| setting | ε = 20 |"
+    assert re.fullmatch(r"\| biases alone \| [+-]0\.\d\d \([+-]0\.\d\d, cinema\) \|", biases)
+    assert "+0.00 (+0.00" not in biases
+    assert again == "| default again | +0.00 (+0.00, cinema) |"
+    assert rest[-1] == "Sets: cinema."
 
 
 @pytest.mark.parametrize("feedback", ["explicit", "implicit"])

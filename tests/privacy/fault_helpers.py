@@ -36,6 +36,12 @@ OWN = "test_own_solve.py::test_adversaries_on_the_grid"
 OWN_REACHED = "test_own_solve.py::test_the_sensitivities_are_reached"
 
 FAULTS = {
+    "gains are not cut below": Fault(
+        "people.left_out:LeftOutGains.partial", "neginf=-1.0), -1, 1)", "neginf=-1.0), -9, 1)", (OWN, REGISTRY)
+    ),
+    "gains of all ranks are priced as one": Fault(
+        "people.left_out:LeftOutGains.partial", "/ math.sqrt(len(self.ranks))", "", (OWN, OWN_REACHED)
+    ),
     "moments of a prior are not cut": Fault(
         "people.own_solve:PriorMoments.partial", "-1, MOST) / MOST", "-1, 1e6) / MOST", (OWN, REGISTRY)
     ),

@@ -12,6 +12,7 @@ from discreet.errors import ConfigError
 from discreet.kernels.products import inverse_diagonals_numpy
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import BiasGradient, ResidualGradient, WeighEntries
+from discreet.privacy.people.left_out import LeftOutGains
 from discreet.privacy.people.own_solve import (
     FitMoments,
     LookOwn,
@@ -62,6 +63,8 @@ def statistics(V):
         "fit moments": FitMoments(2.0, 1.0, 2.0, 0.9),
         "solution Gram matrix": SolutionGram(OWN, RANK, 1.5),
         "residual pairs": ResidualPairs(CORE),
+        "left-out gains": LeftOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (1, 2), 0.5, 2.0),
+        "left-out gains of some": LeftOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (2,), 0.5, 2.0, 0.6),
         "residual gradient": ResidualGradient(),
         "bias gradient": BiasGradient(),
     }
@@ -125,9 +128,42 @@ def test_the_sensitivities_are_reached():
     assert apart([same], [opposite], "residual pairs") == pytest.approx(2.0, rel=1e-3)
     assert apart([{0: 1e6}], [], "solution Gram matrix") == pytest.approx(1.0, rel=1e-3)
     assert apart([{0: 1e6}], [{1: 1e6}], "solution Gram matrix") == pytest.approx(2**0.5, rel=1e-3)
-    assert apart([EVERYTHING], [], "fit moments") > 1.0
-    wide = dict.fromkeys(range(N_ITEMS), 1e6)
-    assert apart([wide], [], "prior moments") > 1.0
+    # whom two columns help as much as can be, and whom they mislead as much
+    V[:, 1] = V[:, 2] = [1.0, -1.0, 1.0, -1.0, 1.0, -1.0]
+    helped = {j: 3.0 + 1e3 * V[j, 1] for j in range(N_ITEMS)}
+    misled = {j: 3.0 + 1e3 * (1 if j < 4 else -4 * V[j, 1]) for j in range(N_ITEMS)}
+    assert apart([helped], [], "left-out gains") == pytest.approx(1.0, rel=1e-3)
+    assert apart([helped], [misled], "left-out gains") == pytest.approx(2.0, rel=1e-3)
+
+
+def test_the_sensitivities_of_moments_are_reached():
+    def moved(users, statistic):
+        total = users.add_up(statistic)
+        return distance(exact(total), 0 * exact(total), total, "l2") / total.sensitivity("add-remove", "l2")
+
+    # somebody who has used up nothing of its ratings, fits badly, and is hardly cut
+    fits_badly = solved([dict.fromkeys(range(N_ITEMS), 3.8)], np.zeros((N_ITEMS, 3), np.float32), prior_count=1e9)
+    length = float(block(fits_badly)["length"][0])
+    assert moved(fits_badly, FitMoments(length**2 / 2, 1.0, 1e9, 2 * length)) == pytest.approx(1.0, rel=1e-3)
+    # somebody all of whose coefficients are known well, and far larger than a prior says
+    V = 1e3 * np.random.default_rng(5).normal(size=(N_ITEMS, 3)).astype(np.float32)
+    known = V.astype(float) @ np.array([40.0, -50.0, 60.0]) + 5e3
+    far = solved([dict(enumerate((3.0 + known).tolist()))], V, prior_count=1e-3)
+    assert moved(far, PriorMoments(V, 0.5, 0.2, 1e-3, 0.5)) == pytest.approx(1.0, rel=1e-2)
+
+
+def test_gains_are_those_of_the_users_who_take_part():
+    rng = np.random.default_rng(2)
+    V = rng.normal(size=(N_ITEMS, OWN + RANK)).astype(np.float32)
+    rows = [{j: 3.0 + rng.normal() for j in range(N_ITEMS)} for _ in range(400)]
+    each = [floating(solved([row], V, ids=[i]).add_up(statistics(V)["left-out gains"])) for i, row in enumerate(rows)]
+    users = solved(rows, V, ids=list(range(400)))
+    np.testing.assert_allclose(floating(users.add_up(statistics(V)["left-out gains"])), np.sum(each, axis=0))
+    some = [solved([row], V, ids=[i]).add_up(statistics(V)["left-out gains of some"]) for i, row in enumerate(rows)]
+    taking_part = np.array([floating(one)[0] != 0 for one in some])
+    assert 200 < taking_part.sum() < 280  # of 400 with probability 0.6
+    both = 2**0.5 * np.array(each)[taking_part, 1].sum()
+    np.testing.assert_allclose(floating(users.add_up(statistics(V)["left-out gains of some"])), [both])
 
 
 def test_moments_say_how_wrong_a_prior_is():
@@ -169,5 +205,8 @@ def test_wrong_numbers_are_refused():
     for statistic in (ResidualPairs(np.array([3, 1])), ResidualPairs(np.array([0, N_ITEMS]))):
         with pytest.raises(ConfigError, match="ascending order"):
             users.add_up(statistic)
+    for ranks in ((), (2, 1), (3,), (0, 1)):
+        with pytest.raises(ConfigError, match="must rise from 1 to the 2 learnt columns"):
+            users.add_up(LeftOutGains(np.ones((N_ITEMS, 3)), 0.5, 0.2, 2.0, BIAS, 1, ranks, 0.5, 2.0))
     with pytest.raises(ConfigError, match="first is 4"):
         users.map(SolveOwn(np.ones((N_ITEMS, 3), np.float32), 0.5, 0.2, 2.0, BIAS, 4))

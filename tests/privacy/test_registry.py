@@ -14,6 +14,7 @@ import discreet.privacy
 from discreet.privacy.people.block import Statistic
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Descent, WeighEntries
+from discreet.privacy.people.left_out import LeftOutGains
 from discreet.privacy.people.own_solve import (
     FitMoments,
     LookOwn,
@@ -116,6 +117,10 @@ EXAMPLES = {
     "residual pairs": (
         lambda rows: alone(rows).add_up(ResidualPairs(np.arange(N_ITEMS))),
         "pairs of residuals are priced as if they had no sign",
+    ),
+    "left-out gains": (
+        lambda rows: alone(rows).add_up(LeftOutGains(V, 1.0, 0.0, 1e-3, np.zeros(N_ITEMS), 1, (1,), 1e-3, 1.0)),
+        "gains are not cut below",
     ),
     "number of users": (lambda rows: crowd(solved(rows)), "everybody is counted twice"),
     "user values": (

@@ -79,7 +79,7 @@ def run(settings: Settings, sources: Sources) -> Record:
     """``data``, ``replica`` (seed of a twin), ``feedback``, ``lever``, ``epsilon``, ``seed`` (of noise and start)."""
     feedback = settings["feedback"]
     name = settings["data"]
-    split = _split(name, settings["replica"], settings["scale"], feedback, settings.get("held", 0), sources)
+    split = split_of(name, settings["replica"], settings["scale"], feedback, settings.get("held", 0), sources)
     metric = "rmse" if feedback == "explicit" else "recall@20"
     baselines = {"user's own mean": Bias(3.0, items=False), "bias, not private": Bias(), "popular": Popularity()}
     if settings["lever"] in baselines:
@@ -109,7 +109,7 @@ FLOORS: dict[str, dict[str, Any]] = {
 def features(settings: Settings, sources: Sources) -> Record:
     """``data``, ``prior`` (one of `PRIORS`), ``epsilon``, ``scale``, ``seed`` (of split, noise and start)."""
     name, prior = settings["data"], settings["prior"]
-    split = _split(name, settings["seed"], settings["scale"], "explicit", 0, sources)
+    split = split_of(name, settings["seed"], settings["scale"], "explicit", 0, sources)
     given = dict(PRIORS[prior])
     if prior == "with features at random":
         given["item_features"] = np.random.default_rng(settings["seed"]).random((split.train.n_items, 20))
@@ -120,7 +120,7 @@ def features(settings: Settings, sources: Sources) -> Record:
 
 def floor(settings: Settings, sources: Sources) -> Record:
     """``data``, ``model`` (one of `FLOORS`, or the user's own mean), ``epsilon``, ``scale``, ``seed`` (of all)."""
-    split = _split(settings["data"], settings["seed"], settings["scale"], "explicit", 0, sources)
+    split = split_of(settings["data"], settings["seed"], settings["scale"], "explicit", 0, sources)
     if settings["model"] == "user's own mean":
         return {"rmse": evaluate(Bias(3.0, items=False).fit(split.train), split, "rmse", slices=None)["rmse"]}
     return _score(settings | {"noise": "secure"}, split, FLOORS[settings["model"]])
@@ -154,7 +154,7 @@ PAPER_CHANGES: dict[str, dict[str, Any]] = {
 
 def change(settings: Settings, sources: Sources) -> Record:
     """``data``, ``replica``, ``scale``; ``change`` (of `CHANGES` or `PAPER_CHANGES`), ``epsilon``, ``seed``."""
-    split = _split(settings["data"], settings["replica"], settings["scale"], "explicit", 0, sources)
+    split = split_of(settings["data"], settings["replica"], settings["scale"], "explicit", 0, sources)
     if settings["change"] in PAPER_CHANGES:
         return _score(settings, split, PAPER_CHANGES[settings["change"]], DPALS)
     return _score(settings, split, CHANGES[settings["change"]])
@@ -226,7 +226,8 @@ def _at_hand(name: str) -> Ratings:
 
 
 @lru_cache(maxsize=1)
-def _split(name: str, replica: int, scale: float, feedback: str, held: int, sources: Sources) -> Split:
+def split_of(name: str, replica: int, scale: float, feedback: str, held: int, sources: Sources) -> Split:
+    """Of a data set, a replica of a twin or a member of a family; `replica` is the seed of what is drawn."""
     from discreet.data.splits import random_ratings, strong_generalisation
 
     if name.startswith("twin"):

@@ -9,37 +9,24 @@ from discreet.data.cinema import films, genre_matrix
 from discreet.data.splits import random_ratings
 from discreet.errors import DataError
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums, likelihood, standardised
-from discreet.models.algorithms.personal import settle
 from discreet.testing import check_private_model
 
 
-def some_sums(n=6, r=2, K=3, seed=0):
+def some_sums(n=6, K=3, seed=0):
     rng = np.random.default_rng(seed)
-    z, S, D = rng.normal(size=(n, r)), rng.uniform(0.5, 2.0, (n, r)), rng.uniform(0.5, 2.0, (n, r))
-    return Sums(z, S, D), rng.normal(size=(n, K))
-
-
-def dense(sums, F, T, omega):
-    """For each coordinate, the covariance of what is known of all items together, and of it with b, by the model."""
-    found = []
-    for a in range(len(T)):
-        X = sums.S[:, a, None] * F
-        own = np.diag(sums.D[:, a] + T[a] * sums.S[:, a] ** 2)
-        found.append((omega[a] * X @ X.T + own, omega[a] * X.T))
-    return found
+    return Sums(rng.normal(size=n), rng.uniform(0.5, 2.0, n), rng.uniform(0.5, 2.0, n)), rng.normal(size=(n, K))
 
 
 def test_the_likelihood_and_the_coefficients_are_those_of_the_model():
     sums, F = some_sums()
     right, ours = [], []
     for T, omega in ((0.5, 0.3), (0.2, 0.9), (0.7, 0.0)):
-        T, omega = np.array([T, 0.4]), np.array([omega, 0.2])
-        score, B = likelihood(sums, F, T, omega)
+        score, b = likelihood(sums, F, T, omega)
+        X = sums.S[:, None] * F
+        covariance = omega * X @ X.T + np.diag(sums.D + T * sums.S**2)
         ours.append(score)
-        right.append(0.0)
-        for a, (covariance, cross) in enumerate(dense(sums, F, T, omega)):
-            right[-1] += multivariate_normal(cov=covariance).logpdf(sums.z[:, a])
-            np.testing.assert_allclose(B[:, a], cross @ np.linalg.solve(covariance, sums.z[:, a]), atol=1e-9)
+        right.append(multivariate_normal(cov=covariance).logpdf(sums.z))
+        np.testing.assert_allclose(b, omega * X.T @ np.linalg.solve(covariance, sums.z), atol=1e-9)
     np.testing.assert_allclose(np.diff(ours), np.diff(right), rtol=1e-9)
 
 
@@ -53,31 +40,57 @@ def test_standardised_features():
     assert standardised(np.random.default_rng(0).normal(size=(500, 200))).shape == (500, 64)
 
 
-def planted(seed, explained, n=800, r=3, K=5, noise=40.0):
-    """Features, factors that they explain a part of, and what is known of these, as `settle` takes it."""
+def planted(seed, explained, n=800, K=5, noise=40.0):
+    """Features, biases that they explain a part of, and what is known of these."""
     rng = np.random.default_rng(seed)
-    X, counts = rng.normal(size=(n, K)), rng.integers(2, 60, n).astype(float)
-    V = np.sqrt(explained / K) * X @ rng.normal(size=(K, r)) + np.sqrt(1 - explained) * rng.normal(size=(n, r))
-    S = np.repeat(counts[:, None], r, axis=1)
-    z = S * V + noise * rng.normal(size=(n, r))
-    return X, V, dict(z=z, S=S, noise=noise**2, spread=0.0, largest=2.0)
+    X = rng.normal(size=(n, K))
+    S = rng.integers(2, 60, n).astype(float)
+    w = rng.normal(size=K)
+    x = np.sqrt(explained) * X @ w / np.linalg.norm(w) + np.sqrt(1 - explained) * rng.normal(size=n)
+    return X, x, Sums(S * x + noise * rng.normal(size=n), S, np.full(n, noise**2))
 
 
-def test_features_that_explain_factors_help_and_others_do_no_harm():
+def test_features_that_explain_biases_help_and_others_do_no_harm():
     for explained, most in ((0.9, 0.5), (0.0, 1.02)):
-        X, V, sums = planted(1, explained)
-        prior = FeaturePrior(X, None, leading=1)
-        loss = [np.mean((settle(**sums, **more)[0] - V) ** 2) for more in ({}, dict(prior=prior))]
+        X, x, sums = planted(1, explained)
+        priors = FeaturePrior(len(x)), FeaturePrior(len(x), X)
+        loss = [np.mean((prior.settle(sums, 0.2, 4.0) - x) ** 2) for prior in priors]
         assert loss[1] < most * loss[0]
-        assert (max(prior.explained) > 0.1) == (explained > 0)
+        assert (priors[1].explained > 0.1) == (explained > 0)
 
 
-def test_without_explained_variance_it_is_what_it_is_without_features(monkeypatch):
-    X, _, sums = planted(2, 0.9)
-    prior = FeaturePrior(X, None, leading=1)
-    assert not np.array_equal(settle(**sums, prior=prior)[0], settle(**sums)[0])
-    monkeypatch.setattr("discreet.models.algorithms.feature_prior.EXPLAINED", (0.0,) * 15)
-    assert np.array_equal(settle(**sums, prior=FeaturePrior(X, None, leading=1))[0], settle(**sums)[0])
+def test_the_variance_is_found_where_it_can_be_and_usual_elsewhere():
+    rng = np.random.default_rng(3)
+    S = np.full(4000, 2.0)
+    for true in (1.0, 0.04):
+        prior = FeaturePrior(4000)
+        x = np.sqrt(true) * rng.normal(size=4000)
+        found = prior.settle(Sums(S * x + 0.5 * rng.normal(size=4000), S, np.full(4000, 0.25)), 0.2, 4.0)
+        assert prior.variance == pytest.approx(true, rel=0.15)
+        least = 1 / (1 / true + 4 / 0.25)
+        assert np.mean((found - x) ** 2) == pytest.approx(least, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_noise_drowns_everything_nothing_is_believed(seed):
+    """What is most likely would be 0 or far too much here, depending on the noise: means stay near what is usual."""
+    rng = np.random.default_rng([4, seed])
+    S = rng.uniform(0.5, 3.0, 2000)
+    x = 0.4 * rng.normal(size=2000)
+    sums = Sums(S * x + 30.0 * rng.normal(size=2000), S, np.full(2000, 900.0))
+    prior = FeaturePrior(2000, None, np.log(S))
+    found = prior.settle(sums, 0.2, 4.0)
+    assert 0.05 < prior.variance < 0.6
+    assert np.mean((found - x) ** 2) < 1.15 * np.mean(x**2)
+
+
+def test_without_anything_to_explain_by_there_is_nothing_explained():
+    _, _, sums = planted(2, 0.9)
+    prior = FeaturePrior(800)
+    found = prior.settle(sums, 0.2, 4.0)
+    assert prior.explained == 0
+    T = prior.variance
+    np.testing.assert_allclose(found, T * sums.S * sums.z / (T * sums.S**2 + sums.D))
 
 
 # ------------------------------------------------------------ the model

@@ -10,8 +10,9 @@ from discreet.data.cinema import genre_matrix
 from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.kernels import threads
+from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
 from discreet.models.algorithms.known_noise import likely_counts, shrunk_ratio
-from discreet.models.algorithms.personal import settle
+from discreet.models.algorithms.personal import drift
 from discreet.models.algorithms.residual_pairs import spectrum, tastes
 from discreet.privacy.door.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
@@ -48,6 +49,7 @@ def written_out(model, ratings, T):
     heavy = m / max(first.sum(), m)
     variance, G = 0.81, 0.9
     b, z, precision = np.zeros(n), np.zeros(n), 0.0
+    prior = FeaturePrior(n)
     for name in ["bias"] * 3 + [f"gradient {t + 1}" for t in range(T)]:
         o = np.where(M, Y - b - centre, 0).sum(axis=1) / (counts + 3.0) + centre
         E = np.where(M, W * (o[:, None] + b - Y), 0.0)
@@ -60,7 +62,7 @@ def written_out(model, ratings, T):
         deviation = sd[name] * G
         z += left * (left * c * b - (E * cut[:, None]).sum(axis=0)) / deviation**2
         precision += (left / deviation) ** 2
-        b = settle((z / precision)[:, None], c[:, None], 1 / precision, heavy * variance, 0.9)[0][:, 0]
+        b = prior.settle(Sums(z / precision, c, 1 / precision + heavy * variance * c), 0.2 * variance, 0.81)
         G = 0.9 * math.sqrt(variance)
     return b, variance
 
@@ -76,14 +78,12 @@ def test_without_noise_it_is_what_the_equations_say(epsilon):
     np.testing.assert_allclose(model.item_biases_, b, atol=1e-3 * np.abs(b).max())
 
 
-def test_an_estimate_goes_to_its_prior_mean_where_there_is_nothing_but_noise():
+def test_sums_that_drifted_are_told_from_those_that_did_not():
     rng = np.random.default_rng(0)
-    S = np.full((4000, 2), 2.0)
-    x = rng.normal(size=(4000, 2)) * [1.0, 0.0]
-    found, tau = settle(S * x + rng.normal(size=(4000, 2)), S, 1.0, 0.0, 2.0)
-    assert np.abs(found[:, 1]).max() < 0.3
-    np.testing.assert_allclose(((found[:, 0] - x[:, 0]) ** 2).mean(), 1 / (1 + 4), rtol=0.1)  # the least there is
-    assert tau[0] == pytest.approx(1.0, rel=0.15)
+    c = rng.uniform(5.0, 50.0, 2000)
+    noise = 20.0 * rng.standard_normal(2000)
+    assert drift(c * 0.5 * rng.standard_normal(2000) + noise, 400.0, c) == pytest.approx(0.25, rel=0.15)
+    assert drift(noise, 400.0, c) < 0.01
 
 
 def test_counts_are_what_is_likely():
@@ -119,6 +119,8 @@ def test_pairs_say_what_goes_together():
     product = found.mean @ found.mean.T
     assert np.corrcoef(product[np.triu_indices(M, 1)], (V @ V.T)[np.triu_indices(M, 1)])[0, 1] > 0.99
     assert np.linalg.norm(product - V @ V.T) < 0.2 * np.linalg.norm(V @ V.T)
+    known = found.precisions()
+    assert (np.linalg.eigvalsh(np.linalg.inv(known) - 0.29 * found.T) > 0).all(), "the model itself may be off"
     nothing = spectrum(noise + noise.T, 3.0, c, users)
     assert nothing.dimensions == 0
     useful, useless = V @ rng.normal(size=(2, 2)), rng.normal(size=(M, 2))
@@ -162,6 +164,7 @@ def test_a_fit_releases_its_plan_and_nothing_else():
     ratings = discreet.load_dataset("cinema", scale=0.02)
     model = discreet.DPMF(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2, goal="rating").fit(ratings)
     first = ["size", "counts", "recounts", *["prior", "fit", "bias"] * 3, "pairs or biases"]
+    first += ["worth or biases", "rank or biases"]
     steps = ["fit", "balance 1", "gradient 1", "fit", "balance 2", "gradient 2"]
     assert sorted(entry.name for entry in model.privacy_.ledger.entries) == sorted(first + steps)
     assert model.privacy_.epsilon == pytest.approx(5.0, rel=1e-6)

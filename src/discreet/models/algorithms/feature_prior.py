@@ -1,32 +1,36 @@
-"""Public item features as a prior for item factors: x_j ~ N(Bᵀ f_j, T) instead of N(0, P).
+"""Biases of the items by what is known of them, with a prior that is learnt from all of them together.
 
-Features are public and all else comes from released sums, so nothing here costs anything. Every coordinate a of the
-factors has a regression of its own. What is known of item j is z_ja = S_ja x_ja + noise, the noise of variance D_ja;
-features are scaled so that ‖f_j‖² is 1 on average:
+Everything here is a function of released sums and public features, so it costs nothing. What is known of item j is
+z_j = S_j x_j + noise, the noise of variance D_j. Features are scaled so that ‖f_j‖² is 1 on average; a constant and the
+released popularity are among them:
 
-    x_ja = b_a · f_j + e_ja,   b_ka ~ N(0, ω_a),   e_ja ~ N(0, T_a),   T_a = max(P_a − ω_a, P_a / 2)               (1)
-    W_ja = S_ja² / (D_ja + T_a S_ja²),   h_ja = S_ja z_ja / (D_ja + T_a S_ja²)                                     (2)
-    b_a  = (Σ_j W_ja f_j f_jᵀ + I / ω_a)⁻¹ Σ_j h_ja f_j                                                            (3)
+    x_j = b · f_j + e_j,   b_k ~ N(0, ω),   e_j ~ N(0, T)                                                          (1)
+    W_j = S_j² / (D_j + T S_j²),   h_j = S_j z_j / (D_j + T S_j²)                                                  (2)
+    b   = (Σ_j W_j f_j f_jᵀ + I / ω)⁻¹ Σ_j h_j f_j                                                                 (3)
 
-(3) is the posterior mean. ω, the variance that features explain, is where the likelihood of the released sums is
-largest, one number for the biases and one for the factors: features that explain nothing get ω = 0, and then only the
-start is not as without them.
+(3) is the posterior mean. T and ω are posterior means over a grid: T is log-normal before anything is known, around
+what biases usually vary by, and ω is 0 with probability ½, else anything. Where noise drowns the sums, what is most
+likely would be 0 or far too much, as the noise has it; means are what is usual, and then nothing is believed.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-EXPLAINED = (0.0, *(0.0001 * 2.0 ** np.arange(14)).tolist())  # values of ω that are tried, in units of `unit`
+EXPLAINED = tuple((0.002 * 4.0 ** np.arange(5)).tolist())  # values of ω that are tried beside 0, over what T usually is
+SPREAD = math.log(3.0)  # of the logarithm of T
+COARSE = np.geomspace(1e-4, 1.0, 9)  # values of T, in units of `unit`
+FINER = np.geomspace(0.3, 3.0, 7), np.geomspace(0.8, 1.25, 7)  # then around what was found
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What is known of the items: z, S and D of (1) and (2), each (n, r)."""
+    """What is known of the items: z, S and D of (1) and (2), each (n,)."""
 
     z: NDArray[np.float64]
     S: NDArray[np.float64]
@@ -34,87 +38,72 @@ class Sums:
 
 
 class FeaturePrior:
-    """A regression of item factors on features, learnt anew at every step.
+    """(1), learnt anew whenever more is known.
 
     Parameters
     ----------
+    n : int
+        Number of items.
     X : (n, k) or None
         Public features of all items, NaN where they are not known.
     popularity : (n,) or None
         Another feature, of released numbers.
-    leading : int
-        How many first coordinates are the bias: they have an ω of their own.
 
     Attributes
     ----------
-    F : (n, K), the features of (1): a constant, which has half of the weight, and those given
-    B : (K, r)
-    explained : ω of the bias and of the factors, in units of `unit`
+    F : (n, K), the features of (1): a constant, which has half of the weight, and those given; none if none are given
+    explained : ω over what T usually is
+    variance : T
     """
 
-    def __init__(self, X: NDArray[np.float64] | None, popularity: NDArray[np.float64] | None, leading: int) -> None:
+    def __init__(
+        self, n: int, X: NDArray[np.float64] | None = None, popularity: NDArray[np.float64] | None = None
+    ) -> None:
         given = [X, None if popularity is None else popularity[:, None]]
         parts = [standardised(part) for part in given if part is not None]
-        constant = np.ones((len(parts[0]), 1))
-        self.F = np.hstack([constant, *(part / np.sqrt(len(parts)) for part in parts)]) / np.sqrt(2.0)
-        self.B = np.zeros((self.F.shape[1], 0))
-        self.leading = leading
-        self._start = parts[0] if X is not None else None
-        self._at = [10, 7]
+        columns = [np.ones((n, 1)), *(part / np.sqrt(len(parts)) for part in parts)] if parts else [np.zeros((n, 0))]
+        self.F = np.hstack(columns) / np.sqrt(2.0)
+        self.explained = EXPLAINED[3] if parts else 0.0
+        self.variance = 0.0
 
-    @property
-    def explained(self) -> tuple[float, float]:
-        return EXPLAINED[self._at[0]], EXPLAINED[self._at[1]]
-
-    def mean(self) -> NDArray[np.float64]:
-        """Bᵀ f of all items, as it was learnt."""
-        return np.asarray(self.F @ self.B)
-
-    def start(self, noise: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Factors to start from: half of their variance is the features' first principal components, so that users'
-        first vectors are about these."""
-        if self._start is None:
-            return noise
-        U = np.linalg.svd(self._start, full_matrices=False)[0][:, : noise.shape[1]] * np.sqrt(len(noise))
-        mixed = noise.copy()
-        mixed[:, : U.shape[1]] = np.sqrt(0.5) * (U + noise[:, : U.shape[1]])
-        return mixed
-
-    def learn(self, sums: Sums, P: NDArray[np.float64], unit: float) -> NDArray[np.float64]:
-        """B by (3), and the variances T that features leave, (r,).
-
-        ω climbs from where it was, one coordinate after the other, and is then compared with 0.
+    def settle(self, sums: Sums, usual: float, unit: float) -> NDArray[np.float64]:
+        """Posterior means of x.
 
         Parameters
         ----------
         sums : of all items
-        P : (r,), prior variances without features
-        unit : what ω is measured in
+        usual : T, as it usually is
+        unit : T is at most this
         """
-        tried: dict[tuple[int, ...], tuple[float, NDArray[np.float64]]] = {}
+        T = self._vary(sums, COARSE * unit, usual)
+        for finer in FINER:
+            B = self._explain(sums, T, usual)
+            T = self._vary(sums, np.minimum(finer * T, unit), usual)
+        self.variance = T
+        mean = self.F @ B
+        return np.asarray(mean + sums.S * (sums.z - sums.S * mean) / (sums.S**2 + sums.D / T))
 
-        def score(at: list[int]) -> float:
-            if tuple(at) not in tried:
-                tried[tuple(at)] = likelihood(sums, self.F, *self._variances(at, P, unit))
-            return tried[tuple(at)][0]
+    def _vary(self, sums: Sums, grid: NDArray[np.float64], usual: float) -> float:
+        """T, which is one of these or between them."""
+        fits = [likelihood(sums, self.F, one, self.explained * usual)[0] for one in grid]
+        before = -0.5 * (np.log(grid / usual) / SPREAD) ** 2
+        return float(_weights(np.array(fits) + before) @ grid)
 
-        at = list(self._at)
-        before: list[int] = []
-        while at != before:
-            before = list(at)
-            for which in (1, 0):  # the factors first: they are what features explain most of
-                near = [max(at[which] - 1, 0), at[which], min(at[which] + 1, len(EXPLAINED) - 1)]
-                at = max(([*at[:which], one, *at[which + 1 :]] for one in near), key=score)
-        self._at = max((at, [0, at[1]], [at[0], 0], [0, 0]), key=score)
-        self.B = tried[tuple(self._at)][1]
-        return self._variances(self._at, P, unit)[0]
+    def _explain(self, sums: Sums, T: float, usual: float) -> NDArray[np.float64]:
+        """b, and with it ω."""
+        if not self.F.shape[1]:
+            return np.zeros(0)
+        grid = np.array([0.0, *EXPLAINED])
+        found = [likelihood(sums, self.F, T, one * usual) for one in grid]
+        before = np.append(0.0, np.full(len(EXPLAINED), -math.log(len(EXPLAINED))))
+        weights = _weights(np.array([score for score, _ in found]) + before)
+        self.explained = float(weights @ grid)
+        return np.asarray(sum(weight * b for weight, (_, b) in zip(weights, found, strict=True)))
 
-    def _variances(
-        self, at: list[int], P: NDArray[np.float64], unit: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """T and ω of (1)."""
-        omega = unit * np.where(np.arange(len(P)) < self.leading, EXPLAINED[at[0]], EXPLAINED[at[1]])
-        return np.maximum(P - omega, P / 2), omega
+
+def _weights(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    likely = np.exp(score - score.max())
+    return np.asarray(likely / likely.sum())
 
 
 @np.errstate(over="ignore")
@@ -136,17 +125,14 @@ def standardised(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
     return scaled
 
 
-def likelihood(
-    sums: Sums, F: NDArray[np.float64], T: NDArray[np.float64], omega: NDArray[np.float64]
-) -> tuple[float, NDArray[Any]]:
-    """Logarithm of the likelihood of the sums under (1), up to a constant, and B (K, r) of (3)."""
+def likelihood(sums: Sums, F: NDArray[np.float64], T: float, omega: float) -> tuple[float, NDArray[Any]]:
+    """Logarithm of the likelihood of the sums under (1), up to a constant, and b (K,) of (3)."""
     variance = sums.D + T * sums.S**2
-    score = -(np.log(variance) + sums.z**2 / variance).sum()
-    B = np.zeros((F.shape[1], len(T)))
-    for a in np.flatnonzero(omega > 0):
-        M = (F * (sums.S[:, a] ** 2 / variance[:, a])[:, None]).T @ F + np.eye(F.shape[1]) / omega[a]
-        L = np.linalg.cholesky(M)
-        x = np.linalg.solve(L, F.T @ (sums.S[:, a] * sums.z[:, a] / variance[:, a]))
-        score += (x**2).sum() - 2 * np.log(np.diag(L)).sum() - F.shape[1] * np.log(omega[a])
-        B[:, a] = np.linalg.solve(L.T, x)
-    return score / 2, B
+    score = -float((np.log(variance) + sums.z**2 / variance).sum())
+    if omega <= 0 or not F.shape[1]:
+        return score / 2, np.zeros(F.shape[1])
+    M = (F * (sums.S**2 / variance)[:, None]).T @ F + np.eye(F.shape[1]) / omega
+    L = np.linalg.cholesky(M)
+    x = np.linalg.solve(L, F.T @ (sums.S * sums.z / variance))
+    score += float((x**2).sum() - 2 * np.log(np.diag(L)).sum()) - F.shape[1] * math.log(omega)
+    return score / 2, np.asarray(np.linalg.solve(L.T, x))

@@ -48,3 +48,9 @@ def shrunk_ratio(total: float, weight: float, deviation: float, spread: float = 
     weight = max(weight, 0.0)
     x = weight * total * spread**2 / max(weight**2 * spread**2 + deviation**2, 1e-300)
     return float(np.clip(1 + x, 0.25, 4.0))
+
+
+def log_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithms of counts with mean 0 over ratings."""
+    x = np.log(np.maximum(counts, 0.1))
+    return np.asarray(x - np.average(x, weights=counts))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
 from discreet.models.algorithms.known_noise import shrunk_ratio
+from discreet.privacy.people.left_out import LeftOutGains
 from discreet.privacy.people.own_solve import MOST, FitMoments, LookOwn, PriorMoments, SolveOwn
 from discreet.privacy.people.users import Users
 
@@ -22,6 +23,7 @@ FIRST = {"prior_count": 3.0, "slope": 0.05, "taste": 0.01}  # before anything ha
 LIMITS = {"prior_count": (0.2, 50.0), "slope": (1e-4, 2.0), "taste": (1e-4, 0.5)}
 CUT = 0.9  # G over σ
 USUAL_BIASES = 0.2  # variance of biases over σ²
+ENOUGH = 100_000  # users to compare ranks by
 USUAL_CUT = 0.85  # what a cut of that size leaves
 
 
@@ -110,6 +112,15 @@ class Personal:
     def fit_moments(self) -> FitMoments:
         return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count, self.largest)
 
+    def left_out_gains(
+        self, V: NDArray[np.float64], bias: NDArray[np.float64], ranks: tuple[int, ...], many: float
+    ) -> LeftOutGains:
+        own = self.columns(bias)
+        A = np.ascontiguousarray(np.hstack([own, V]), np.float32)
+        centre, kappa = self._crowd.centre, self.prior_count
+        part = min(1.0, ENOUGH / self._crowd.users)
+        return LeftOutGains(A, self.ridge, centre, kappa, bias, own.shape[1], ranks, self.variance, many, part)
+
     def learn_prior(self, released: NDArray[np.float64], deviation: float) -> None:
         """Variances by what was released of `prior_moments`, as far as noise allows."""
         for name, t, s in zip([*self.names, "prior_count"], *released, strict=True):
@@ -141,7 +152,7 @@ class Biases:
     popular : (n_items,), how many ratings there will be of each, relative to others
     heavy : what an average rating weighs
     largest : of the deviation of biases
-    prior : towards what they are drawn, else 0
+    prior : what they are like, and how much they differ
     """
 
     def __init__(
@@ -150,60 +161,46 @@ class Biases:
         popular: NDArray[np.float64],
         heavy: float,
         largest: float,
-        prior: FeaturePrior | None,
+        prior: FeaturePrior,
     ) -> None:
         self._c = c
         self._p = popular / popular.sum()
         self._heavy = heavy
         self._largest = largest
         self._prior = prior
-        self._z = np.zeros(len(c))
-        self._precision = 0.0
-        self._tau = largest**2
+        self._sums: list[tuple[NDArray[np.float64], float]] = []
         self.now: NDArray[np.float64] = np.zeros(len(c))
 
     def add(self, g: NDArray[Any], deviation: float, first: float, personal: Personal) -> None:
         """Noisy sums of residuals times `first`, which every user has; the cut is made up for."""
         gain = first * personal.left
-        self._z += gain * (gain * self._c * self.now - g) / deviation**2
-        self._precision += (gain / deviation) ** 2
+        self._sums.append((self._c * self.now - g / gain, (deviation / gain) ** 2))
 
-    def settle(self, personal: Personal) -> None:
-        """The biases that all sums together say."""
-        z = (self._z / self._precision)[:, None]
-        spread = self._heavy * personal.variance
-        found, tau = settle(z, self._c[:, None], 1 / self._precision, spread, self._largest, self._prior)
-        self.now = found[:, 0]
-        self._tau = float(tau[0])
+    def settle(self, personal: Personal, moving: bool = False) -> None:
+        """The biases that all sums together say; where all else is `moving`, earlier sums count for less."""
+        last, noise = self._sums[-1]
+        weights = [
+            1 / (v + self._c**2 * (drift(z - last, v + noise, self._c) if moving else 0.0)) for z, v in self._sums
+        ]
+        precision = np.sum(weights, axis=0)
+        z = sum(weight * z for weight, (z, _) in zip(weights, self._sums, strict=True)) / precision
+        sums = Sums(z, self._c, 1 / precision + self._heavy * personal.variance * self._c)
+        usual = min(USUAL_BIASES * personal.variance, self._largest**2)
+        self.now = self._prior.settle(sums, usual, self._largest**2)
 
     def error(self, deviation: float, personal: Personal) -> float:
-        """Mean square error of the biases at a rating, from counts alone, if their sums had that noise.
-
-        Where noise has hidden how much items differ, they are taken to differ as they usually do.
-        """
-        tau = max(self._tau, USUAL_BIASES * personal.variance)
+        """Mean square error of the biases at a rating, from counts alone, if their sums had that noise."""
+        tau = self._prior.variance
         noise = (deviation / personal.left) ** 2 + self._heavy * personal.variance * self._c
         return float((self._p * tau / (1 + tau * self._c**2 / noise)).sum())
 
 
-def settle(
-    z: NDArray[Any], S: NDArray[Any], noise: float, spread: float, largest: float, prior: FeaturePrior | None = None
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """What best explains z = S x + noise + scatter, with x of a variance τ² that z itself tells, and τ².
+def drift(apart: NDArray[np.float64], noise: float, c: NDArray[np.float64]) -> float:
+    """Variance of x from apart = c x + N(0, noise), as far as it stands out by more than its standard error.
 
-    Parameters
-    ----------
-    z, S : (n, r), S > 0
-    noise : variance of the noise
-    spread : the variance of z for other reasons, over S
-    largest : τ is between this and a hundredth of it
-    prior : what x is like by the features of the items, which learns from z; else 0
+    Sums that were taken before factors were there, or were others, are about biases that were others: who rates an item
+    may be who likes it.
     """
-    rest = noise + spread * S
-    tau = (z**2 - rest).sum(axis=0) / (S**2).sum(axis=0)
-    tau = np.clip(tau, 1e-4 * largest**2, largest**2)
-    mean = np.zeros_like(z)
-    if prior is not None:
-        tau = prior.learn(Sums(z, S, rest), tau, largest**2)
-        mean = prior.mean()
-    return mean + S * (z - S * mean) / (S**2 + rest / tau), tau
+    total = float((c**4).sum())
+    found = float((c**2 * (apart**2 - noise)).sum()) / total
+    return max(found - noise * math.sqrt(2 / total), 0.0)

@@ -24,11 +24,14 @@ From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A 
 That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its noise, with what
 the pairs say as a prior (`tasting`); a step that was taken far from where the model is now counts less. Biases are
 estimated by their known noise from all of (2) and the first coordinate of (4), with a regression on counts and features
-as a prior (`feature_prior`). G follows the released σ².
+as a prior (`feature_prior`); sums from before there were factors count by how far biases have moved since. G follows
+the released σ².
 
 What is bought is decided by numbers that have been released: pairs, where biases would lose next to nothing without
 that part of the budget, until a dimension of taste stands out of the noise of the pairs, and from then on steps for
-factors. Else the lines buy biases again. So the model is never far below its own bias-only form.
+factors. Else the lines buy biases again. Twice users say what factors are worth to them, by ratings that they leave out
+of their own solve (`LeftOutGains`): before the first step, when factors that lose are given up, and after the second,
+when dimensions that lose are dropped. So the model is never far below its own bias-only form.
 
 Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest release is decided by
 earlier releases. Whatever it is, sums are of residuals over G, of unit length, so that it has the same sensitivity;
@@ -56,10 +59,10 @@ from discreet.models.algorithms.algorithm import (
     width,
 )
 from discreet.models.algorithms.feature_prior import FeaturePrior
-from discreet.models.algorithms.known_noise import likely_counts
+from discreet.models.algorithms.known_noise import likely_counts, log_counts
 from discreet.models.algorithms.personal import Biases, Crowd, Personal
 from discreet.models.algorithms.signal import check_signal
-from discreet.models.algorithms.tasting import Counts, State, Steps, Tasting
+from discreet.models.algorithms.tasting import Counts, State, Steps, Tasting, compared, in_words, longest
 from discreet.models.checks import (
     MOST_SWEEPS,
     require,
@@ -83,6 +86,9 @@ from discreet.privacy.statistics.sums import unpack
 BY_SIGNAL = "by signal"
 ESTIMATED = "estimated"
 PAIRS = "pairs or biases"
+WORTH = "worth or biases"
+RANK = "rank or biases"
+PRUNE_AFTER = 2  # steps
 
 
 @dataclass(frozen=True, repr=False)
@@ -195,7 +201,7 @@ class ResidualGradient(Algorithm):
     def releases(self, n_items: int) -> list[Line]:
         biases = self.bias_iterations
         lines = [
-            Line("size", share=0.01, shape=(3,)),
+            Line("size", share=0.03, shape=(3,)),
             Line("counts", share=0.04, shape=(n_items,)),
             Line("recounts", share=0.04, shape=(n_items,)),
             Line("prior", times=biases, share=0.01, shape=(2, 1 + len(self._columns))),
@@ -204,14 +210,15 @@ class ResidualGradient(Algorithm):
         ]
         if self.has_pairs:
             lines.append(Line(PAIRS, share=0.15, shape=None))
+            lines += [Line(name, share=0.01, shape=None) for name in (WORTH, RANK)]
             lines += [Line("balance", step + 1, share=0.01 / self._steps, shape=None) for step in range(self._steps)]
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
 
     def _gradients(self, n_items: int, share: float = 1.0) -> list[Line]:
-        """The release of each step; steps whose noise differs are lines of their own."""
+        """The release of each step; steps whose noise differs, or what they may buy, are lines of their own."""
         shape = None if self.has_pairs else (n_items,)
-        if self.growth == 1:
+        if self.growth == 1 and not self.has_pairs:
             return [Line("gradient", times=self._steps, share=share, shape=shape)] * self._steps
         parts = self.growth ** np.arange(self._steps)
         each = share * parts / parts.sum()
@@ -232,6 +239,8 @@ class ResidualGradient(Algorithm):
         found["fit"] = users.add_up(personal.fit_moments())
         if self.has_pairs:
             found[PAIRS] = users.add_up(ResidualPairs(np.arange(min(self.largest_core, n))))
+            for name, ranks in ((WORTH, (rank,)), (RANK, compared(rank))):
+                found[name] = users.add_up(personal.left_out_gains(np.zeros((n, rank)), bias, ranks, 1.0))
         gradient = found["bias"]
         if rank:
             personal.solve(users, np.zeros((n, rank)), bias, 0.5)
@@ -291,8 +300,7 @@ class ResidualGradient(Algorithm):
         )
         popular = log_counts(counts.even)
         personal = self._personal(crowd, popular)
-        regression = popular if self.popularity else None
-        prior = None if regression is None and features is None else FeaturePrior(features, regression, 1)
+        prior = FeaturePrior(n, features, popular if self.popularity else None)
         biases = Biases(counts.c, counts.even, counts.heavy, 0.4 * self.half, prior)
         none = np.zeros((n, 0))
         for _ in range(self.bias_iterations):
@@ -312,13 +320,19 @@ class ResidualGradient(Algorithm):
         if tasting is not None:
             self._pairs_or_biases(users, session, [PAIRS], state, tasting, with_fit=False)
         iota = self._iota(counts.c, noise)
+        steps_taken = 0
         for step, line in enumerate(lines):
             bought: list[str | Line] = [line, f"balance {step + 1}"] if self.has_pairs else [line]
             if tasting is not None and tasting.steps is not None:
                 self._step(users, session, bought, state, tasting.steps, iota)
+                steps_taken += 1
+                if steps_taken == PRUNE_AFTER:
+                    tasting.prune(RANK)
             else:
                 self._pairs_or_biases(users, session, bought, state, tasting)
             progress(step + 1, self._steps, "steps")
+        if tasting is not None:
+            self._leftovers(users, session, state, tasting, steps_taken)
         return self._learnt(state, tasting, signal, iota)
 
     def _size(self, walk: Descent, session: Session) -> Crowd:
@@ -411,6 +425,8 @@ class ResidualGradient(Algorithm):
         if pairs:
             assert tasting is not None
             tasting.buy(names)
+            if tasting.steps is not None:
+                tasting.still_worth_it(WORTH)
         else:
             gradient = users.add_up(BiasGradient())
             sums = session.release_together([(name, gradient) for name in names])
@@ -418,6 +434,16 @@ class ResidualGradient(Algorithm):
                 state.biases.add(G * g, G * session.deviation(name, gradient), 1.0, personal)
             state.biases.settle(personal)
         personal.cut_again()
+
+    def _leftovers(self, users: Users, session: Session, state: State, tasting: Tasting, steps_taken: int) -> None:
+        """What the lines that compare ranks buy where there was nothing to compare."""
+        left: list[str | Line] = [] if tasting.closed else [WORTH]
+        if tasting.steps is None:
+            left.append(RANK)
+        elif steps_taken < PRUNE_AFTER:
+            tasting.prune(RANK)
+        if left:
+            self._pairs_or_biases(users, session, left, state, None, with_fit=False)
 
     def _step(
         self, users: Users, session: Session, names: list[str | Line], state: State, steps: Steps, iota: float
@@ -436,7 +462,7 @@ class ResidualGradient(Algorithm):
         deviation = session.deviation(line, gradient) * G
         g = g * G
         state.biases.add(g[:, 0], deviation, iota, personal)
-        state.biases.settle(personal)
+        state.biases.settle(personal, moving=True)
         rho = math.sqrt(1 - iota**2)
         per_user = rho * longest(rank) / state.crowd.users
         K = per_user * unpack(packed, rank)[0]
@@ -478,22 +504,3 @@ class ResidualGradient(Algorithm):
     def likeness(self, learnt: Learnt) -> Likeness:
         """By what was learnt of taste."""
         return Likeness(learnt.details["own_columns"])
-
-
-def longest(rank: int) -> float:
-    """L: the length from which on a user's coefficients count no more for K; they are N(0, I) before any rating."""
-    return math.sqrt(2 * rank)
-
-
-def in_words(dimensions: int) -> str:
-    """What survived the noise."""
-    own = "a user's own level, and how far it follows others and what is popular"
-    if not dimensions:
-        return f"How items are rated, and {own}; no taste stands out of the noise."
-    return f"How items are rated, {own}, and taste in about {dimensions} dimension{'s' if dimensions > 1 else ''}."
-
-
-def log_counts(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logarithms of counts with mean 0 over ratings."""
-    x = np.log(np.maximum(counts, 0.1))
-    return np.asarray(x - np.average(x, weights=counts))

@@ -23,6 +23,7 @@ from discreet.models.algorithms.pair_factors import common_basis
 
 BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
 TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise
+OFF = 0.3  # how far the model of the pairs may be off, as a part of the variance of vectors
 ROUNDS = 15  # later ones prune too much
 
 
@@ -41,9 +42,12 @@ class Tastes(NamedTuple):
     dimensions: int
 
     def precisions(self) -> NDArray[np.float64]:
-        """The inverse of B diag(C_j) Bᵀ of each item of the core, (M, r, r)."""
-        inverse = np.linalg.inv(self.B)
-        return np.asarray(np.einsum("ka,jk,kb->jab", inverse, 1 / self.C, inverse))
+        """Of each item of the core, (M, r, r), if besides the model itself is off by `OFF` T.
+
+        Raters of different items are not independent where people rate what they like.
+        """
+        covariance = np.einsum("ak,jk,bk->jab", self.B, self.C, self.B) + OFF * self.T
+        return np.linalg.inv(covariance)
 
 
 class Spectrum(NamedTuple):

@@ -27,6 +27,7 @@ MARGIN = 3  # dimensions beside those that stand out of the noise
 FORGET = 0.5  # how far from the average an item's curvature is taken to be
 OWN_SHARE = 0.5  # of D: see `without_own_share`
 FEWEST = 12.0  # ratings of a user in the core: with less, pairs say little of taste, and steps from them went astray
+CLEARLY = 3.0  # times the deviation of its noise: from then on a gain is one
 BLOCK = 4096  # items whose factors are solved for at a time
 
 
@@ -88,6 +89,7 @@ class Tasting:
         self._given_up = 0.0
         self._sum = np.zeros((len(self._core), len(self._core)))
         self._precision = 0.0
+        self.closed = False
         self.steps: Steps | None = None
         self.strength: float | None = None
         self.dimensions = 0
@@ -103,7 +105,8 @@ class Tasting:
             for part in (self._whole - cost, self._whole)
         )
         return (
-            len(self._core) > 2
+            not self.closed
+            and len(self._core) > 2
             and self._per_user() >= FEWEST
             and (less - all_of_it) / (2 * state.personal.variance) < self._gate
         )
@@ -133,8 +136,7 @@ class Tasting:
 
     def _taste(self) -> None:
         counts, crowd, personal = self._state.counts, self._state.crowd, self._state.personal
-        core = self._core
-        c = np.maximum(counts.even[core], 0.5)
+        c = np.maximum(counts.even[self._core], 0.5)
         part = min(float(c.sum()) / max(float(counts.even.sum()), 1e-9), 1.0)
         per_user = max(crowd.per_user * part, 1.0)
         several = crowd.users * (1 - math.exp(-per_user))  # who have a pair, more or less
@@ -146,9 +148,51 @@ class Tasting:
             return
         F = self._features
         rank = min(self._rank, seen.dimensions + MARGIN)
-        found = tastes(seen, rank, scale, None if F is None else F[core])
+        found = tastes(seen, rank, scale, None if F is None else F[self._core])
         self.strength = None if F is None else found.strength
-        self.steps = Steps(core, found, F, counts)
+        self.steps = Steps(self._core, found, F, counts)
+
+    def still_worth_it(self, name: str) -> None:
+        """No factors after all, where users predict ratings that they leave out of their solve worse with them."""
+        assert self.steps is not None
+        self.closed = True
+        gains, deviation = self._left_out(name, self.steps.V, (self.steps.V.shape[1],))
+        if gains[0] < -deviation / 2:
+            self.steps = None
+            self.dimensions = 0
+
+    def prune(self, name: str) -> None:
+        """Fewer dimensions, where that is clearly better by the same measure, now that steps have been taken."""
+        assert self.steps is not None
+        Q = basis(self.steps.V, self._state.counts.even)
+        ranks = compared(len(Q))
+        gains, deviation = self._left_out(name, self.steps.V @ Q, ranks)
+        best = int(np.argmax(gains))
+        if gains[best] - gains[-1] > CLEARLY * deviation:
+            self.steps.turn(Q[:, : ranks[best]])
+            self.dimensions = min(self.dimensions, ranks[best])
+
+    def _left_out(self, name: str, V: NDArray[np.float64], ranks: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
+        state = self._state
+        many = max(2 * state.crowd.per_user, 1.0)
+        gains = self._users.add_up(state.personal.left_out_gains(V, state.biases.now, ranks, many))
+        unit = math.sqrt(len(ranks))
+        deviation = self._session.deviation(name, gains)
+        return unit * self._session.release(name, gains), unit * deviation
+
+
+def basis(V: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Another basis of the same vectors, in which what explains most of the ratings comes first."""
+    _, Q = np.linalg.eigh((V * counts[:, None]).T @ V)
+    return np.ascontiguousarray(Q[:, ::-1])
+
+
+def compared(rank: int) -> tuple[int, ...]:
+    """Ranks up to this one, ascending, each about two thirds of the next: five at most."""
+    ranks = [rank]
+    while len(ranks) < 5 and ranks[-1] > 1:
+        ranks.append(min(math.ceil(0.65 * ranks[-1]), ranks[-1] - 1))
+    return tuple(reversed(ranks))
 
 
 class Steps:
@@ -163,7 +207,7 @@ class Steps:
         self._mean[core] = found.mean
         small = 1e-9 * max(float(np.trace(found.T)), 1e-300)
         self._outside = np.linalg.inv(found.T + small * np.eye(len(found.T)))
-        self._inside = found.precisions()
+        self._inside: NDArray[Any] = found.precisions()
         self._taken: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]] = []
         self.V = self._mean.copy()
 
@@ -196,6 +240,14 @@ class Steps:
         known = S**2 / (1 / precision + self._heavy * personal.variance * S)
         self.V = self._posterior(Q, known, known * (Z @ Q / s) / S)
 
+    def turn(self, Q: NDArray[np.float64]) -> None:
+        """Everything in the basis Q, which may be shorter: what is outside it is dropped."""
+        self._mean = self._mean @ Q
+        self._outside = np.linalg.inv(Q.T @ np.linalg.inv(self._outside) @ Q)
+        self._inside = np.linalg.inv(Q.T @ np.linalg.inv(self._inside) @ Q)
+        self._taken = [(V @ Q, Q.T @ K @ Q, z @ Q, noise) for V, K, z, noise in self._taken]
+        self.V = self.V @ Q
+
     def _posterior(self, Q: NDArray[Any], known: NDArray[Any], pull: NDArray[Any]) -> NDArray[np.float64]:
         """Means of Gaussians: the prior of each item, times what is `known` of it in the basis Q."""
         V = np.empty_like(pull)
@@ -221,3 +273,16 @@ def without_own_share(K: NDArray[np.float64], rho: float) -> NDArray[np.float64]
     k, Q = np.linalg.eigh(K)
     length = max(float(k.sum()) / rho, 1e-9)
     return np.asarray((Q * (k - OWN_SHARE * np.maximum(rho / length - k, 0.0))) @ Q.T)
+
+
+def longest(rank: int) -> float:
+    """L: the length from which on a user's coefficients count no more for K; they are N(0, I) before any rating."""
+    return math.sqrt(2 * rank)
+
+
+def in_words(dimensions: int) -> str:
+    """What survived the noise."""
+    own = "a user's own level, and how far it follows others and what is popular"
+    if not dimensions:
+        return f"How items are rated, and {own}; no taste stands out of the noise."
+    return f"How items are rated, {own}, and taste in about {dimensions} dimension{'s' if dimensions > 1 else ''}."

@@ -200,25 +200,34 @@ def follow(
     keep : points
         Those at which the block is returned.
     """
-    found = {} if known is None else known
     kept: dict[Point, Block] = {}
-
-    def visit(node: Node, path: Point, before: Callable[[], Block]) -> None:
-        @cache
-        def here() -> Block:
-            if path in found:
-                return found[path]
-            return before() if node.taken is None else _taken(node, before())
-
-        for want, _ in node.sums:
-            _add(want, here(), into[want.place])
-        for child, way in _ways(node, path):
-            visit(child, way, here)
-        if path in keep:
-            kept[path] = here()
-
-    visit(root, (), begin)
+    _visit(root, (), begin, into, {} if known is None else known, keep, kept)
     return kept
+
+
+def _visit(
+    node: Node,
+    path: Point,
+    before: Callable[[], Block],
+    into: Sequence[NDArray[np.int64]],
+    known: Mapping[Point, Block],
+    keep: Collection[Point],
+    kept: dict[Point, Block],
+) -> None:
+    """Not a function within `follow`: one that calls itself would hold blocks until garbage is collected."""
+
+    @cache
+    def here() -> Block:
+        if path in known:
+            return known[path]
+        return before() if node.taken is None else _taken(node, before())
+
+    for want, _ in node.sums:
+        _add(want, here(), into[want.place])
+    for child, way in _ways(node, path):
+        _visit(child, way, here, into, known, keep, kept)
+    if path in keep:
+        kept[path] = here()
 
 
 def _ways(node: Node, path: Point) -> Iterator[tuple[Node, Point]]:
