@@ -19,6 +19,7 @@ from discreet.data.ratings import Ratings
 from discreet.experiments.bench_machine import peak_gigabytes
 
 SHAPE = (1_000_000, 50_000, 95)  # people, items, ratings of each
+INVENTED = 100_000  # people who differ from each other
 TASTES = 4
 EPSILON = 5.0
 GOALS = {"seconds": 50.0, "gigabytes": 4.0}
@@ -51,7 +52,19 @@ def show(result: dict[str, Any]) -> list[str]:
 
 
 def generated(people: int, items: int, each: int, seed: int = 0) -> Ratings:
-    """People with a taste of a few dimensions, who rate popular items most; about `each` ratings a person."""
+    """People with a taste of a few dimensions, who rate popular items most; about `each` ratings a person.
+
+    Beyond so many the same people come again, because inventing them would take longer than learning from them.
+    """
+    if people > INVENTED:
+        few = generated(INVENTED, items, each, seed)
+        times = -(-people // INVENTED)
+        counts = np.tile(np.diff(few.indptr), times)[:people]
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        n = int(indptr[-1])
+        item = np.tile(few.indices, times)[:n]
+        rating = np.tile(few.values, times)[:n]
+        return Ratings.from_indices(indptr, item, rating, np.arange(people), np.arange(items), catalogue=True)
     rng = np.random.default_rng(seed)
     V = rng.standard_normal((items, TASTES)).astype(np.float32) * np.float32(0.4)
     b = rng.standard_normal(items).astype(np.float32) * np.float32(0.4)

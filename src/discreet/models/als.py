@@ -20,7 +20,7 @@ the noise in c ratings should go to 0 and all others should not:
     λ = 2.3 σ C_u^0.1 C_v^0.25  explicit,      λ = 0.8 (C_u C_v)^(1/4)  implicit,                                (3)
 
 with C_u and C_v the mean numbers of ratings of a user and of an item, as a rating finds them (Σ c² / Σ c). The first
-was chosen on validation parts of real and generated sets (`discreet.experiments.rating_rules`), the second on those of
+was chosen on validation parts of real and generated sets (``discreet reproduce beyond-ridge``), the second on those of
 MovieLens, SweetRS and cinema, whole and down to 50 users. As V starts in proportion to √σ, ten times the ratings give
 ten times the predictions.
 """
