@@ -119,9 +119,9 @@ def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in sizes:
-        cells = [f"{row[e][key]:.{digits}f}" for e in ("blocks", "memory") for key, digits in _CELLS]
-        writing = f"{row['blocks']['writing']:.1f}"
-        lines.append(f"| {row['ratings']:,} | {row['items']:,} | {writing} | {' | '.join(cells)} |")
+        cells = [_cell(row["blocks"], "writing", 1)]
+        cells += [_cell(row.get(e, {}), key, digits) for e in ("blocks", "memory") for key, digits in _CELLS]
+        lines.append(f"| {row['ratings']:,} | {row['items']:,} | {' | '.join(cells)} |")
     first, last = sizes[0], sizes[-1]
     growth = np.log(last["blocks"]["cpu"] / first["blocks"]["cpu"]) / np.log(last["ratings"] / first["ratings"])
     each = last["blocks"]["cpu"] / last["ratings"]
@@ -152,7 +152,12 @@ def _show_sizes(sizes: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-_CELLS = (("seconds", 0), ("cpu", 0), ("gigabytes", 2))
+def _cell(found: dict[str, float], key: str, digits: int) -> str:
+    """A number, or a dash for what was not measured."""
+    return f"{found[key]:.{digits}f}" if key in found else "–"
+
+
+_CELLS = (("seconds", 0), ("cpu", 1), ("gigabytes", 2))
 
 
 # ------------------------------------------------------------------ people
