@@ -194,8 +194,8 @@ FAULTS = {
     ),
     "sums are rounded instead of contributions": Fault(
         "statistics.contributions:ItemSums.partial",
-        'exact_sums(cuts, block["user"], c / grid, exact)',
-        'np.rint(sum_rows(cuts, block["user"], c / grid, exact))',
+        'exact_sums(cuts, block["user"], c, exact, columns=U.shape[1])',
+        'np.rint(sum_rows(cuts, block["user"], c, exact[:, : U.shape[1]]))',
         (GRID,),
     ),
     "float64 adds up more users than it can": Fault(
