@@ -1,9 +1,15 @@
 """What every test may use."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
+
+if (
+    signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+):  # what a shell gives to jobs in the background, and they to theirs
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,7 @@ class _TerminalBar:
 
     def compiling(self, compiled: int, name: str) -> None:
         """How many there will be is not known, so the bar only moves; the next step takes it back."""
-        self._show(f"{COMPILING} ({compiled} functions so far, now {name})")
+        self._show(f"{COMPILING} ({compiled} functions so far, now {name})", refresh=True)
 
     def _show(self, text: str, **state: Any) -> None:
         if self._bar is None:

@@ -88,7 +88,9 @@ def in_terminal(*args: object) -> tuple[int, str, str]:
 
 @pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals")
 def test_a_bar_on_a_terminal(big, tmp_path):
-    code, out, shown = in_terminal("train", big, "--out", tmp_path / "m", "--not-private", "--iterations", 30, "--json")
+    code, out, shown = in_terminal(
+        "train", big, "--out", tmp_path / "m", "--not-private", "--iterations", 600, "--json"
+    )
     assert code == 0
     assert json.loads(out)["command"] == "train"
     assert "Training ALS" in shown

@@ -79,6 +79,16 @@ def test_a_contribution_has_at_most_2_to_the_30_units_so_that_a_chunk_is_exact()
     assert integer_sums.CHUNK * 2**30 <= 2**52
 
 
+def test_users_are_added_up_in_chunks_that_float64_can_hold(monkeypatch):
+    for n, chunk in ((0, 4), (1, 4), (4, 4), (5, 4), (13, 4)):
+        monkeypatch.setattr(integer_sums, "CHUNK", chunk)
+        parts = list(integer_sums.chunks(n))
+        assert [i for part in parts for i in range(n)[part]] == list(range(n))
+        assert max(part.stop - part.start for part in parts) <= chunk
+    monkeypatch.undo()
+    assert integer_sums.CHUNK * 2**30 <= 2**52
+
+
 def test_sums_beyond_the_reach_of_float64_are_exact(monkeypatch):
     """Entries as large as the sum of a whole chunk: three of them have no float64."""
     most = 2**52 + 1

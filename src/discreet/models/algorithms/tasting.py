@@ -223,7 +223,7 @@ class Steps:
         """One step with noisy K and g; `unsure` and `deviation` are those of their noise, and ρ is as in (4)."""
         V = self.V
         c = personal.left * self._c
-        self._taken.append((V, K, c * (V @ without_own_share(K, rho)) - g, deviation))
+        self._taken.append((V, K, c * (V @ without_own_share(K, rho, unsure)) - g, deviation))
         weights = [
             1 / (noise**2 + FORGET**2 * float(((c * ((V - before) @ K)) ** 2).mean()))
             for before, _, _, noise in self._taken
@@ -263,15 +263,19 @@ class Steps:
         return V
 
 
-def without_own_share(K: NDArray[np.float64], rho: float) -> NDArray[np.float64]:
+def without_own_share(K: NDArray[np.float64], rho: float, unsure: float = 0.0) -> NDArray[np.float64]:
     """K less what a user's solution owes to the very rating that it is compared with, as EM has it.
 
     û_i is fitted to y_ij too, so that its residual is less by C_i v_j, C_i being the posterior covariance of u_i. With
     E[û ûᵀ] + E[C] = I, and all ‖û_i‖ taken to be their mean ū = tr K/ρ, the sums lack D = E[C ρ/‖û‖] = (ρ/ū) I − K.
-    Norms differ, so that this is too much: half of it is taken, which was better than none and than all of it.
+    Norms differ, so that this is too much: half of it is taken, which was better than none and than all of it. Nothing
+    is taken where tr K cannot be told from its noise (`unsure` for an entry): it would be divided by next to nothing.
     """
     k, Q = np.linalg.eigh(K)
-    length = max(float(k.sum()) / rho, 1e-9)
+    trace = float(k.sum())
+    if trace <= max(2 * unsure * math.sqrt(len(K)), 1e-9):
+        return K
+    length = trace / rho
     return np.asarray((Q * (k - OWN_SHARE * np.maximum(rho / length - k, 0.0))) @ Q.T)
 
 
