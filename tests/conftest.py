@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-if (
-    signal.getsignal(signal.SIGINT) == signal.SIG_IGN
-):  # what a shell gives to jobs in the background, and they to theirs
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Shells and nohup let background jobs ignore these, and the jobs hand that on to what they start.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (getattr(signal, "SIGHUP", None), signal.SIG_DFL)):
+    if number is not None and signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")
