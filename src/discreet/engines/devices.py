@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
+from discreet.engines.local import OfRatings
 from discreet.errors import ConfigError, EngineError
 from discreet.privacy.door.vault import guarded
 from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
@@ -52,7 +53,7 @@ class Round:
     up: tuple[int, ...]
 
 
-class Devices:
+class Devices(OfRatings):
     """People in processes of their own, whom a private model trains on as on `Ratings`.
 
     Parameters
@@ -73,26 +74,6 @@ class Devices:
         self._server: Server | None = None
 
     @property
-    def n_items(self) -> int:
-        return self._ratings.n_items
-
-    @property
-    def item_ids(self) -> NDArray[Any]:
-        return self._ratings.item_ids
-
-    @property
-    def titles(self) -> NDArray[Any] | None:
-        return self._ratings.titles
-
-    @property
-    def catalogue(self) -> bool:
-        return self._ratings.catalogue
-
-    @property
-    def filtered(self) -> str:
-        return self._ratings.filtered
-
-    @property
     def engine(self) -> str:
         """What the ledger says of where people were."""
         return f"devices: people are simulated devices in {self.processes:,} processes"
@@ -101,9 +82,6 @@ class Devices:
     def traffic(self) -> list[Round]:
         """What was sent so far, one entry for each sum. Private: for generated people."""
         return [] if self._server is None else list(self._server.rounds)
-
-    def rating_range(self) -> tuple[float, float] | None:
-        return self._ratings.rating_range()
 
     @guarded("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:

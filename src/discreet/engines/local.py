@@ -17,21 +17,10 @@ from discreet.privacy.people.item_sampling import user_keys
 from discreet.privacy.people.users import Users, sealed_block
 
 
-class LocalPeople:
-    """`Ratings` divided into blocks of users. Plain `Ratings` are one block, and need no engine.
+class OfRatings:
+    """What everybody knows of people whose ratings are in memory: the catalogue, and the range if it is asked for."""
 
-    Parameters
-    ----------
-    ratings : Ratings
-    parts : int
-        How many blocks: a public number, which must not follow from the data. What is released does not depend on it.
-    """
-
-    def __init__(self, ratings: Ratings, parts: int = 1) -> None:
-        if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
-            raise ConfigError(f"parts is {parts!r}, but must be a whole number of at least 1")
-        self._ratings = ratings
-        self.parts = parts
+    _ratings: Ratings
 
     @property
     def n_items(self) -> int:
@@ -53,13 +42,30 @@ class LocalPeople:
     def filtered(self) -> str:
         return self._ratings.filtered
 
+    def rating_range(self) -> tuple[float, float] | None:
+        return self._ratings.rating_range()
+
+
+class LocalPeople(OfRatings):
+    """`Ratings` divided into blocks of users. Plain `Ratings` are one block, and need no engine.
+
+    Parameters
+    ----------
+    ratings : Ratings
+    parts : int
+        How many blocks: a public number, which must not follow from the data. What is released does not depend on it.
+    """
+
+    def __init__(self, ratings: Ratings, parts: int = 1) -> None:
+        if isinstance(parts, bool) or not isinstance(parts, int) or parts < 1:
+            raise ConfigError(f"parts is {parts!r}, but must be a whole number of at least 1")
+        self._ratings = ratings
+        self.parts = parts
+
     @property
     def engine(self) -> str:
         """What the ledger says of where people were."""
         return f"memory: people are in {self.parts:,} blocks in the memory of one machine"
-
-    def rating_range(self) -> tuple[float, float] | None:
-        return self._ratings.rating_range()
 
     @guarded("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
