@@ -1,8 +1,9 @@
 """Rows gathered into a packed buffer, and what is added up of them: the pieces that least squares is built from.
 
 A kernel reads the rows of Y that the entries of a sparse row name. It gathers up to `PACK` of them side by side into a
-buffer P, asks for the next ones meanwhile, and adds up PᵀP (`add_gram`) or vᵀP (`add_sum`) in registers. Y lies on
-cache lines, in rows of whole vectors: `pad_columns` puts it there. `sum_rows` is the simplest use of all this.
+buffer P, asks for the next ones meanwhile, and adds up PᵀP (`add_gram`), vᵀP (`add_sum`) or both (`add_turned`) in
+registers. Y lies on cache lines, in rows of whole vectors: `pad_columns` puts it there. `sum_rows` is the simplest use
+of all this.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from discreet.kernels import simd
 from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import aligned, padded
 from discreet.kernels.simd import (
+    CORNER_VECTORS,
     TILE_ROWS,
+    corner_0,
+    corner_1,
+    corner_2,
     gather,
     gather_truncated,
     lanes,
@@ -95,26 +100,81 @@ def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> N
 @njit(nogil=True, cache=True)
 def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
     """``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
+    for i in range(0, R, lanes(like)):
+        _add_tiles(like, P, K, S, A, R, i, i)
+
+
+@njit(nogil=True, cache=True)
+def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int, j: int) -> None:
+    """The W rows from i on, the columns from j on."""
     W = lanes(like)
     s = like.itemsize
     line = R * s
+    left = (R - j) // W
+    while left > 0:
+        step = 3 if left >= 3 and left != 4 else min(left, 2)  # 4 = 2 + 2 beats 3 + 1
+        for h in range(i, i + W, TILE_ROWS if step > 1 else W):
+            p = P + h * s
+            q = P + j * s
+            at = (h * R + j) * s
+            if step == 3:
+                tile_3(like, p, line, q, line, K, S + at, A + at, line)
+            elif step == 2:
+                tile_2(like, p, line, q, line, K, S + at, A + at, line)
+            else:
+                tile_1(like, p, line, q, line, K, S + at, A + at, line)
+        j += step * W
+        left -= step
+
+
+def turned(S: np.ndarray, W: int) -> np.ndarray:
+    """A symmetric matrix with its diagonal blocks as `add_turned` keeps them: ``S[i + a, i + (a + d) % W]`` in lane a.
+
+    Rows d > W / 2 of a block are not used.
+    """
+    T = S.copy()
+    lane = np.arange(W)
+    for i in range(0, len(S), W):
+        for d in range(W // 2 + 1):
+            T[i + d, i : i + W] = S[i + lane, i + (lane + d) % W]
+    return T
+
+
+@njit(nogil=True, cache=True)
+def add_turned(like: np.ndarray, P: int, v: int, K: int, S: int, A: int, b: int, R: int, Y: int, ahead: int) -> None:
+    """``A = S + PᵀP`` above the diagonal blocks, the blocks `turned`; ``b += vᵀP``; asks for the rows `ahead` of Y."""
+    W = lanes(like)
+    s = like.itemsize
+    line = R * s
+    half = TILE_ROWS if TILE_ROWS < W else 0  # the last rows of the last tile go with the last block
     for i in range(0, R, W):
-        j = i
-        left = (R - i) // W
-        while left > 0:
-            step = 3 if left >= 3 and left != 4 else min(left, 2)  # 4 = 2 + 2 beats 3 + 1
-            for h in range(i, i + W, TILE_ROWS if step > 1 else W):
-                p = P + h * s
-                q = P + j * s
-                at = (h * R + j) * s
-                if step == 3:
-                    tile_3(like, p, line, q, line, K, S + at, A + at, line)
-                elif step == 2:
-                    tile_2(like, p, line, q, line, K, S + at, A + at, line)
-                else:
-                    tile_1(like, p, line, q, line, K, S + at, A + at, line)
-            j += step * W
-            left -= step
+        left = (R - i) // W - 1
+        x = P + i * s
+        y = Y + i * s
+        z = b + i * s
+        own = (i * R + i) * s
+        q = x + W * s
+        at = own + W * s
+        if left == 0 and (i == 0 or half == 0):
+            corner_0(like, x, y, ahead, v, z, S + own, A + own, x, S + own, A + own, x, K, line, line)
+            continue
+        if left == 0:
+            at = own - half * line
+            p = x - half * s
+            corner_1(like, x, y, ahead, v, z, S + own, A + own, p, S + at, A + at, x, K, line, line)
+            continue
+        beside = 1 if left == 1 else CORNER_VECTORS
+        if beside == 1:
+            corner_1(like, x, y, ahead, v, z, S + own, A + own, x, S + at, A + at, q, K, line, line)
+            continue
+        if beside == 2:
+            corner_2(like, x, y, ahead, v, z, S + own, A + own, x, S + at, A + at, q, K, line, line)
+            if half:
+                at += half * line
+                tile_2(like, x + half * s, line, q, line, K, S + at, A + at, line)
+        else:
+            corner_0(like, x, y, ahead, v, z, S + own, A + own, x, S + own, A + own, x, K, line, line)
+        _add_tiles(like, P, K, S, A, R, i, i + (1 + beside) * W)
 
 
 @njit(nogil=True, cache=True)
