@@ -30,7 +30,16 @@ from discreet.kernels.cholesky import (
     substitute,
 )
 from discreet.kernels.dense import tall_product
-from discreet.kernels.packed import PACK, add_sum, add_turned, aligned_empty, frozen, pad_columns, turned
+from discreet.kernels.packed import (
+    PACK,
+    add_sum,
+    add_turned,
+    aligned_empty,
+    frozen,
+    one_or_two_blocks,
+    pad_columns,
+    turned,
+)
 from discreet.kernels.simd import gather, gather_scaled, lanes
 from discreet.kernels.threads import cost_cuts, run
 
@@ -239,6 +248,7 @@ def _add_row(
     P: np.ndarray,
     v: np.ndarray,
     root: np.ndarray,
+    counting: np.ndarray,
     S: int,
     A: int,
     b: int,
@@ -248,27 +258,31 @@ def _add_row(
 
     The diagonal blocks of S and A are turned (see `packed`). The row `after` this one is prepared meanwhile.
     """
-    indptr, indices, _, weights, _ = entries
+    indptr, indices, values, weights, offset = entries
     R = Y.shape[1]
     base = Y.ctypes.data
     packed = P.ctypes.data
     targets = v.ctypes.data
     roots = root.ctypes.data
+    small = one_or_two_blocks(Y, R)
+    in_place = small and not len(weights)
     source = S
     weight = 0.0
     value = 0.0
     if indptr[i] == indptr[i + 1]:
-        add_turned(P, packed, targets, 0, S, A, b, R, base, 0)
+        add_turned(P, packed, 0, 0, targets, b, roots, 0, S, A, R, base, 0)
     for first in range(indptr[i], indptr[i + 1], PACK):
         K = min(PACK, indptr[i + 1] - first)
         index = indices.ctypes.data + first * 4
-        read_targets(entries, first, K, v, root)
+        if len(values) or len(offset) or len(weights):
+            read_targets(entries, first, K, v, root)
         if len(weights):
             gather_scaled(P, base, index, roots, K, packed, R)
-        else:
+        elif not in_place:
             gather(P, base, index, K, packed, R)
         if h:
-            add_sum(P, packed, roots, K, h, R)
+            if not small:
+                add_sum(P, packed, roots, K, h, R)
             if len(weights):
                 for k in range(K):
                     weight += root[k] * root[k]
@@ -278,7 +292,22 @@ def _add_row(
                 for k in range(K):
                     value += v[k]
         soon = min(first + K if first + K < indptr[i + 1] else indptr[after], len(indices) - K)
-        add_turned(P, packed, targets, K, source, A, b, R, base, indices.ctypes.data + soon * 4)
+        ahead = indices.ctypes.data + soon * 4
+        add_turned(
+            P,
+            base if in_place else packed,
+            index if in_place else counting.ctypes.data,
+            K,
+            targets,
+            b,
+            roots,
+            h if small else 0,
+            source,
+            A,
+            R,
+            base,
+            ahead,
+        )
         source = A
     return weight, value
 
@@ -306,8 +335,9 @@ def _solve(
     bp = aligned(Y, W * R)
     Bp = aligned(Y, R * W)
     P = aligned(Y, PACK * R).reshape((PACK, R))
-    v = aligned(Y, PACK)
+    v = np.ones(PACK, Y.dtype)
     root = np.ones(PACK, Y.dtype)
+    counting = np.arange(PACK).astype(np.int32)
     b = bp.reshape((W, R))
     hp = aligned(Y, W * R)
     sums = aligned(Y, W * R).reshape((W, R))
@@ -331,6 +361,7 @@ def _solve(
                 P,
                 v,
                 root,
+                counting,
                 S.ctypes.data,
                 Ap.ctypes.data + lane * gap * s,
                 bp.ctypes.data + at,

@@ -22,7 +22,9 @@ from discreet.kernels.simd import (
     CORNER_VECTORS,
     TILE_ROWS,
     corner_0,
+    corner_0_both,
     corner_1,
+    corner_1_both,
     corner_2,
     gather,
     gather_truncated,
@@ -141,40 +143,73 @@ def turned(S: np.ndarray, W: int) -> np.ndarray:
 
 
 @njit(nogil=True, cache=True)
-def add_turned(like: np.ndarray, P: int, v: int, K: int, S: int, A: int, b: int, R: int, Y: int, ahead: int) -> None:
-    """``A = S + PᵀP`` above the diagonal blocks, the blocks `turned`; ``b += vᵀP``; asks for the rows `ahead` of Y."""
+def one_or_two_blocks(like: np.ndarray, R: int) -> bool:
+    """Whether `add_turned` reads rows so few times that gathering them beforehand would cost more."""
+    return 2 * lanes(like) >= R
+
+
+@njit(nogil=True, cache=True)
+def add_turned(
+    like: np.ndarray,
+    P: int,
+    index: int,
+    K: int,
+    v: int,
+    b: int,
+    w: int,
+    h: int,
+    S: int,
+    A: int,
+    R: int,
+    Y: int,
+    ahead: int,
+) -> None:
+    """``A = S + XᵀX`` above the diagonal blocks, the blocks `turned`, ``b += vᵀX`` and, if there is one, ``h += wᵀX``.
+
+    X are the K rows of P that `index` names. With more than `one_or_two_blocks` they have been gathered, `index` counts
+    from 0, and there is no h. The rows of Y that the K numbers at `ahead` name are asked for meanwhile.
+    """
     W = lanes(like)
     s = like.itemsize
     line = R * s
     half = TILE_ROWS if TILE_ROWS < W else 0  # the last rows of the last tile go with the last block
     for i in range(0, R, W):
         left = (R - i) // W - 1
-        x = P + i * s
-        y = Y + i * s
-        z = b + i * s
-        own = (i * R + i) * s
+        x = i * s
+        p = x
         q = x + W * s
+        own = (i * R + i) * s
         at = own + W * s
-        if left == 0 and (i == 0 or half == 0):
-            corner_0(like, x, y, ahead, v, z, S + own, A + own, x, S + own, A + own, x, K, line, line)
-            continue
-        if left == 0:
-            at = own - half * line
+        if left == 0 and i > 0 and half:
             p = x - half * s
-            corner_1(like, x, y, ahead, v, z, S + own, A + own, p, S + at, A + at, x, K, line, line)
-            continue
-        beside = 1 if left == 1 else CORNER_VECTORS
-        if beside == 1:
-            corner_1(like, x, y, ahead, v, z, S + own, A + own, x, S + at, A + at, q, K, line, line)
-            continue
-        if beside == 2:
-            corner_2(like, x, y, ahead, v, z, S + own, A + own, x, S + at, A + at, q, K, line, line)
+            q = x
+            at = own - half * line
+        bx = b + x
+        hx = h + x
+        yx = Y + x
+        s0 = S + own
+        a0 = A + own
+        s1 = S + at
+        a1 = A + at
+        if left == 0 and (i == 0 or half == 0):
+            if h:
+                corner_0_both(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
+            else:
+                corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead)
+        elif left <= 1:
+            if h:
+                corner_1_both(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
+            else:
+                corner_1(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead)
+        elif CORNER_VECTORS == 2:
+            corner_2(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead)
             if half:
-                at += half * line
-                tile_2(like, x + half * s, line, q, line, K, S + at, A + at, line)
+                rest = half * line
+                tile_2(like, P + p + half * s, line, P + q, line, K, s1 + rest, a1 + rest, line)
+            _add_tiles(like, P, K, S, A, R, i, i + 3 * W)
         else:
-            corner_0(like, x, y, ahead, v, z, S + own, A + own, x, S + own, A + own, x, K, line, line)
-        _add_tiles(like, P, K, S, A, R, i, i + (1 + beside) * W)
+            corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead)
+            _add_tiles(like, P, K, S, A, R, i, i + W)
 
 
 @njit(nogil=True, cache=True)

@@ -8,9 +8,9 @@ that emits the instructions of one inner loop. Its first argument, `like`, is an
     ``C = S + Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The heart of a Gram matrix.
 ``score_tile``
     the same with one row S for every row of the tile.
-``corner_0``, ``corner_1``, ``corner_2``
+``corner_0``, ``corner_1``, ``corner_2``, ``corner_0_both``, ``corner_1_both``
     a diagonal block of a Gram matrix, which is symmetric, by half its products ("turned", see `_emit_corner`); and
-    beside it a right-hand side, a tile of the blocks to its right, and a look ahead.
+    beside it a right-hand side or two, a tile of the blocks to its right, and a look ahead.
 ``gather``, ``gather_scaled``, ``gather_truncated``
     copy the rows of Y that an index names into a packed buffer: as they are, times a factor each, and that rounded
     towards zero to whole numbers.
@@ -249,52 +249,71 @@ row_8, row_4, row_2, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 2), _tile(1, 1)
 def _emit_corner(
     e: Emit,
     vectors: int,
-    X: Any,
-    Y: Any,
-    ahead: Any,
+    P: Any,
+    index: Any,
+    K: Any,
+    ldp: Any,
+    x: Any,
+    p: Any,
+    q: Any,
     v: Any,
     b: Any,
     S: Any,
     C: Any,
-    P: Any,
     S_right: Any,
     C_right: Any,
-    Q: Any,
-    K: Any,
-    ldp: Any,
     ldc: Any,
+    Y: Any,
+    ahead: Any,
+    also: tuple[Any, Any] | None = None,
 ) -> None:
-    """``C = S + XᵀX`` of one block of W columns, turned, and ``b += vᵀX``; and a tile ``C_right = S_right + PᵀQ``.
+    """``C = S + XᵀX`` of W columns, turned, and ``b += vᵀX``; and a tile to the right of it.
+
+    X are the columns from byte x on of the K rows of P that `index` names (int32, a line is `ldp` bytes); the tile is
+    ``C_right = S_right +`` the products of those from p on with those from q on. A second pair (v, b) may be given
+    `also`. On the way, the row of Y that each of the K numbers at `ahead` names is asked for.
 
     Row d of a turned block has the product of the columns a and a + d (modulo W) in lane a. The rows 0 to W / 2 have
-    every product, so that the others need not be made, and the lanes of one x give them all: those of the block by
-    moves between registers, while the tile to the right fills the time with reading. On the way, the row of Y that
-    each of the K numbers at `ahead` names is asked for.
+    every product, so that the others need not be made. They come from one x by moves between registers, and the tile
+    fills the time with reading.
     """
     half = e.lanes // 2
+    sides = 1 if also is None else 2
     own = e.rows(C, ldc, half + 1)
     right = e.rows(C_right, ldc, TILE_ROWS)
-    start = [e.load(b), *[e.load(x) for x in e.rows(S, ldc, half + 1)]]
-    start += [e.load(x, e.width * k) for x in e.rows(S_right, ldc, TILE_ROWS) for k in range(vectors)]
+    totals = [e.load(at) for at in ([b] if also is None else [b, also[1]])]
+    start = [e.load(at) for at in e.rows(S, ldc, half + 1)]
+    start += [e.load(at, e.width * k) for at in e.rows(S_right, ldc, TILE_ROWS) for k in range(vectors)]
+
+    def line(of: Any, number: Any) -> Any:
+        j = e.b.load(e.b.inttoptr(number, I32.as_pointer()), typ=I32)
+        return e.b.add(of, e.b.mul(e.b.sext(j, I64), ldp))
 
     def body(carried: list[Any]) -> list[Any]:
-        x, ahead, v, p, q, total, *sums = carried
-        number = e.b.load(e.b.inttoptr(ahead, I32.as_pointer()), typ=I32)
-        e.prefetch(e.b.add(Y, e.b.mul(e.b.sext(number, I64), ldp)))
-        block = e.load(x)
-        beside = [e.load(q, e.width * k) for k in range(vectors)]
-        total = e.fma(e.splat(v), block, total)
+        index, ahead = carried[:2]
+        factors = carried[2 : 2 + sides]
+        totals = carried[2 + sides : 2 + 2 * sides]
+        sums = carried[2 + 2 * sides :]
+        e.prefetch(line(Y, ahead))
+        row = line(P, index)
+        block = e.load(e.b.add(row, x))
+        beside = [e.load(e.b.add(row, q), e.width * k) for k in range(vectors)]
+        totals = [e.fma(e.splat(factor), block, total) for factor, total in zip(factors, totals, strict=True)]
         for a in range(max(TILE_ROWS, half + 1)):  # in turn, so that neither moves nor reads wait for each other
             if a <= half:
                 sums[a] = e.fma(block, e.turn(block, a), sums[a])
-            left = e.splat(p, e.size * a) if vectors and a < TILE_ROWS else None
-            for k in range(vectors if left else 0):
-                n = half + 1 + a * vectors + k
-                sums[n] = e.fma(left, beside[k], sums[n])
-        return [e.b.add(x, ldp), e.at(ahead, 4), e.at(v, e.size), e.b.add(p, ldp), e.b.add(q, ldp), total, *sums]
+            if a < TILE_ROWS and vectors:
+                left = e.splat(e.b.add(row, p), e.size * a)
+                for n in range(half + 1 + a * vectors, half + 1 + (a + 1) * vectors):
+                    sums[n] = e.fma(left, beside[(n - half - 1) % vectors], sums[n])
+        return [e.at(index, 4), e.at(ahead, 4), *[e.at(factor, e.size) for factor in factors], *totals, *sums]
 
-    total, *sums = e.loop(K, [X, ahead, v, P, Q, *start], body)[5:]
-    e.store(total, b)
+    factors = [v] if also is None else [v, also[0]]
+    found = e.loop(K, [index, ahead, *factors, *totals, *start], body)[2 + sides :]
+    e.store(found[0], b)
+    if also is not None:
+        e.store(found[1], also[1])
+    sums = found[sides:]
     for a in range(half + 1):
         e.store(sums[a], own[a])
     for a in range(TILE_ROWS):
@@ -307,27 +326,59 @@ def _corner(vectors: int) -> Any:
     def corner(
         typingctx: Any,
         like: Any,
-        X: Any,
-        Y: Any,
-        ahead: Any,
+        P: Any,
+        index: Any,
+        K: Any,
+        ldp: Any,
+        x: Any,
+        p: Any,
+        q: Any,
         v: Any,
         b: Any,
         S: Any,
         C: Any,
-        P: Any,
         S_right: Any,
         C_right: Any,
-        Q: Any,
+        ldc: Any,
+        Y: Any,
+        ahead: Any,
+    ) -> Any:
+        return void(16, like, lambda e, *args: _emit_corner(e, vectors, *args))
+
+    return corner
+
+
+def _corner_both(vectors: int) -> Any:
+    @intrinsic
+    def corner(
+        typingctx: Any,
+        like: Any,
+        P: Any,
+        index: Any,
         K: Any,
         ldp: Any,
+        x: Any,
+        p: Any,
+        q: Any,
+        v: Any,
+        b: Any,
+        S: Any,
+        C: Any,
+        S_right: Any,
+        C_right: Any,
         ldc: Any,
+        Y: Any,
+        ahead: Any,
+        w: Any,
+        h: Any,
     ) -> Any:
-        return void(14, like, lambda e, *args: _emit_corner(e, vectors, *args))
+        return void(18, like, lambda e, *args: _emit_corner(e, vectors, *args[:-2], also=args[-2:]))
 
     return corner
 
 
 corner_0, corner_1, corner_2 = _corner(0), _corner(1), _corner(2)
+corner_0_both, corner_1_both = _corner_both(0), _corner_both(1)
 
 
 @intrinsic
