@@ -11,6 +11,7 @@ from discreet import ALS, Bias, Popularity, Ratings, evaluate
 from discreet.data.cinema import make_cinema
 from discreet.data.splits import k_fold, random_ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
+from discreet.experiments.families import Family, made
 
 SETTINGS = [
     {},
@@ -421,3 +422,30 @@ def test_units_do_not_matter():
     once, tenfold = (discreet.ALS(8, dtype="float64").fit(data) for data in (ratings, ten))
     np.testing.assert_allclose(tenfold.predict(ten, ten), 10 * once.predict(ratings, ratings), rtol=1e-4)
     assert tenfold.regularization_ == pytest.approx(10 * once.regularization_, rel=1e-6)
+
+
+def _by_the_rule(ratings):
+    own, others = np.diff(ratings.indptr), np.bincount(ratings.indices)
+    return 2.3 * ratings.values.std() * np.average(own, weights=own) ** 0.1 * np.average(others, weights=others) ** 0.25
+
+
+def test_the_search_for_lambda_follows_the_noise():
+    """λ grows from the rule where ratings are noise, and not where they are taste."""
+    factors = []
+    for strength in (0.0, 3.0):
+        ratings = made(Family("made", 2_000, 300, 30, taste=0.0, rank=3, strength=strength), 1)
+        factors.append(ALS(8).fit(ratings).regularization_ / _by_the_rule(ratings))
+    assert factors[0] > 1.4
+    assert factors[1] < 1.1
+
+
+def test_no_search_where_lambda_is_given_or_ratings_are_few(monkeypatch):
+    def refuse(*given):
+        raise AssertionError("searched")
+
+    monkeypatch.setattr(ALS, "_error_on", refuse)
+    ALS(2, regularization=3.0, iterations=2).fit(make_cinema(seed=3))
+    ALS(2, feedback="implicit", iterations=2).fit(make_cinema(seed=3))
+    ALS(2, iterations=2).fit(some_ratings())
+    with pytest.raises(AssertionError, match="searched"):
+        ALS(2, iterations=2).fit(make_cinema(seed=3))

@@ -34,7 +34,7 @@ DENSE = {
     )
 }
 RANKS = (4, 8, 16)
-FACTORS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)  # times λ by the rule
+FACTORS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)  # times λ by default
 COUNTS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0)  # λ of `Bias`
 
 
@@ -87,7 +87,7 @@ def ridge(settings: Settings, sources: Sources) -> Record:
     biases = _score(Bias(), split)
     return {
         "ALS()": found[1.0],
-        "best λ over the rule's": best,
+        "best λ over its own": best,
         "ALS() above the best λ, %": 100 * (found[1.0] / found[best] - 1),
         "Bias()": biases,
         "Bias() above the best λ, %": 100 * (biases / by_count - 1),

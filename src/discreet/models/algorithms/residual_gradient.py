@@ -101,7 +101,7 @@ class ResidualGradient(Algorithm):
         Largest rank of the vectors; how many there are follows from the pairs. 0 learns a bias for each item and
         nothing else. Default 32.
     iterations : int, optional
-        T, steps after the pairs. Default 4, or 3 without factors.
+        T, steps after the pairs. Default 6, or 3 without factors.
     regularization : float or "estimated"
         λ of a user's own solve; estimated, it is σ².
     prior_count : float or "estimated"
@@ -159,7 +159,7 @@ class ResidualGradient(Algorithm):
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         factors = 32 if self.factors is None else self.factors
-        usual_steps = 4 if factors else 3
+        usual_steps = 6 if factors else 3
         found = replace(
             self,
             factors=factors,
