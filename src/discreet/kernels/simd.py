@@ -249,6 +249,7 @@ row_8, row_4, row_2, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 2), _tile(1, 1)
 def _emit_corner(
     e: Emit,
     vectors: int,
+    also: tuple[Any, ...],
     P: Any,
     index: Any,
     K: Any,
@@ -265,7 +266,6 @@ def _emit_corner(
     ldc: Any,
     Y: Any,
     ahead: Any,
-    also: tuple[Any, Any] | None = None,
 ) -> None:
     """``C = S + XᵀX`` of W columns, turned, and ``b += vᵀX``; and a tile to the right of it.
 
@@ -278,10 +278,10 @@ def _emit_corner(
     fills the time with reading.
     """
     half = e.lanes // 2
-    sides = 1 if also is None else 2
+    sides = 2 if also else 1
     own = e.rows(C, ldc, half + 1)
     right = e.rows(C_right, ldc, TILE_ROWS)
-    totals = [e.load(at) for at in ([b] if also is None else [b, also[1]])]
+    totals = [e.load(at) for at in [b, *also[1:]]]
     start = [e.load(at) for at in e.rows(S, ldc, half + 1)]
     start += [e.load(at, e.width * k) for at in e.rows(S_right, ldc, TILE_ROWS) for k in range(vectors)]
 
@@ -308,10 +308,10 @@ def _emit_corner(
                     sums[n] = e.fma(left, beside[(n - half - 1) % vectors], sums[n])
         return [e.at(index, 4), e.at(ahead, 4), *[e.at(factor, e.size) for factor in factors], *totals, *sums]
 
-    factors = [v] if also is None else [v, also[0]]
+    factors = [v, *also[:1]]
     found = e.loop(K, [index, ahead, *factors, *totals, *start], body)[2 + sides :]
     e.store(found[0], b)
-    if also is not None:
+    if also:
         e.store(found[1], also[1])
     sums = found[sides:]
     for a in range(half + 1):
@@ -343,7 +343,7 @@ def _corner(vectors: int) -> Any:
         Y: Any,
         ahead: Any,
     ) -> Any:
-        return void(16, like, lambda e, *args: _emit_corner(e, vectors, *args))
+        return void(16, like, lambda e, *args: _emit_corner(e, vectors, (), *args))
 
     return corner
 
@@ -372,7 +372,7 @@ def _corner_both(vectors: int) -> Any:
         w: Any,
         h: Any,
     ) -> Any:
-        return void(18, like, lambda e, *args: _emit_corner(e, vectors, *args[:-2], also=args[-2:]))
+        return void(18, like, lambda e, *args: _emit_corner(e, vectors, args[-2:], *args[:-2]))
 
     return corner
 
