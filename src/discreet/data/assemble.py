@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Columns
-from discreet.data.csr import check_duplicates_rule, compress, matrix_entries
+from discreet.data.csr import check_duplicates_rule, compress_rows, matrix_entries
 from discreet.data.encode import IdIndex, as_ids, encode, first_repeated, stands_for_nothing
 from discreet.errors import ConfigError, DataError
 
@@ -21,8 +22,10 @@ logger = logging.getLogger("discreet")
 def from_columns(columns: Columns, given: Catalogue | None, duplicates: str, unknown: str) -> dict[str, Any]:
     """Fields of the ratings in the columns, which are taken one by one so that their memory is freed early."""
     check_duplicates_rule(duplicates)
-    user_ids, users = encode(columns.take("users"), "user id")
-    item_ids, items = encode(columns.take("items"), "item id")
+    with ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(encode, columns.take(f"{who}s"), f"{who} id") for who in ("user", "item")]
+    (user_ids, users), (item_ids, items) = (each.result() for each in found)
+    found.clear()
     pa.default_memory_pool().release_unused()  # arrow keeps freed columns for itself otherwise
     values, times = columns.take("ratings"), columns.take("timestamps")
     values = np.ones(len(users), np.float32) if values is None else values
@@ -36,7 +39,9 @@ def from_columns(columns: Columns, given: Catalogue | None, duplicates: str, unk
         if known is not None:
             users, items, values = users[known], items[known], values[known]
             times = None if times is None else times[known]
-    parts = compress(users, items, len(user_ids), len(item_ids), values, times, duplicates)
+    rows = {"users": users, "items": items, "values": values, "timestamps": times}
+    del users, items, values, times  # whoever compresses them frees them one by one
+    parts = compress_rows(rows, len(user_ids), len(item_ids), duplicates)
     _report(parts.merged, duplicates)
     return parts._asdict() | {
         "user_ids": user_ids,

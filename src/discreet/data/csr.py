@@ -6,7 +6,9 @@ A stable sort leaves the rows ordered by (user, item), with repeated pairs side 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ from discreet.errors import ConfigError, DataError
 
 DUPLICATES = ("last", "mean", "error")
 _BLOCK = 1 << 20
+_CACHED = 1 << 16  # rows of which everything made on the way stays in the cache
 _APART = 1 << 20  # rows from which on it pays to sort some users apart from others
 
 
@@ -48,21 +51,57 @@ def compress(
     values : (n,) float32
     timestamps : (n,) int64 or None
     """
+    return compress_rows(
+        {"users": users, "items": items, "values": values, "timestamps": timestamps}, n_users, n_items, duplicates
+    )
+
+
+def compress_rows(rows: dict[str, Any], n_users: int, n_items: int, duplicates: str = "last") -> Compressed:
+    """`compress` for a caller that keeps no column itself: each is taken out of `rows` and freed when it is done with.
+
+    Users are sorted apart from each other, in ranges of about equal size, on all cores.
+    """
     check_duplicates_rule(duplicates)
-    counts = np.bincount(users, minlength=n_users)
-    if strictly_ordered(users, items):
-        return Compressed(_ends(counts), items, values, timestamps, 0)
-    pieces = 1 if duplicates == "error" else min(pa.cpu_count(), len(users) // _APART)
-    if pieces < 2:
-        return _sorted(users, items, None, counts, n_items, values, timestamps, duplicates)
-    cuts = np.searchsorted(_ends(counts), np.linspace(0, len(users), pieces + 1)[1:-1])
-    edges = [0, *cuts.tolist(), n_users]
+    n = len(rows["users"])
+    counts = np.bincount(rows["users"], minlength=n_users)
+    if strictly_ordered(rows["users"], rows["items"]):
+        return Compressed(_ends(counts), rows["items"], rows["values"], rows["timestamps"], 0)
+    pieces = 1 if duplicates == "error" else max(1, min(pa.cpu_count(), n // _APART))
+    cuts = np.searchsorted(_ends(counts), np.linspace(0, n, pieces + 1)[1:-1])
+    parts = list(pairwise([0, *cuts.tolist(), n_users]))
+    with ThreadPoolExecutor(pieces) as pool:
+        keys = _sort_keys(rows.pop("users"), rows.pop("items"), n_items, parts, counts, pool)
+        orders, columns = map(list, zip(*pool.map(lambda key: key.sorted(), keys), strict=True))
+        keys.clear()
+        values = list(pool.map(rows.pop("values").take, orders))
+        timestamps = rows.pop("timestamps")
+        times = [None] * pieces if timestamps is None else list(pool.map(timestamps.take, orders))
+        del timestamps
+        if duplicates == "error":
+            _refuse_repetitions(orders[0], columns[0], _ends(counts))
+        orders.clear()
+        own = [counts[first:last] for first, last in parts]
+        return _joined(
+            list(pool.map(_merged, own, _taken(columns), _taken(values), _taken(times), [duplicates] * pieces))
+        )
 
-    def part(first: int, last: int) -> Compressed:
-        return _sorted(users, items, (first, last), counts[first:last], n_items, values, timestamps, duplicates)
 
-    with ThreadPoolExecutor(pieces) as pool:  # users are sorted apart from each other, in ranges of about equal size
-        return _joined(list(pool.map(part, edges[:-1], edges[1:])))
+def _sort_keys(
+    users: NDArray[np.int32],
+    items: NDArray[np.int32],
+    n_items: int,
+    parts: list[tuple[int, int]],
+    counts: NDArray[np.int64],
+    pool: ThreadPoolExecutor,
+) -> list[SortKey]:
+    sizes = [int(counts[first:last].sum()) for first, last in parts]
+    return list(pool.map(lambda part, size: sort_key(users, items, n_items, part, size), parts, sizes))
+
+
+def _taken(arrays: list[Any]) -> Iterator[Any]:
+    """The arrays, which the list does not keep."""
+    while arrays:
+        yield arrays.pop(0)
 
 
 def _ends(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -82,38 +121,43 @@ def _joined(parts: list[Compressed]) -> Compressed:
     return Compressed(np.concatenate([[0], *indptr]), indices, values, timestamps, sum(fields["merged"]))
 
 
-def _sorted(
-    users: NDArray[np.int32],
-    items: NDArray[np.int32],
-    part: tuple[int, int] | None,
+def _merged(
     counts: NDArray[np.int64],
-    n_items: int,
+    items: NDArray[np.int32],
     values: NDArray[np.float32],
     timestamps: NDArray[np.int64] | None,
     duplicates: str,
 ) -> Compressed:
-    """CSR of all rows, or of a `part`, the users from one to before another; `counts` are those of its users."""
-    order, items = sort_pairs(users, items, len(counts), n_items, part)
+    """CSR of sorted rows, `counts` of them for each user, without repetitions."""
     indptr = _ends(counts)
-    values = values.take(order)
-    timestamps = None if timestamps is None else timestamps.take(order)
-    first = np.empty(len(items), dtype=bool)  # of each run of equal (user, item) pairs
-    first[1:] = items[1:] != items[:-1]
-    first[indptr[:-1][counts > 0]] = True
+    first = _first_of_pairs(items, indptr)
     merged = len(items) - int(np.count_nonzero(first))
     if merged == 0:
         return Compressed(indptr, items, values, timestamps, 0)
-    if duplicates == "error":
+    kept = np.concatenate([[0], np.cumsum(np.add.reduceat(first, indptr[:-1][counts > 0], dtype=np.int64))])
+    ends = kept[np.concatenate([[0], np.cumsum(counts > 0)])]
+    values, timestamps = _merge(first, values, timestamps, duplicates)
+    return Compressed(ends, items[first], values, timestamps, merged)
+
+
+def _first_of_pairs(items: NDArray[np.int32], indptr: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether a sorted row is the first of its (user, item) pair."""
+    first = np.empty(len(items), dtype=bool)
+    first[1:] = items[1:] != items[:-1]
+    first[indptr[:-1][np.diff(indptr) > 0]] = True
+    return first
+
+
+def _refuse_repetitions(order: NDArray[np.int64], items: NDArray[np.int32], indptr: NDArray[np.int64]) -> None:
+    first = _first_of_pairs(items, indptr)
+    merged = len(items) - int(np.count_nonzero(first))
+    if merged:
         again = int(np.argmin(first))
         rows = f"rows {order[again - 1]:,} and {order[again]:,} (counting from 0)"
         raise DataError(
             f"{rows} have the same user and item{f' ({merged:,} repetitions in all)' if merged > 1 else ''}: "
             'remove the repetitions, or merge them with duplicates="last" or duplicates="mean"'
         )
-    del order
-    starts = np.flatnonzero(first)
-    values, timestamps = _merge(starts, values, timestamps, duplicates)
-    return Compressed(np.searchsorted(starts, indptr), items[starts], values, timestamps, merged)
 
 
 def check_duplicates_rule(duplicates: str) -> None:
@@ -134,41 +178,61 @@ def strictly_ordered(users: NDArray[Any], items: NDArray[Any]) -> bool:
 
 
 def sort_pairs(
-    users: NDArray[Any],
-    items: NDArray[Any],
-    n_users: int,
-    n_items: int,
-    part: tuple[int, int] | None = None,
+    users: NDArray[Any], items: NDArray[Any], n_users: int, n_items: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Stable order of rows by (user, item), and the items in that order; ``lexsort`` is the specification.
+    """Stable order of rows by (user, item), and the items in that order; ``lexsort`` is the specification."""
+    return sort_key(users, items, n_items, (0, n_users), len(users)).sorted()
 
-    User, item and row number usually fit into 63 bits together, and sorting plain integers is several times faster.
-    Of a `part` (users from one to before another, n_users of them) only their rows are put in order.
+
+class SortKey(NamedTuple):
+    """User, item and row number of each row in one integer, in any order; or ranks among the rows, where too long."""
+
+    keys: NDArray[np.int64]
+    row_bits: int
+    item_bits: int
+    ordered: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
+
+    def sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Row numbers by (user, item), and the items; the keys are overwritten."""
+        if self.ordered is not None:
+            return self.ordered
+        keys = self.keys
+        keys.sort()
+        items = np.empty(len(keys), np.int32)
+        for begin in range(0, len(keys), _CACHED):
+            here = slice(begin, begin + _CACHED)
+            items[here] = (keys[here] >> self.row_bits) & ((1 << self.item_bits) - 1)
+        keys &= (1 << self.row_bits) - 1
+        return keys, items
+
+
+def sort_key(users: NDArray[Any], items: NDArray[Any], n_items: int, part: tuple[int, int], size: int) -> SortKey:
+    """What to sort to have the `size` rows of a `part` of the users, from one to before another, by (user, item).
+
+    User, item and row number usually fit into 63 bits together, and sorting plain integers is several times faster than
+    sorting by several columns.
     """
-    row_bits, item_bits, user_bits = (max(n - 1, 0).bit_length() for n in (len(users), n_items, n_users))
-    begin, end = part or (0, n_users)
-    narrow: Any = np.int32 if len(users) < 2**31 else np.int64
-    if part is None:
-        rows = np.arange(len(users), dtype=narrow)
-    else:
-        rows = np.flatnonzero((users >= begin) & (users < end)).astype(narrow)
-        users = users.take(rows)
-        items = items.take(rows)
+    begin, end = part
+    row_bits, item_bits, user_bits = (max(n - 1, 0).bit_length() for n in (len(users), n_items, end - begin))
     if row_bits + item_bits + user_bits > 63:
-        order = np.lexsort((items, users))
-        return rows[order], items[order]
-    key = users.astype(np.int64)
-    key -= begin
-    key <<= item_bits
-    key |= items
-    key <<= row_bits
-    key |= rows
-    del rows
-    key.sort()
-    shifted = key >> row_bits
-    shifted &= (1 << item_bits) - 1
-    key &= (1 << row_bits) - 1
-    return key, shifted.astype(np.int32)
+        rows = np.flatnonzero((users >= begin) & (users < end))
+        order = rows[np.lexsort((items[rows], users[rows]))]
+        return SortKey(order, row_bits, item_bits, (order, items[order].astype(np.int32, copy=False)))
+    keys = np.empty(size, np.int64)
+    filled = 0
+    for start in range(0, len(users), _CACHED):
+        here = slice(start, start + _CACHED)
+        key = users[here].astype(np.int64)
+        mine = None if size == len(users) else (key >= begin) & (key < end)
+        key -= begin
+        key <<= item_bits
+        key |= items[here]
+        key <<= row_bits
+        key |= np.arange(start, start + len(key))
+        key = key if mine is None else key[mine]
+        keys[filled : filled + len(key)] = key
+        filled += len(key)
+    return SortKey(keys, row_bits, item_bits)
 
 
 def row_of_entry(indptr: NDArray[np.int64]) -> NDArray[np.int32]:
@@ -177,30 +241,30 @@ def row_of_entry(indptr: NDArray[np.int64]) -> NDArray[np.int32]:
 
 
 def _merge(
-    starts: NDArray[np.int64], values: NDArray[np.float32], timestamps: NDArray[np.int64] | None, duplicates: str
+    first: NDArray[np.bool_], values: NDArray[np.float32], timestamps: NDArray[np.int64] | None, duplicates: str
 ) -> tuple[NDArray[np.float32], NDArray[np.int64] | None]:
-    """One value and timestamp for each group of rows; group g is ``starts[g]`` up to ``starts[g + 1]``."""
-    values_out = np.empty(len(starts), np.float32)
-    times_out = None if timestamps is None else np.empty(len(starts), np.int64)
-    for begin in range(0, len(starts), _BLOCK):  # in blocks, to keep temporaries small
-        end = min(begin + _BLOCK, len(starts))
-        stop = len(values) if end == len(starts) else int(starts[end])
-        rows = slice(int(starts[begin]), stop)
-        groups = starts[begin:end] - rows.start
-        sizes = np.diff(groups, append=stop - rows.start)
-        value = values[rows]
-        chosen = groups + sizes - 1
-        if timestamps is not None and times_out is not None:
-            time = timestamps[rows]
-            newest = np.maximum.reduceat(time, groups)
-            times_out[begin:end] = newest
-            # of several equally new rows, the last
-            candidates = np.where(time == np.repeat(newest, sizes), np.arange(len(time)), -1)
-            chosen = np.maximum.reduceat(candidates, groups)
-        if duplicates == "mean":
-            values_out[begin:end] = np.add.reduceat(value.astype(np.float64), groups) / sizes
-        else:
-            values_out[begin:end] = value[chosen]
+    """One value and timestamp for each group of rows, which begins where `first` is true."""
+    values_out = values[first]
+    times_out = None if timestamps is None else timestamps[first]
+    again = np.flatnonzero(~first)
+    heads = again[np.flatnonzero(first[again - 1])] - 1  # of groups of several rows
+    group = np.cumsum(first, dtype=np.int64)[heads] - 1
+    starts = np.searchsorted(again, heads)
+    sizes = np.diff(starts, append=len(again)) + 1
+    rows = np.repeat(heads - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+    bounds = np.cumsum(sizes) - sizes
+    value = values[rows]
+    chosen = bounds + sizes - 1
+    if timestamps is not None and times_out is not None:
+        time = timestamps[rows]
+        newest = np.maximum.reduceat(time, bounds)
+        times_out[group] = newest
+        # of several equally new rows, the last
+        chosen = np.maximum.reduceat(np.where(time == np.repeat(newest, sizes), np.arange(len(time)), -1), bounds)
+    if duplicates == "mean":
+        values_out[group] = np.add.reduceat(value.astype(np.float64), bounds) / sizes
+    else:
+        values_out[group] = value[chosen]
     return values_out, times_out
 
 

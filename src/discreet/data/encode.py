@@ -64,6 +64,16 @@ class Coded:
         return len(self.codes)
 
 
+@dataclass(frozen=True)
+class Integers:
+    """A column of whole numbers in pieces, which may differ in type; whoever encodes it empties the list."""
+
+    chunks: list[NDArray[Any]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.chunks))
+
+
 def written(text: str) -> int | str:
     """The id that a text stands for: an integer if it is written as one, such as 7, and else the text itself.
 
@@ -114,6 +124,8 @@ def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]
     """
     if isinstance(ids, Coded):
         return _encode_coded(ids.values, ids.codes, what)
+    if isinstance(ids, Integers):
+        return _encode_integers(ids.chunks)
     if _is_arrow(ids):
         import pyarrow as pa
 
@@ -344,15 +356,17 @@ def _whole(value: Any) -> Any:
 
 
 def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """Distinct integers by a table over their range where that is dense enough, by hashing otherwise."""
-    chunks = [chunk for chunk in chunks if len(chunk)]
-    if not chunks:
-        return np.empty(0, np.int64), np.empty(0, np.int32)
+    """Distinct integers by a table over their range where that is dense enough, by hashing otherwise.
+
+    The list is emptied, so that each chunk is freed when its indices are there.
+    """
     n = sum(map(len, chunks))
-    low = min(int(chunk.min()) for chunk in chunks)
-    high = max(int(chunk.max()) for chunk in chunks)
+    if not n:
+        return np.empty(0, np.int64), np.empty(0, np.int32)
+    low = min(int(chunk.min()) for chunk in chunks if len(chunk))
+    high = max(int(chunk.max()) for chunk in chunks if len(chunk))
     if high - low >= max(1 << 16, 4 * n):
-        return _encode_sparse([chunk.astype(np.int64, copy=False) for chunk in chunks])
+        return _encode_sparse([chunk.astype(np.int64, copy=False) for chunk in chunks if len(chunk)])
     present = np.zeros(high - low + 1, dtype=bool)
     for chunk in chunks:
         present[chunk.astype(np.int64, copy=False) - low] = True
@@ -360,7 +374,8 @@ def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
     index_of = np.cumsum(present, dtype=np.int32) - np.int32(1)
     indices = np.empty(n, np.int32)
     start = 0
-    for chunk in chunks:
+    while chunks:
+        chunk = chunks.pop(0)
         end = start + len(chunk)
         np.take(index_of, chunk.astype(np.int64, copy=False) - low, out=indices[start:end], mode="clip")
         start = end

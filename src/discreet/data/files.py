@@ -18,6 +18,7 @@ from discreet.data.columns import Column, Columns, find_columns, only
 from discreet.data.diagnose import first_problem
 from discreet.data.encode import RowError, refuse_nulls
 from discreet.data.numbers import as_ratings, as_timestamps
+from discreet.data.row_groups import read_row_groups
 from discreet.data.scan import check_quotes, scan
 from discreet.data.text import Layout, find_layout, looks_whole, read_sample, read_text
 from discreet.errors import ConfigError, DataError
@@ -203,6 +204,10 @@ def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Col
     positions = find_columns(names, chosen, str(file))
     for role, at in positions.items():  # arrow takes columns by name, whatever position is asked for
         only([other for other, name in enumerate(names) if name == names[at]], names, role, str(file))
+    if kind == "parquet":
+        found = read_row_groups(file, {role: names[at] for role, at in positions.items()})
+        if found is not None:
+            return found
     table = read_table(file, kind, [names[at] for at in positions.values()])
     columns = {role: table.column(names[at]) for role, at in positions.items()}
     del table

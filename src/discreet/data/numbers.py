@@ -26,11 +26,15 @@ from discreet.errors import DataError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WHOLE = "^(0|-?[1-9][0-9]{0,17})$"  # what 64 bits can hold, and most times are
+_NUMBERS = ("float", "double", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _ADVICE = "fill it in, drop the row, or ignore the column with {}=False"
 
 
 def as_ratings(column: Any) -> NDArray[np.float32]:
     """Finite float32 ratings; a :class:`RowError` names the first that is missing, infinite or no number."""
+    values = plain_ratings(column)
+    if values is not None:
+        return values
     array = _as_array(column, "rating")
     if array.dtype.kind not in "iufb":
         array = np.fromiter((_number(value, row) for row, value in enumerate(array.tolist())), np.float64, len(array))
@@ -40,6 +44,22 @@ def as_ratings(column: Any) -> NDArray[np.float32]:
     if len(bad):
         text = f"the rating is {array[bad[0]]} and must be a finite number ({len(bad):,} in all)"
         raise RowError(int(bad[0]), f"{text}: correct it or drop the row")
+    return values
+
+
+def plain_ratings(column: Any) -> NDArray[np.float32] | None:
+    """Ratings of an arrow column of numbers, a chunk at a time; None where there are none, or one is not finite."""
+    if not isinstance(column, pa.ChunkedArray) or column.null_count or str(column.type) not in _NUMBERS:
+        return None
+    values = np.empty(len(column), np.float32)
+    start = 0
+    for chunk in numpy_chunks(column):
+        here = values[start : start + len(chunk)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            here[:] = chunk
+        if not np.isfinite(here).all():
+            return None
+        start += len(chunk)
     return values
 
 
