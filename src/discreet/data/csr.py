@@ -248,8 +248,8 @@ def _merge(
     times_out = None if timestamps is None else timestamps[first]
     again = np.flatnonzero(~first)
     heads = again[np.flatnonzero(first[again - 1])] - 1  # of groups of several rows
-    group = np.cumsum(first, dtype=np.int64)[heads] - 1
     starts = np.searchsorted(again, heads)
+    group = heads - starts  # every row before it that is not the first of its group makes it one less
     sizes = np.diff(starts, append=len(again)) + 1
     rows = np.repeat(heads - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
     bounds = np.cumsum(sizes) - sizes

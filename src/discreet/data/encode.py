@@ -66,12 +66,12 @@ class Coded:
 
 @dataclass(frozen=True)
 class Integers:
-    """A column of whole numbers in pieces, which may differ in type; whoever encodes it empties the list."""
+    """A column of whole numbers of 32 bits, which whoever encodes it may overwrite."""
 
-    chunks: list[NDArray[Any]]
+    numbers: NDArray[np.int32]
 
     def __len__(self) -> int:
-        return sum(map(len, self.chunks))
+        return len(self.numbers)
 
 
 def written(text: str) -> int | str:
@@ -125,7 +125,7 @@ def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]
     if isinstance(ids, Coded):
         return _encode_coded(ids.values, ids.codes, what)
     if isinstance(ids, Integers):
-        return _encode_integers(ids.chunks)
+        return _encode_integers(_blocks(ids.numbers), ids.numbers)
     if _is_arrow(ids):
         import pyarrow as pa
 
@@ -137,7 +137,7 @@ def encode(ids: Any, what: str = "id") -> tuple[NDArray[Any], NDArray[np.int32]]
             return _encode_coded(coded.values, coded.codes, what)
     array = as_ids(ids, what)
     if array.dtype == np.int64:
-        return _encode_integers([array[start : start + _CHUNK] for start in range(0, len(array), _CHUNK)])
+        return _encode_integers(_blocks(array))
     return _encode_coded(array.tolist(), np.arange(len(array), dtype=np.int32), what)
 
 
@@ -355,10 +355,16 @@ def _whole(value: Any) -> Any:
     return int(value) if type(value) is float and abs(value) < _EXACT and value == int(value) else value
 
 
-def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+def _blocks(array: NDArray[Any]) -> list[NDArray[Any]]:
+    return [array[start : start + _CHUNK] for start in range(0, len(array), _CHUNK)]
+
+
+def _encode_integers(
+    chunks: list[NDArray[Any]], out: NDArray[np.int32] | None = None
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
     """Distinct integers by a table over their range where that is dense enough, by hashing otherwise.
 
-    The list is emptied, so that each chunk is freed when its indices are there.
+    The indices may go where the integers came from.
     """
     n = sum(map(len, chunks))
     if not n:
@@ -372,10 +378,9 @@ def _encode_integers(chunks: list[NDArray[Any]]) -> tuple[NDArray[Any], NDArray[
         present[chunk.astype(np.int64, copy=False) - low] = True
     distinct = np.flatnonzero(present).astype(np.int64, copy=False) + low
     index_of = np.cumsum(present, dtype=np.int32) - np.int32(1)
-    indices = np.empty(n, np.int32)
+    indices = np.empty(n, np.int32) if out is None else out
     start = 0
-    while chunks:
-        chunk = chunks.pop(0)
+    for chunk in chunks:
         end = start + len(chunk)
         np.take(index_of, chunk.astype(np.int64, copy=False) - low, out=indices[start:end], mode="clip")
         start = end

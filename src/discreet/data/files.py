@@ -20,7 +20,7 @@ from discreet.data.encode import RowError, refuse_nulls
 from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.row_groups import read_row_groups
 from discreet.data.scan import check_quotes, scan
-from discreet.data.text import Layout, find_layout, looks_whole, read_sample, read_text
+from discreet.data.text import Layout, find_layout, looks_narrow, looks_whole, read_sample, read_text
 from discreet.errors import ConfigError, DataError
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
@@ -161,13 +161,17 @@ def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | N
     with open_text(file) as stream:
         seen = scan(stream, layout)
     as_text |= seen.as_text
+    narrow = {role for role in ("user", "item") if looks_narrow(layout.sample, layout.columns[role])}
     while True:
         try:
             with open_text(file) as stream:
-                columns = read_text(stream, layout, as_text)
+                columns = read_text(stream, layout, as_text, narrow)
             break
         except (pa.ArrowInvalid, RowError) as error:
             doubt = _doubt(str(error), layout)
+            if doubt in narrow - as_text and re.search(r"to int32: invalid value '-?\d+'", str(error)):
+                narrow.discard(doubt)
+                continue
             if doubt is None or doubt == "rating" or doubt in as_text:
                 raise _explained(error, file, layout) from error
             as_text.add(doubt)
