@@ -216,12 +216,13 @@ def read_text(stream: Any, layout: Layout, as_text: Collection[str] = (), narrow
     times = None
     if "timestamp" in columns:
         times = (text_times if "timestamp" in as_text else as_timestamps)(columns.pop("timestamp"))
-    return Columns(
-        _ids(columns.pop("user"), "user", layout),
-        _ids(columns.pop("item"), "item", layout),
-        as_ratings(columns.pop("rating")) if "rating" in columns else None,
-        times,
-    )
+    ratings = as_ratings(columns.pop("rating")) if "rating" in columns else None
+    pa.default_memory_pool().release_unused()  # arrow keeps freed columns for itself otherwise
+    users = _ids(columns.pop("user"), "user", layout)
+    pa.default_memory_pool().release_unused()
+    items = _ids(columns.pop("item"), "item", layout)
+    pa.default_memory_pool().release_unused()
+    return Columns(users, items, ratings, times)
 
 
 def looks_whole(sample: Sequence[Sequence[str]], position: int) -> bool:
