@@ -17,6 +17,7 @@ SECTIONS = (
     "peers",
     "topk",
     "reading",
+    "lists",
     "ratings",
     "private",
     "training",
