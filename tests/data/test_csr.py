@@ -42,7 +42,7 @@ def test_merging_is_the_same_across_blocks(monkeypatch):
     values, times = rng.random(500, dtype=np.float32), rng.integers(0, 4, 500)
     for rule in ("last", "mean"):
         whole = compress(users, items, 9, 7, values, times, rule)
-        monkeypatch.setattr("discreet.data.csr._BLOCK", 7)
+        monkeypatch.setattr("discreet.data.csr._CACHED", 7)
         pieces = compress(users, items, 9, 7, values, times, rule)
         monkeypatch.undo()
         for a, b in zip(whole, pieces, strict=True):

@@ -36,13 +36,18 @@ def read_row_groups(file: Path, names: Mapping[str, str]) -> Columns | None:
     if about.num_row_groups < 2 or not all(_plain(schema.field(name).type, role) for role, name in names.items()):
         return None
     ends = np.cumsum([0, *[about.row_group(at).num_rows for at in range(about.num_row_groups)]])
+    if not ends[-1]:
+        return None
     arrays = {
         role: np.empty(ends[-1], _KINDS[role]) for role, name in names.items() if not is_text(schema.field(name).type)
     }
 
+    coded = [name for role, name in names.items() if role not in arrays]
+
     def read(at: int) -> dict[str, pa.ChunkedArray] | None:
         """Numbers to their place, and text as a dictionary; None where it is out of the ordinary."""
-        table = parquet.ParquetFile(file, metadata=about).read_row_group(at, list(names.values()), use_threads=False)
+        source = parquet.ParquetFile(file, metadata=about, read_dictionary=coded)
+        table = source.read_row_group(at, list(names.values()), use_threads=False)
         here = slice(ends[at], ends[at + 1])
         texts = {}
         for role, name in names.items():
