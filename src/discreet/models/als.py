@@ -197,9 +197,11 @@ class ALS(Recommender):
 
     def _factor_of_lambda(self, ratings: Ratings) -> float:
         """What to multiply equation (3) by: a power of √2 that neither neighbour is better than."""
+        if self.regularization is not None or not self._explicit:
+            return 1.0
         rng = np.random.default_rng(self.random_state)
         some = _some_users(ratings, rng)
-        if self.regularization is not None or not self._explicit or some.n_ratings < FEWEST_TO_TRY:
+        if some.n_ratings < FEWEST_TO_TRY:
             return 1.0
         few = some.n_ratings < FEW_TO_TRY
         parts = [rng.random(some.n_ratings) < 0.1 for _ in range(3 if few else 1)]
