@@ -11,7 +11,7 @@ import numpy as np
 from discreet.compiling import njit
 from discreet.kernels import simd
 from discreet.kernels.boundary import floats
-from discreet.kernels.simd import lanes, transpose
+from discreet.kernels.simd import lanes, transpose, transpose_to
 from discreet.kernels.simd_across import backward_panel, chol_diagonal, chol_panel, forward_panel
 from discreet.kernels.threads import even_cuts, run
 
@@ -103,7 +103,39 @@ def solve_interleaved(like: np.ndarray, A: int, b: int, T: int, B: int, R: int) 
 
 @njit(nogil=True, cache=True)
 def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
-    """Cholesky factors of the W systems at A, to T, with reciprocals on the diagonal.
+    """Cholesky factors of the W systems at A, to T, with reciprocals on the diagonal."""
+    W = lanes(like)
+    for i in range(R):
+        _interleave(like, A, T, R, i, i // W * W)
+    _factor(like, T, R)
+
+
+@njit(nogil=True, cache=True)
+def factor_turned(like: np.ndarray, A: int, T: int, R: int) -> None:
+    """`factor_interleaved` of matrices whose diagonal blocks are turned (see `packed.turned`)."""
+    W = lanes(like)
+    s = like.itemsize
+    E = W * s
+    panel = R * 4 * E + PANEL_GAP
+    offsets = np.empty((W // 2 + 1, W), np.int64)
+    for d in range(W // 2 + 1):
+        for a in range(W):
+            row = min(a, (a + d) % W)
+            column = max(a, (a + d) % W)
+            offsets[d, a] = column // 4 * panel + (row * 4 + column % 4) * E
+    for i in range(R):
+        _interleave(like, A, T, R, i, i // W * W + W)
+    for i in range(0, R, W):
+        for d in range(W // 2 + 1):
+            source = A + ((i + d) * R + i) * s
+            target = T + i // 4 * panel + i * 4 * E
+            transpose_to(like, source, matrix_gap(like, R) * s, target, offsets.ctypes.data + d * W * 8)
+    _factor(like, T, R)
+
+
+@njit(nogil=True, cache=True)
+def _interleave(like: np.ndarray, A: int, T: int, R: int, i: int, first: int) -> None:
+    """Row i of the W systems at A to T, from one column on.
 
     T holds panels of four columns, [R / 4][R][4][W]: a panel of the factor is contiguous and fits the
     first-level cache.
@@ -113,9 +145,13 @@ def factor_interleaved(like: np.ndarray, A: int, T: int, R: int) -> None:
     E = W * s
     matrix = matrix_gap(like, R) * s
     panel = R * 4 * E + PANEL_GAP
-    for i in range(R):
-        for j in range(i // W * W, R, W):
-            transpose(like, A + (i * R + j) * s, matrix, 4 * matrix, T + j // 4 * panel + i * 4 * E, E, panel)
+    for j in range(first, R, W):
+        transpose(like, A + (i * R + j) * s, matrix, 4 * matrix, T + j // 4 * panel + i * 4 * E, E, panel)
+
+
+@njit(nogil=True, cache=True)
+def _factor(like: np.ndarray, T: int, R: int) -> None:
+    panel = R * 4 * lanes(like) * like.itemsize + PANEL_GAP
     for i in range(0, R, 4):
         Ti = T + i // 4 * panel
         chol_diagonal(like, Ti, i)

@@ -7,7 +7,7 @@ For each row i of a sparse matrix with entries (j, value, weight) and fixed fact
 
 `solve_rows` gives the x_i without keeping the A_i, and `solve_rows_constant` where every y_j has one more coordinate
 that is the same for all; `discreet.kernels.packed` has sums of b_i alone, and `discreet.kernels.exact` the A_i. The
-vector path gathers the factors of a row, adds up PᵀP (see `packed`), and solves W rows at a time.
+vector path gathers the factors of a row, adds up PᵀP and vᵀP (see `packed`), and solves W rows at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from discreet.kernels import simd
 from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import (
     aligned,
-    factor_interleaved,
+    factor_turned,
     matrix_gap,
     padded,
     panels_size,
@@ -30,7 +30,16 @@ from discreet.kernels.cholesky import (
     substitute,
 )
 from discreet.kernels.dense import tall_product
-from discreet.kernels.packed import PACK, add_gram, add_sum, aligned_empty, frozen, pad_columns, prefetch_rows
+from discreet.kernels.packed import (
+    PACK,
+    add_sum,
+    add_turned,
+    aligned_empty,
+    frozen,
+    one_or_two_blocks,
+    pad_columns,
+    turned,
+)
 from discreet.kernels.simd import gather, gather_scaled, lanes
 from discreet.kernels.threads import cost_cuts, run
 
@@ -169,6 +178,7 @@ def _solve_rows(
     rows = np.flatnonzero(~few)
     P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
+    S = turned(S, W)
     if n == 1:  # one row is solved sooner without asking for threads
         _solve(entries, P, ridge, S, c, X, x0, rows, r, 0, len(rows))
     else:
@@ -210,14 +220,22 @@ def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
 def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.ndarray) -> None:
     """``√w (value − offset)`` of K entries to v, and ``√w`` to root, which holds ones where nothing has weights."""
     _, indices, values, weights, offset = entries
-    for k in range(K):
-        v[k] = values[first + k] if len(values) else 1
-    if len(offset):
+    here = slice(first, first + K)
+    if len(values) and len(offset):
+        for k, (value, j) in enumerate(zip(values[here], indices[here])):  # noqa: B905 (numba's zip has no strict)
+            v[k] = value - offset[np.uint32(j)]  # unsigned, or numba would ask whether it counts from the end
+    elif len(values):
+        for k, value in enumerate(values[here]):
+            v[k] = value
+    elif len(offset):
+        for k, j in enumerate(indices[here]):
+            v[k] = 1 - offset[np.uint32(j)]
+    else:
         for k in range(K):
-            v[k] -= offset[indices[first + k]]
+            v[k] = 1
     if len(weights):
-        for k in range(K):
-            root[k] = np.sqrt(weights[first + k])
+        for k, weight in enumerate(weights[here]):
+            root[k] = np.sqrt(weight)
             v[k] *= root[k]
 
 
@@ -226,42 +244,70 @@ def _add_row(
     entries: Entries,
     Y: np.ndarray,
     i: int,
+    after: int,
     P: np.ndarray,
     v: np.ndarray,
     root: np.ndarray,
+    counting: np.ndarray,
     S: int,
     A: int,
     b: int,
     h: int,
 ) -> tuple[float, float]:
-    """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w y``, Σ w, Σ w value."""
-    indptr, indices, _, weights, _ = entries
+    """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w y``, Σ w, Σ w value.
+
+    The diagonal blocks of S and A are turned (see `packed`). The row `after` this one is prepared meanwhile.
+    """
+    indptr, indices, values, weights, offset = entries
     R = Y.shape[1]
     base = Y.ctypes.data
     packed = P.ctypes.data
     targets = v.ctypes.data
     roots = root.ctypes.data
+    small = one_or_two_blocks(Y, R)
+    in_place = small and not len(weights)
     source = S
     weight = 0.0
     value = 0.0
     if indptr[i] == indptr[i + 1]:
-        add_gram(P, packed, 0, S, A, R)
+        add_turned(P, packed, 0, 0, targets, b, roots, 0, S, A, R, base, 0)
     for first in range(indptr[i], indptr[i + 1], PACK):
         K = min(PACK, indptr[i + 1] - first)
         index = indices.ctypes.data + first * 4
-        read_targets(entries, first, K, v, root)
+        if len(values) or len(offset) or len(weights):
+            read_targets(entries, first, K, v, root)
         if len(weights):
             gather_scaled(P, base, index, roots, K, packed, R)
-        else:
+        elif not in_place:
             gather(P, base, index, K, packed, R)
-        add_sum(P, packed, targets, K, b, R)
         if h:
-            add_sum(P, packed, roots, K, h, R)
-            for k in range(K):
-                weight += root[k] * root[k]
-                value += root[k] * v[k]
-        prefetch_rows(Y, indices, first + K, indptr[i + 1])
-        add_gram(P, packed, K, source, A, R)
+            if not small:
+                add_sum(P, packed, roots, K, h, R)
+            if len(weights):
+                for k in range(K):
+                    weight += root[k] * root[k]
+                    value += root[k] * v[k]
+            else:
+                weight += K
+                for k in range(K):
+                    value += v[k]
+        soon = min(first + K if first + K < indptr[i + 1] else indptr[after], len(indices) - K)
+        ahead = indices.ctypes.data + soon * 4
+        add_turned(
+            P,
+            base if in_place else packed,
+            index if in_place else counting.ctypes.data,
+            K,
+            targets,
+            b,
+            roots,
+            h if small else 0,
+            source,
+            A,
+            R,
+            base,
+            ahead,
+        )
         source = A
     return weight, value
 
@@ -289,8 +335,9 @@ def _solve(
     bp = aligned(Y, W * R)
     Bp = aligned(Y, R * W)
     P = aligned(Y, PACK * R).reshape((PACK, R))
-    v = aligned(Y, PACK)
+    v = np.ones(PACK, Y.dtype)
     root = np.ones(PACK, Y.dtype)
+    counting = np.arange(PACK).astype(np.int32)
     b = bp.reshape((W, R))
     hp = aligned(Y, W * R)
     sums = aligned(Y, W * R).reshape((W, R))
@@ -300,25 +347,29 @@ def _solve(
     for first in range(start, stop, W):
         last = min(first + W, stop)
         b[:] = 0
-        h[:] = 0
+        if constant:
+            h[:] = 0
         for lane in range(W):
             i = rows[min(first + lane, stop - 1)]  # empty lanes of the last group repeat its last row
+            after = rows[min(first + lane + 1, stop - 1)]
             at = lane * R * s
             weight[lane], value[lane] = _add_row(
                 entries,
                 Y,
                 i,
+                after,
                 P,
                 v,
                 root,
+                counting,
                 S.ctypes.data,
                 Ap.ctypes.data + lane * gap * s,
                 bp.ctypes.data + at,
                 hp.ctypes.data + at if constant else 0,
             )
             for k in range(r):
-                Ap[lane * gap + k * R + k] += ridge[i]
-        factor_interleaved(Y, Ap.ctypes.data, Tp.ctypes.data, R)
+                Ap[lane * gap + k // W * W * R + k] += ridge[i]
+        factor_turned(Y, Ap.ctypes.data, Tp.ctypes.data, R)
         substitute(Y, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         if constant:
             for lane in range(W):  # in a loop: numba compiles string formatting for arrays that are assigned whole
@@ -327,8 +378,11 @@ def _solve(
             substitute(Y, hp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
         for lane in range(last - first):
             i = rows[first + lane]
-            z = Y.dtype.type(0)
-            if constant:
+            if not constant:
+                for k in range(R):
+                    X[i, k] = b[lane, k]
+            else:
+                z = Y.dtype.type(0)
                 pivot = weight[lane] + ridge[i] / constant**2
                 left = value[lane]
                 for k in range(r):
@@ -336,8 +390,8 @@ def _solve(
                     left -= sums[lane, k] * b[lane, k]
                 z = Y.dtype.type(left / pivot) if pivot > 1e-30 else z
                 x0[i] = z / constant
-            for k in range(R):
-                X[i, k] = b[lane, k] - z * h[lane, k]
+                for k in range(R):
+                    X[i, k] = b[lane, k] - z * h[lane, k]
 
 
 @njit(nogil=True, cache=True, fastmath=True)

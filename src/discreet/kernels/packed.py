@@ -1,8 +1,9 @@
 """Rows gathered into a packed buffer, and what is added up of them: the pieces that least squares is built from.
 
 A kernel reads the rows of Y that the entries of a sparse row name. It gathers up to `PACK` of them side by side into a
-buffer P, asks for the next ones meanwhile, and adds up PᵀP (`add_gram`) or vᵀP (`add_sum`) in registers. Y lies on
-cache lines, in rows of whole vectors: `pad_columns` puts it there. `sum_rows` is the simplest use of all this.
+buffer P, asks for the next ones meanwhile, and adds up PᵀP (`add_gram`), vᵀP (`add_sum`) or both (`add_turned`) in
+registers. Y lies on cache lines, in rows of whole vectors: `pad_columns` puts it there. `sum_rows` is the simplest use
+of all this.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from discreet.kernels import simd
 from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import aligned, padded
 from discreet.kernels.simd import (
+    CORNER_VECTORS,
     TILE_ROWS,
+    corner_0,
+    corner_0_both,
+    corner_1,
+    corner_1_both,
+    corner_2,
     gather,
     gather_truncated,
     lanes,
@@ -95,26 +102,114 @@ def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> N
 @njit(nogil=True, cache=True)
 def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
     """``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
+    for i in range(0, R, lanes(like)):
+        _add_tiles(like, P, K, S, A, R, i, i)
+
+
+@njit(nogil=True, cache=True)
+def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int, j: int) -> None:
+    """The W rows from i on, the columns from j on."""
     W = lanes(like)
     s = like.itemsize
     line = R * s
+    left = (R - j) // W
+    while left > 0:
+        step = 3 if left >= 3 and left != 4 else min(left, 2)  # 4 = 2 + 2 beats 3 + 1
+        for h in range(i, i + W, TILE_ROWS if step > 1 else W):
+            p = P + h * s
+            q = P + j * s
+            at = (h * R + j) * s
+            if step == 3:
+                tile_3(like, p, line, q, line, K, S + at, A + at, line)
+            elif step == 2:
+                tile_2(like, p, line, q, line, K, S + at, A + at, line)
+            else:
+                tile_1(like, p, line, q, line, K, S + at, A + at, line)
+        j += step * W
+        left -= step
+
+
+def turned(S: np.ndarray, W: int) -> np.ndarray:
+    """A symmetric matrix with its diagonal blocks as `add_turned` keeps them: ``S[i + a, i + (a + d) % W]`` in lane a.
+
+    Rows d > W / 2 of a block are not used.
+    """
+    T = S.copy()
+    lane = np.arange(W)
+    for i in range(0, len(S), W):
+        for d in range(W // 2 + 1):
+            T[i + d, i : i + W] = S[i + lane, i + (lane + d) % W]
+    return T
+
+
+@njit(nogil=True, cache=True)
+def one_or_two_blocks(like: np.ndarray, R: int) -> bool:
+    """Whether `add_turned` reads rows so few times that gathering them beforehand would cost more."""
+    return 2 * lanes(like) >= R
+
+
+@njit(nogil=True, cache=True)
+def add_turned(
+    like: np.ndarray,
+    P: int,
+    index: int,
+    K: int,
+    v: int,
+    b: int,
+    w: int,
+    h: int,
+    S: int,
+    A: int,
+    R: int,
+    Y: int,
+    ahead: int,
+) -> None:
+    """``A = S + XᵀX`` above the diagonal blocks, the blocks `turned`, ``b += vᵀX`` and, if there is one, ``h += wᵀX``.
+
+    X are the K rows of P that `index` names. With more than `one_or_two_blocks` they have been gathered, `index` counts
+    from 0, and there is no h. The rows of Y that the K numbers at `ahead` name are asked for meanwhile.
+    """
+    W = lanes(like)
+    s = like.itemsize
+    line = R * s
+    half = TILE_ROWS if TILE_ROWS < W else 0  # the last rows of the last tile go with the last block
     for i in range(0, R, W):
-        j = i
-        left = (R - i) // W
-        while left > 0:
-            step = 3 if left >= 3 and left != 4 else min(left, 2)  # 4 = 2 + 2 beats 3 + 1
-            for h in range(i, i + W, TILE_ROWS if step > 1 else W):
-                p = P + h * s
-                q = P + j * s
-                at = (h * R + j) * s
-                if step == 3:
-                    tile_3(like, p, line, q, line, K, S + at, A + at, line)
-                elif step == 2:
-                    tile_2(like, p, line, q, line, K, S + at, A + at, line)
-                else:
-                    tile_1(like, p, line, q, line, K, S + at, A + at, line)
-            j += step * W
-            left -= step
+        left = (R - i) // W - 1
+        x = i * s
+        p = x
+        q = x + W * s
+        own = (i * R + i) * s
+        at = own + W * s
+        if left == 0 and i > 0 and half:
+            p = x - half * s
+            q = x
+            at = own - half * line
+        bx = b + x
+        hx = h + x
+        yx = Y + x
+        s0 = S + own
+        a0 = A + own
+        s1 = S + at
+        a1 = A + at
+        if left == 0 and (i == 0 or half == 0):
+            if h:
+                corner_0_both(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
+            else:
+                corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead)
+        elif left <= 1:
+            if h:
+                corner_1_both(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
+            else:
+                corner_1(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead)
+        elif CORNER_VECTORS == 2:
+            corner_2(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead)
+            if half:
+                rest = half * line
+                tile_2(like, P + p + half * s, line, P + q, line, K, s1 + rest, a1 + rest, line)
+            _add_tiles(like, P, K, S, A, R, i, i + 3 * W)
+        else:
+            corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead)
+            _add_tiles(like, P, K, S, A, R, i, i + W)
 
 
 @njit(nogil=True, cache=True)

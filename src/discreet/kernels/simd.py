@@ -8,10 +8,13 @@ that emits the instructions of one inner loop. Its first argument, `like`, is an
     ``C = S + Pᵀ Q`` on a small tile that stays in registers over the whole loop of K rows. The heart of a Gram matrix.
 ``score_tile``
     the same with one row S for every row of the tile.
+``corner_0``, ``corner_1``, ``corner_2``, ``corner_0_both``, ``corner_1_both``
+    a diagonal block of a Gram matrix, which is symmetric, by half its products ("turned", see `_emit_corner`); and
+    beside it a right-hand side or two, a tile of the blocks to its right, and a look ahead.
 ``gather``, ``gather_scaled``, ``gather_truncated``
     copy the rows of Y that an index names into a packed buffer: as they are, times a factor each, and that rounded
     towards zero to whole numbers.
-``transpose``
+``transpose``, ``transpose_to``
     W x W elements, to turn W matrices side by side into one matrix of W-vectors ("interleaved").
 ``prefetch``
     asks for a cache line ahead of its use.
@@ -63,6 +66,7 @@ def enabled() -> bool:
 # Rows of a register tile: 4 x 3 sums and 4 operands fill AVX2's sixteen registers; 8 x 3 suit AVX-512's thirty-two.
 TILE_ROWS = 8 if VECTOR_BYTES == 64 else 4
 PANEL_COLUMNS = 4 if VECTOR_BYTES == 64 else 2
+CORNER_VECTORS = 2 if VECTOR_BYTES == 64 else 0  # right of a diagonal block: what registers are left for
 SCORE_VECTORS = 3  # a tile of scores is as wide as the largest tile of a Gram matrix
 _WIDTH = VECTOR_BYTES or 32
 
@@ -117,6 +121,21 @@ class Emit:
     def fma(self, x: Any, y: Any, z: Any) -> Any:
         return self.call("fmuladd", x, y, z)
 
+    def turn(self, x: Any, d: int) -> Any:
+        """Lane a + d (modulo W) of x in lane a."""
+        lanes = [(a + d) % self.lanes for a in range(self.lanes)]
+        return self.b.shuffle_vector(x, x, ir.Constant(ir.VectorType(I32, self.lanes), lanes)) if d else x
+
+    def prefetch(self, address: Any) -> None:
+        _emit_prefetch(self.b, address)
+
+    def rows(self, address: Any, stride: Any, n: int) -> list[Any]:
+        """Addresses of n rows."""
+        found = [address]
+        for _ in range(n - 1):
+            found.append(self.b.add(found[-1], stride))
+        return found
+
     def loop(self, count: Any, carried: Sequence[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
         """``for _ in range(count): carried = body(carried)``, everything carried in registers."""
         before, function = self.b.block, self.b.function
@@ -158,14 +177,18 @@ def lanes(typingctx: Any, like: Any) -> Any:
     return types.intp(like), lambda context, builder, signature, args: context.get_constant(types.intp, n)
 
 
+def _emit_prefetch(builder: ir.IRBuilder, address: Any) -> None:
+    pointer = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [pointer, I32, I32, I32])
+    name = "llvm.prefetch.p0"
+    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    builder.call(function, [builder.inttoptr(address, pointer), I32(0), I32(2), I32(1)])
+
+
 @intrinsic
 def prefetch(typingctx: Any, address: Any) -> Any:
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, args: Sequence[Any]) -> Any:
-        pointer = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [pointer, I32, I32, I32])
-        name = "llvm.prefetch.p0"
-        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        builder.call(function, [builder.inttoptr(args[0], pointer), I32(0), I32(2), I32(1)])
+        _emit_prefetch(builder, args[0])
         return context.get_dummy_value()
 
     return types.void(ADDRESS), generate
@@ -189,11 +212,8 @@ def _emit_tile(
 
     S has the stride of C where it is given none of its own.
     """
-    row = [C]
-    old = [S]
-    for _ in range(rows - 1):
-        row.append(e.b.add(row[-1], ldc))
-        old.append(e.b.add(old[-1], ldc if lds is None else lds))
+    row = e.rows(C, ldc, rows)
+    old = e.rows(S, ldc if lds is None else lds, rows)
     start = [e.load(old[a], e.width * v) for a in range(rows) for v in range(vectors)]
 
     def body(carried: list[Any]) -> list[Any]:
@@ -226,6 +246,141 @@ tile_3, tile_2, tile_1 = _tile(TILE_ROWS, 3), _tile(TILE_ROWS, 2), _tile(None, 1
 row_8, row_4, row_2, row_1 = _tile(1, 8), _tile(1, 4), _tile(1, 2), _tile(1, 1)
 
 
+def _emit_corner(
+    e: Emit,
+    vectors: int,
+    also: tuple[Any, ...],
+    P: Any,
+    index: Any,
+    K: Any,
+    ldp: Any,
+    x: Any,
+    p: Any,
+    q: Any,
+    v: Any,
+    b: Any,
+    S: Any,
+    C: Any,
+    S_right: Any,
+    C_right: Any,
+    ldc: Any,
+    Y: Any,
+    ahead: Any,
+) -> None:
+    """``C = S + XᵀX`` of W columns, turned, and ``b += vᵀX``; and a tile to the right of it.
+
+    X are the columns from byte x on of the K rows of P that `index` names (int32, a line is `ldp` bytes); the tile is
+    ``C_right = S_right +`` the products of those from p on with those from q on. A second pair (v, b) may be given
+    `also`. On the way, the row of Y that each of the K numbers at `ahead` names is asked for.
+
+    Row d of a turned block has the product of the columns a and a + d (modulo W) in lane a. The rows 0 to W / 2 have
+    every product, so that the others need not be made. They come from one x by moves between registers, and the tile
+    fills the time with reading.
+    """
+    half = e.lanes // 2
+    sides = 2 if also else 1
+    own = e.rows(C, ldc, half + 1)
+    right = e.rows(C_right, ldc, TILE_ROWS)
+    totals = [e.load(at) for at in [b, *also[1:]]]
+    start = [e.load(at) for at in e.rows(S, ldc, half + 1)]
+    start += [e.load(at, e.width * k) for at in e.rows(S_right, ldc, TILE_ROWS) for k in range(vectors)]
+
+    def line(of: Any, number: Any) -> Any:
+        j = e.b.load(e.b.inttoptr(number, I32.as_pointer()), typ=I32)
+        return e.b.add(of, e.b.mul(e.b.sext(j, I64), ldp))
+
+    def body(carried: list[Any]) -> list[Any]:
+        index, ahead = carried[:2]
+        factors = carried[2 : 2 + sides]
+        totals = carried[2 + sides : 2 + 2 * sides]
+        sums = carried[2 + 2 * sides :]
+        e.prefetch(line(Y, ahead))
+        row = line(P, index)
+        block = e.load(e.b.add(row, x))
+        beside = [e.load(e.b.add(row, q), e.width * k) for k in range(vectors)]
+        totals = [e.fma(e.splat(factor), block, total) for factor, total in zip(factors, totals, strict=True)]
+        for a in range(max(TILE_ROWS, half + 1)):  # in turn, so that neither moves nor reads wait for each other
+            if a <= half:
+                sums[a] = e.fma(block, e.turn(block, a), sums[a])
+            if a < TILE_ROWS and vectors:
+                left = e.splat(e.b.add(row, p), e.size * a)
+                for n in range(half + 1 + a * vectors, half + 1 + (a + 1) * vectors):
+                    sums[n] = e.fma(left, beside[(n - half - 1) % vectors], sums[n])
+        return [e.at(index, 4), e.at(ahead, 4), *[e.at(factor, e.size) for factor in factors], *totals, *sums]
+
+    factors = [v, *also[:1]]
+    found = e.loop(K, [index, ahead, *factors, *totals, *start], body)[2 + sides :]
+    e.store(found[0], b)
+    if also:
+        e.store(found[1], also[1])
+    sums = found[sides:]
+    for a in range(half + 1):
+        e.store(sums[a], own[a])
+    for a in range(TILE_ROWS):
+        for k in range(vectors):
+            e.store(sums[half + 1 + a * vectors + k], right[a], e.width * k)
+
+
+def _corner(vectors: int) -> Any:
+    @intrinsic
+    def corner(
+        typingctx: Any,
+        like: Any,
+        P: Any,
+        index: Any,
+        K: Any,
+        ldp: Any,
+        x: Any,
+        p: Any,
+        q: Any,
+        v: Any,
+        b: Any,
+        S: Any,
+        C: Any,
+        S_right: Any,
+        C_right: Any,
+        ldc: Any,
+        Y: Any,
+        ahead: Any,
+    ) -> Any:
+        return void(16, like, lambda e, *args: _emit_corner(e, vectors, (), *args))
+
+    return corner
+
+
+def _corner_both(vectors: int) -> Any:
+    @intrinsic
+    def corner(
+        typingctx: Any,
+        like: Any,
+        P: Any,
+        index: Any,
+        K: Any,
+        ldp: Any,
+        x: Any,
+        p: Any,
+        q: Any,
+        v: Any,
+        b: Any,
+        S: Any,
+        C: Any,
+        S_right: Any,
+        C_right: Any,
+        ldc: Any,
+        Y: Any,
+        ahead: Any,
+        w: Any,
+        h: Any,
+    ) -> Any:
+        return void(18, like, lambda e, *args: _emit_corner(e, vectors, args[-2:], *args[:-2]))
+
+    return corner
+
+
+corner_0, corner_1, corner_2 = _corner(0), _corner(1), _corner(2)
+corner_0_both, corner_1_both = _corner_both(0), _corner_both(1)
+
+
 @intrinsic
 def score_tile(typingctx: Any, like: Any, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> Any:
     def emit(e: Emit, P: Any, ldp: Any, Q: Any, ldq: Any, K: Any, S: Any, C: Any, ldc: Any) -> None:
@@ -239,30 +394,33 @@ def _emit_gather(
 ) -> None:
     """``P[k] = scale[k] · Y[index[k]]`` for K rows of R elements, R a multiple of W; `index` is int32."""
     line = e.b.mul(R, I64(e.size))
-    fours = e.b.sdiv(line, I64(4 * e.width))
-    ones = e.b.sdiv(e.b.srem(line, I64(4 * e.width)), I64(e.width))
 
-    def row(carried: list[Any]) -> list[Any]:
-        index, p, *rest = carried
-        pointer = e.b.inttoptr(index, I32.as_pointer())
-        y = e.b.add(Y, e.b.mul(e.b.sext(e.b.load(pointer, typ=I32), I64), line))
-        factor = e.splat(rest[0]) if rest else None
+    def copied(vectors: int) -> Callable[[list[Any]], list[Any]]:
+        """So many vectors of every row; a row at a time would need a loop in the loop."""
 
-        def copy(vectors: int) -> Callable[[list[Any]], list[Any]]:
-            def body(carried: list[Any]) -> list[Any]:
-                y, p = carried
-                for v in range(vectors):
-                    x = e.load(y, e.width * v)
-                    x = e.b.fmul(x, factor) if rest else x
-                    e.store(e.call("trunc", x) if truncate else x, p, e.width * v)
-                return [e.at(y, e.width * vectors), e.at(p, e.width * vectors)]
+        def row(carried: list[Any]) -> list[Any]:
+            index, p, y, *rest = carried
+            number = e.b.load(e.b.inttoptr(index, I32.as_pointer()), typ=I32)
+            source = e.b.add(y, e.b.mul(e.b.sext(number, I64), line))
+            factor = e.splat(rest[0]) if rest else None
+            for v in range(vectors):
+                x = e.load(source, e.width * v)
+                x = e.b.fmul(x, factor) if rest else x
+                e.store(e.call("trunc", x) if truncate else x, p, e.width * v)
+            return [e.at(index, 4), e.b.add(p, line), y, *[e.at(x, e.size) for x in rest]]
 
-            return body
+        def columns(carried: list[Any]) -> list[Any]:
+            y, p = carried
+            e.loop(K, [index, p, y] + ([] if scale is None else [scale]), row)
+            return [e.at(y, e.width * vectors), e.at(p, e.width * vectors)]
 
-        p = e.loop(ones, e.loop(fours, [y, p], copy(4)), copy(1))[1]
-        return [e.at(index, 4), p, *[e.at(x, e.size) for x in rest]]
+        return columns
 
-    e.loop(K, [index, P] + ([] if scale is None else [scale]), row)
+    at = [Y, P]
+    left = e.b.sdiv(line, I64(e.width))
+    for vectors in (8, 4, 2, 1):
+        at = e.loop(e.b.sdiv(left, I64(vectors)), at, copied(vectors))
+        left = e.b.srem(left, I64(vectors))
 
 
 @intrinsic
@@ -280,28 +438,45 @@ def gather_truncated(typingctx: Any, like: Any, Y: Any, index: Any, scale: Any, 
     return void(6, like, lambda e, Y, index, scale, K, P, R: _emit_gather(e, Y, index, scale, K, P, R, True))
 
 
+def _emit_transpose(e: Emit, sources: list[Any], targets: list[Any]) -> None:
+    """W x W elements, whose rows lie anywhere, by log2(W) rounds of shuffles."""
+    W = e.lanes
+    rows = [e.load(source) for source in sources]
+    mask = ir.VectorType(I32, W)
+    stride = 1
+    while stride < W:
+        new = list(rows)
+        for i in (i for i in range(W) if not i & stride):
+            low = [lane if not lane & stride else W + lane - stride for lane in range(W)]
+            high = [lane + stride if not lane & stride else W + lane for lane in range(W)]
+            new[i] = e.b.shuffle_vector(rows[i], rows[i + stride], ir.Constant(mask, low))
+            new[i + stride] = e.b.shuffle_vector(rows[i], rows[i + stride], ir.Constant(mask, high))
+        rows, stride = new, 2 * stride
+    for row, target in zip(rows, targets, strict=True):
+        e.store(row, target)
+
+
+def _in_fours(e: Emit, base: Any, ld: Any, ld4: Any) -> list[Any]:
+    return [e.b.add(base, e.b.add(e.b.mul(ld, I64(v % 4)), e.b.mul(ld4, I64(v // 4)))) for v in range(e.lanes)]
+
+
 @intrinsic
 def transpose(typingctx: Any, like: Any, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any) -> Any:
-    """W x W transpose by log2(W) rounds of shuffles; row v lies at ``(v % 4) * ld + (v // 4) * ld4``."""
+    """W x W transpose; row v lies at ``(v % 4) * ld + (v // 4) * ld4``."""
 
     def emit(e: Emit, source: Any, lds: Any, lds4: Any, target: Any, ldt: Any, ldt4: Any) -> None:
-        W = e.lanes
-
-        def address(base: Any, ld: Any, ld4: Any, v: int) -> Any:
-            return e.b.add(base, e.b.add(e.b.mul(ld, I64(v % 4)), e.b.mul(ld4, I64(v // 4))))
-
-        rows = [e.load(address(source, lds, lds4, v)) for v in range(W)]
-        mask = ir.VectorType(I32, W)
-        stride = 1
-        while stride < W:
-            new = list(rows)
-            for i in (i for i in range(W) if not i & stride):
-                low = [lane if not lane & stride else W + lane - stride for lane in range(W)]
-                high = [lane + stride if not lane & stride else W + lane for lane in range(W)]
-                new[i] = e.b.shuffle_vector(rows[i], rows[i + stride], ir.Constant(mask, low))
-                new[i + stride] = e.b.shuffle_vector(rows[i], rows[i + stride], ir.Constant(mask, high))
-            rows, stride = new, 2 * stride
-        for v in range(W):
-            e.store(rows[v], address(target, ldt, ldt4, v))
+        _emit_transpose(e, _in_fours(e, source, lds, lds4), _in_fours(e, target, ldt, ldt4))
 
     return void(6, like, emit)
+
+
+@intrinsic
+def transpose_to(typingctx: Any, like: Any, source: Any, lds: Any, target: Any, offsets: Any) -> Any:
+    """W x W transpose of rows at a distance of `lds`; row v of the result goes to ``target + offsets[v]``, in bytes."""
+
+    def emit(e: Emit, source: Any, lds: Any, target: Any, offsets: Any) -> None:
+        pointers = [e.b.inttoptr(e.at(offsets, 8 * v), I64.as_pointer()) for v in range(e.lanes)]
+        targets = [e.b.add(target, e.b.load(pointer, typ=I64)) for pointer in pointers]
+        _emit_transpose(e, e.rows(source, lds, e.lanes), targets)
+
+    return void(4, like, emit)
