@@ -10,6 +10,7 @@ A plot of an entry's file is one panel:
     statistic     optional: "mean" with the standard deviation by default, "median" with the quartiles
     reference     optional: the published value to mark with crosses (the first one by default)
     levels        optional: numbers by name, each a dashed line across, such as what predicting 0 gives
+    slopes        optional: exponents by method, each a dotted line through its first point on two logarithmic axes
     names         optional: what words on x and in names of lines are called in the picture, beside `NAMES`
     value         optional: a number to show as colour, over two counts that double; with ``minus``, against the records
                   that have those settings; ``value_label`` names it
@@ -123,7 +124,8 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
     panels = [part for panel in entry.plots for part in split(records, panel)]
     across = 2 if len(panels) == 4 else min(3, len(panels))
     down = -(-len(panels) // across)
-    lines = max((len(lines) + len(panel.get("levels", {})) for panel, lines in panels), default=0)
+    extra = ("levels", "slopes")
+    lines = max((len(lines) + sum(len(panel.get(name, {})) for name in extra) for panel, lines in panels), default=0)
     lines += bool(entry.references)
     size = (WIDTH * across, (HEIGHT + LEGEND * lines) * down + 0.5)
     figure = Figure(figsize=size, dpi=110, facecolor="white", layout="constrained")
@@ -234,6 +236,11 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
         points.sort(key=lambda p: of_it[p.keys[x]] if of_it else p.keys[x])
         at = [of_it[p.keys[x]] if of_it else p.keys[x] for p in points]
         _one(axis, panel, points, at, style, text, width if of_it else 0.0)
+        if (slope := panel.get("slopes", {}).get(method(line.keys))) is not None:
+            start = points[0].mean(y)
+            ends = [start, start * (at[-1] / at[0]) ** slope]
+            bound = f"slope of the bound of {text}"
+            axis.plot([at[0], at[-1]], ends, ":", color=style.colour, linewidth=1.2, label=bound, zorder=2)
         known = [(place, reference(entry, p, name)) for place, p in zip(at, points, strict=True)]
         known = [(place, value) for place, value in known if value is not None]
         if known:
