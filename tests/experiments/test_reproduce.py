@@ -136,7 +136,11 @@ def test_a_method_has_one_colour_and_its_lines_differ():
     assert figures.styles(few)[0].colour == figures.styles(many)[1].colour == figures.METHODS["DPALS"]
     lines = figures.styles([{"model": "DPALS", "rank": rank} for rank in (8, 32, 128)])
     assert len({(style.colour, style.dashes, style.mark) for style in lines}) == 3
+    assert lines[-1].colour == figures.METHODS["DPALS"], "the largest number is strongest"
+    words = figures.styles([{"model": "DPALS", "start": start} for start in ("private", "random")])
+    assert words[0].colour == figures.METHODS["DPALS"], "the first word is strongest"
     assert figures.method({"model": "DPALS, as published"}) == "DPALS"
+    assert figures.method({"row": "IRLS-2 + H"}) == "IRLS"
     assert figures.method({"model": "user's own mean"}) == "user"
     assert figures.method({"lever": "+ likely counts"}) is None
     assert figures.label({"model": "DPLMC", "start": "private", "users": 5000}) == "DPLMC, private start, 5,000 users"

@@ -10,7 +10,8 @@ A plot of an entry's file is one panel:
     statistic     optional: "mean" with the standard deviation by default, "median" with the quartiles
     reference     optional: the published value to mark with crosses (the first one by default)
     levels        optional: numbers by name, each a dashed line across, such as what predicting 0 gives
-    names         optional: what words on x and in names of lines are called in the picture
+    slopes        optional: exponents by method, each a dotted line through its first point on two logarithmic axes
+    names         optional: what words on x and in names of lines are called in the picture, beside `NAMES`
     value         optional: a number to show as colour, over two counts that double; with ``minus``, against the records
                   that have those settings; ``value_label`` names it
 
@@ -76,6 +77,22 @@ OTHERS = ("#1b7f5c", "#a63d57", "#3465a4", "#c77f2a", "#7a4fa3", "#5f8a1f", "#4a
 DASHES = ("-", "--", ":", "-.")
 MARKS = "os^Dv<>P"
 
+#: What words of the files are called in pictures.
+NAMES = {
+    "als": "ALS",
+    "irls": "IRLS",
+    "gaussian": "Gaussian noise",
+    "laplace": "Laplace noise",
+    "huber": "Huber noise",
+    "vanilla": "no noise",
+    "pure": "pure ε",
+    "1e-5": "δ = 1e-5",
+    "mean": "global mean",
+    "user mean": "user's own mean",
+    "bias": "biases, not private",
+    "popular": "most popular, not private",
+}
+
 #: What axes are called where a file does not say.
 LABELS = {
     "epsilon": "ε",
@@ -107,7 +124,8 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
     panels = [part for panel in entry.plots for part in split(records, panel)]
     across = 2 if len(panels) == 4 else min(3, len(panels))
     down = -(-len(panels) // across)
-    lines = max((len(lines) + len(panel.get("levels", {})) for panel, lines in panels), default=0)
+    extra = ("levels", "slopes")
+    lines = max((len(lines) + sum(len(panel.get(name, {})) for name in extra) for panel, lines in panels), default=0)
     lines += bool(entry.references)
     size = (WIDTH * across, (HEIGHT + LEGEND * lines) * down + 0.5)
     figure = Figure(figsize=size, dpi=110, facecolor="white", layout="constrained")
@@ -149,14 +167,14 @@ def method(keys: Mapping[str, Any]) -> str | None:
     """The method that a line is of: the longest name that one of its settings begins with."""
     for value in keys.values():
         text = str(value).removeprefix("as printed: ")
-        known = [name for name in METHODS if text == name or text.startswith((f"{name},", f"{name} ", f"{name}'"))]
+        known = [name for name in METHODS if text == name or text.startswith(tuple(f"{name}{end}" for end in ", '-"))]
         if known:
             return max(known, key=len)
     return None
 
 
 def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
-    """Of the lines of a panel. Several of one method: lighter ones first, with other dashes and marks."""
+    """Of the lines of a panel. Several of one method: the first is strongest (of numbers the last), others lighter."""
     names = [method(keys) for keys in lines]
     free = iter(colour for at in range(len(lines)) for colour in [OTHERS[at % len(OTHERS)]])
     found: list[Style] = []
@@ -166,10 +184,19 @@ def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
             found.append(Style(next(free), "-", mark))
             continue
         of_it = [other for other, known in enumerate(names) if known is not None and METHODS[known] == METHODS[name]]
+        ends = [list(lines[other].values())[-1] for other in of_it]
+        if all(isinstance(end, int | float) for end in ends):
+            of_it.reverse()
         place = of_it.index(at)
-        lighter = 0.55 * (len(of_it) - 1 - place) / max(len(of_it) - 1, 1)
-        found.append(Style(_mixed(METHODS[name], lighter), DASHES[(len(of_it) - 1 - place) % len(DASHES)], mark))
+        lighter = 0.55 * place / max(len(of_it) - 1, 1)
+        found.append(Style(_mixed(METHODS[name], lighter), DASHES[place % len(DASHES)], mark))
     return found
+
+
+def _coloured_by(line: Group) -> Mapping[str, Any]:
+    """The settings that tell a line from others, and the model that all its records have where those name none."""
+    models = {record.get("model") for record in line.records}
+    return line.keys if method(line.keys) or len(models) > 1 else {"model": models.pop(), **line.keys}
 
 
 def label(keys: Mapping[str, Any]) -> str:
@@ -193,11 +220,11 @@ def places(lines: Sequence[Sequence[str]]) -> tuple[list[dict[str, float]], floa
 def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]) -> None:
     x, y = panel["x"], panel["y"]
     name = panel.get("reference", entry.references[0] if entry.references else "")
-    names = panel.get("names", {})
+    names = NAMES | panel.get("names", {})
     words = [list(dict.fromkeys(r[x] for r in line.records if isinstance(r.get(x), str))) for line in lines]
     bars, width = places(words)
     marked = False
-    for line, style, of_it in zip(lines, styles([line.keys for line in lines]), bars, strict=True):
+    for line, style, of_it in zip(lines, styles([_coloured_by(line) for line in lines]), bars, strict=True):
         text = label({key: names.get(value, value) for key, value in line.keys.items()})
         flat = Group({}, [record for record in line.records if x not in record])
         if flat.values(y):
@@ -209,6 +236,11 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
         points.sort(key=lambda p: of_it[p.keys[x]] if of_it else p.keys[x])
         at = [of_it[p.keys[x]] if of_it else p.keys[x] for p in points]
         _one(axis, panel, points, at, style, text, width if of_it else 0.0)
+        if (slope := panel.get("slopes", {}).get(method(line.keys))) is not None:
+            start = points[0].mean(y)
+            ends = [start, start * (at[-1] / at[0]) ** slope]
+            bound = f"slope of the bound of {text}"
+            axis.plot([at[0], at[-1]], ends, ":", color=style.colour, linewidth=1.2, label=bound, zorder=2)
         known = [(place, reference(entry, p, name)) for place, p in zip(at, points, strict=True)]
         known = [(place, value) for place, value in known if value is not None]
         if known:
@@ -218,7 +250,7 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
     for text, level in panel.get("levels", {}).items():
         axis.axhline(level, color=GREY, linestyle="--", linewidth=1.4, label=text, zorder=2)
     if marked:
-        axis.plot([], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"{name}: published")
+        axis.plot([], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"published ({name})")
     _dress(axis, panel, lines, list(dict.fromkeys(word for line in words for word in line)))
 
 
@@ -297,10 +329,11 @@ def _dress(axis: Any, panel: Mapping[str, Any], lines: list[Group], words: list[
         axis.set_xscale("log")
         _plain_numbers(axis.xaxis)
     if words:
-        shown = [_wrapped(panel.get("names", {}).get(word, word)) for word in words]
+        names = NAMES | panel.get("names", {})
+        shown = [_wrapped(names.get(word, word)) for word in words]
         axis.set_xticks(range(len(words)), shown)
     elif 1 < len(ticks) <= 8 and (panel.get("log_x") or _apart(ticks)):
-        axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+        axis.set_xticks(ticks, [f"{tick:,}" if isinstance(tick, int) else f"{tick:.3g}" for tick in ticks])
         axis.minorticks_off()
     if panel.get("log_y"):
         axis.set_yscale("log")
@@ -312,8 +345,8 @@ def _dress(axis: Any, panel: Mapping[str, Any], lines: list[Group], words: list[
     axis.set_axisbelow(True)
     axis.tick_params(labelsize=8, colors=INK)
     axis.spines[["top", "right"]].set_visible(False)
-    if names := axis.get_legend_handles_labels()[1]:
-        columns = 2 if len(names) > 4 and max(map(len, names)) < 34 else 1
+    if told := axis.get_legend_handles_labels()[1]:
+        columns = 2 if len(told) > 4 and max(map(len, told)) < 34 else 1
         below = -0.14 - 0.035 * max((word.count("\n") for word in shown), default=0)
         place = {"loc": "upper left", "bbox_to_anchor": (0.0, below), "ncols": columns}
         axis.legend(fontsize=8, frameon=False, labelcolor=INK, **place)
