@@ -285,14 +285,14 @@ def _one(
 ) -> None:
     """One line, or the bars of one colour where x is a word."""
     centres, below, above = _spread(points, panel)
+    ends = [below, above] if any(below) or any(above) else None
     if width:
-        ends = [below, above] if any(below) or any(above) else None
         axis.bar(at, centres, width, yerr=ends, color=style.colour, capsize=2, label=name, zorder=3)
         return
     axis.errorbar(
         at,
         centres,
-        [below, above],
+        ends,
         color=style.colour,
         linestyle=style.dashes,
         marker=style.mark if len(points) <= 40 else "",
