@@ -136,10 +136,39 @@ def test_a_method_has_one_colour_and_its_lines_differ():
     assert figures.styles(few)[0].colour == figures.styles(many)[1].colour == figures.METHODS["DPALS"]
     lines = figures.styles([{"model": "DPALS", "rank": rank} for rank in (8, 32, 128)])
     assert len({(style.colour, style.dashes, style.mark) for style in lines}) == 3
+    assert lines[-1].colour == figures.METHODS["DPALS"], "the largest number is strongest"
+    words = figures.styles([{"model": "DPALS", "start": start} for start in ("private", "random")])
+    assert words[0].colour == figures.METHODS["DPALS"], "the first word is strongest"
     assert figures.method({"model": "DPALS, as published"}) == "DPALS"
+    assert figures.method({"row": "IRLS-2 + H"}) == "IRLS"
     assert figures.method({"model": "user's own mean"}) == "user"
     assert figures.method({"lever": "+ likely counts"}) is None
     assert figures.label({"model": "DPLMC", "start": "private", "users": 5000}) == "DPLMC, private start, 5,000 users"
+
+
+def test_bars_over_a_word_stand_side_by_side_and_a_single_one_in_the_middle():
+    found, width = figures.places([["a", "b"], ["a"]])
+    assert width == pytest.approx(0.4)
+    assert found[0] == pytest.approx({"a": -0.2, "b": 1.0})
+    assert found[1] == pytest.approx({"a": 0.2})
+
+
+def test_levels_go_across_and_words_may_have_other_names(entry):
+    from matplotlib.figure import Figure
+
+    axis = Figure().subplots()
+    records = [{"model": "DPALS", "part": part, "rmse": 0.5} for part in ("first", "second")]
+    panel = {"x": "part", "y": "rmse", "line": ["model"], "levels": {"predict 0": 1.0}, "names": {"first": "the 1st"}}
+    figures._panel(axis, replace(entry, plots=(panel,)), panel, layout.group(records, ["model"]))
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["the 1st", "second"]
+    assert axis.get_legend_handles_labels()[1] == ["predict 0", "DPALS"]
+
+
+def test_a_deviation_as_large_as_the_mean_stays_on_a_logarithmic_axis():
+    points = layout.group([{"x": 1, "rmse": value} for value in (0.01, 0.01, 0.4)], ["x"])
+    (middle,), (below,), (above,) = figures._spread(points, {"y": "rmse", "log_y": True})
+    assert above > middle, "or the test shows nothing"
+    assert middle - below == pytest.approx(0.01)
 
 
 def test_words_on_x_become_bars(tmp_path, entry):

@@ -63,3 +63,9 @@ def test_messages_are_counted_per_user_and_round():
     assert found["rounds"] >= 2
     assert 0 < found["up"] <= found["most_up"]
     assert found["kilobytes_down"] == pytest.approx(found["rounds"] * found["down"] / 1e3)
+
+
+def test_pictures_have_the_slopes_of_the_bounds():
+    for panel in entries.load("theory-errors").plots:
+        varied = panel["where"]["varied"]
+        assert panel["slopes"] == {model: scaling.BOUNDS[model, varied] for model in ("DPALS", "DPLMC")}

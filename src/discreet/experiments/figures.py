@@ -9,6 +9,9 @@ A plot of an entry's file is one panel:
     log_x, log_y  optional
     statistic     optional: "mean" with the standard deviation by default, "median" with the quartiles
     reference     optional: the published value to mark with crosses (the first one by default)
+    levels        optional: numbers by name, each a dashed line across, such as what predicting 0 gives
+    slopes        optional: exponents by method, each a dotted line through its first point on two logarithmic axes
+    names         optional: what words on x and in names of lines are called in the picture, beside `NAMES`
     value         optional: a number to show as colour, over two counts that double; with ``minus``, against the records
                   that have those settings; ``value_label`` names it
 
@@ -19,6 +22,7 @@ several panels, and names stand below a panel, never on the data.
 
 from __future__ import annotations
 
+import itertools
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,6 +77,22 @@ OTHERS = ("#1b7f5c", "#a63d57", "#3465a4", "#c77f2a", "#7a4fa3", "#5f8a1f", "#4a
 DASHES = ("-", "--", ":", "-.")
 MARKS = "os^Dv<>P"
 
+#: What words of the files are called in pictures.
+NAMES = {
+    "als": "ALS",
+    "irls": "IRLS",
+    "gaussian": "Gaussian noise",
+    "laplace": "Laplace noise",
+    "huber": "Huber noise",
+    "vanilla": "no noise",
+    "pure": "pure ε",
+    "1e-5": "δ = 1e-5",
+    "mean": "global mean",
+    "user mean": "user's own mean",
+    "bias": "biases, not private",
+    "popular": "most popular, not private",
+}
+
 #: What axes are called where a file does not say.
 LABELS = {
     "epsilon": "ε",
@@ -104,7 +124,9 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
     panels = [part for panel in entry.plots for part in split(records, panel)]
     across = 2 if len(panels) == 4 else min(3, len(panels))
     down = -(-len(panels) // across)
-    lines = max((len(lines) for _, lines in panels), default=0) + bool(entry.references)
+    extra = ("levels", "slopes")
+    lines = max((len(lines) + sum(len(panel.get(name, {})) for name in extra) for panel, lines in panels), default=0)
+    lines += bool(entry.references)
     size = (WIDTH * across, (HEIGHT + LEGEND * lines) * down + 0.5)
     figure = Figure(figsize=size, dpi=110, facecolor="white", layout="constrained")
     axes = figure.subplots(down, across, squeeze=False).ravel()
@@ -145,14 +167,14 @@ def method(keys: Mapping[str, Any]) -> str | None:
     """The method that a line is of: the longest name that one of its settings begins with."""
     for value in keys.values():
         text = str(value).removeprefix("as printed: ")
-        known = [name for name in METHODS if text == name or text.startswith((f"{name},", f"{name} ", f"{name}'"))]
+        known = [name for name in METHODS if text == name or text.startswith(tuple(f"{name}{end}" for end in ", '-"))]
         if known:
             return max(known, key=len)
     return None
 
 
 def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
-    """Of the lines of a panel. Several of one method: lighter ones first, with other dashes and marks."""
+    """Of the lines of a panel. Several of one method: the first is strongest (of numbers the last), others lighter."""
     names = [method(keys) for keys in lines]
     free = iter(colour for at in range(len(lines)) for colour in [OTHERS[at % len(OTHERS)]])
     found: list[Style] = []
@@ -162,10 +184,19 @@ def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
             found.append(Style(next(free), "-", mark))
             continue
         of_it = [other for other, known in enumerate(names) if known is not None and METHODS[known] == METHODS[name]]
+        ends = [list(lines[other].values())[-1] for other in of_it]
+        if all(isinstance(end, int | float) for end in ends):
+            of_it.reverse()
         place = of_it.index(at)
-        lighter = 0.55 * (len(of_it) - 1 - place) / max(len(of_it) - 1, 1)
-        found.append(Style(_mixed(METHODS[name], lighter), DASHES[(len(of_it) - 1 - place) % len(DASHES)], mark))
+        lighter = 0.55 * place / max(len(of_it) - 1, 1)
+        found.append(Style(_mixed(METHODS[name], lighter), DASHES[place % len(DASHES)], mark))
     return found
+
+
+def _coloured_by(line: Group) -> Mapping[str, Any]:
+    """The settings that tell a line from others, and the model that all its records have where those name none."""
+    models = {record.get("model") for record in line.records}
+    return line.keys if method(line.keys) or len(models) > 1 else {"model": models.pop(), **line.keys}
 
 
 def label(keys: Mapping[str, Any]) -> str:
@@ -174,31 +205,53 @@ def label(keys: Mapping[str, Any]) -> str:
     return textwrap.shorten(", ".join(words), 58, placeholder=" …")
 
 
+def places(lines: Sequence[Sequence[str]]) -> tuple[list[dict[str, float]], float]:
+    """Where the bars of each line stand over its words, and how wide they are: those over one word side by side."""
+    words = list(dict.fromkeys(word for line in lines for word in line))
+    over = {word: [at for at, line in enumerate(lines) if word in line] for word in words}
+    width = 0.8 / max(map(len, over.values()), default=1)
+    found: list[dict[str, float]] = [{} for _ in lines]
+    for middle, word in enumerate(words):
+        for place, at in enumerate(over[word]):
+            found[at][word] = middle + width * (place - (len(over[word]) - 1) / 2)
+    return found, width
+
+
 def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]) -> None:
     x, y = panel["x"], panel["y"]
     name = panel.get("reference", entry.references[0] if entry.references else "")
-    words = list(dict.fromkeys(r[x] for line in lines for r in line.records if isinstance(r.get(x), str)))
+    names = NAMES | panel.get("names", {})
+    words = [list(dict.fromkeys(r[x] for r in line.records if isinstance(r.get(x), str))) for line in lines]
+    bars, width = places(words)
     marked = False
-    for at, (line, style) in enumerate(zip(lines, styles([line.keys for line in lines]), strict=True)):
+    for line, style, of_it in zip(lines, styles([_coloured_by(line) for line in lines]), bars, strict=True):
+        text = label({key: names.get(value, value) for key, value in line.keys.items()})
         flat = Group({}, [record for record in line.records if x not in record])
         if flat.values(y):
             level = flat.median(y) if panel.get("statistic") == "median" else flat.mean(y)
-            axis.axhline(level, color=style.colour, linestyle="--", linewidth=1.4, label=label(line.keys), zorder=2)
+            axis.axhline(level, color=style.colour, linestyle="--", linewidth=1.4, label=text, zorder=2)
         points = [p for p in group([r for r in line.records if x in r], [x]) if p.values(y)]
         if not points:
             continue
-        points.sort(key=lambda p: words.index(p.keys[x]) if words else p.keys[x])
-        places = [words.index(p.keys[x]) + _shift(at, len(lines)) if words else p.keys[x] for p in points]
-        _one(axis, panel, points, places, style, label(line.keys), 0.8 / len(lines) if words else 0.0)
-        known = [(place, reference(entry, p, name)) for place, p in zip(places, points, strict=True)]
+        points.sort(key=lambda p: of_it[p.keys[x]] if of_it else p.keys[x])
+        at = [of_it[p.keys[x]] if of_it else p.keys[x] for p in points]
+        _one(axis, panel, points, at, style, text, width if of_it else 0.0)
+        if (slope := panel.get("slopes", {}).get(method(line.keys))) is not None:
+            start = points[0].mean(y)
+            ends = [start, start * (at[-1] / at[0]) ** slope]
+            bound = f"slope of the bound of {text}"
+            axis.plot([at[0], at[-1]], ends, ":", color=style.colour, linewidth=1.2, label=bound, zorder=2)
+        known = [(place, reference(entry, p, name)) for place, p in zip(at, points, strict=True)]
         known = [(place, value) for place, value in known if value is not None]
         if known:
-            cross = INK if words else style.colour  # on a bar of its own colour it would not be seen
+            cross = INK if of_it else style.colour  # on a bar of its own colour it would not be seen
             axis.plot(*zip(*known, strict=True), "x", color=cross, markersize=9, markeredgewidth=2, zorder=5)
             marked = True
+    for text, level in panel.get("levels", {}).items():
+        axis.axhline(level, color=GREY, linestyle="--", linewidth=1.4, label=text, zorder=2)
     if marked:
-        axis.plot([], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"{name}: published")
-    _dress(axis, panel, lines, words)
+        axis.plot([], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"published ({name})")
+    _dress(axis, panel, lines, list(dict.fromkeys(word for line in words for word in line)))
 
 
 def _heat(axis: Any, records: list[Record], panel: Mapping[str, Any]) -> None:
@@ -225,28 +278,21 @@ def _one(
     axis: Any,
     panel: Mapping[str, Any],
     points: list[Group],
-    places: list[float],
+    at: list[float],
     style: Style,
     name: str,
     width: float,
 ) -> None:
     """One line, or the bars of one colour where x is a word."""
-    y = panel["y"]
-    if panel.get("statistic") == "median":
-        centres = [p.median(y) for p in points]
-        ends = [p.quartiles(y) for p in points]
-        spread: Any = [[c - low for c, (low, _) in zip(centres, ends, strict=True)]]
-        spread.append([high - c for c, (_, high) in zip(centres, ends, strict=True)])
-    else:
-        centres = [p.mean(y) for p in points]
-        spread = [p.spread(y) for p in points]
+    centres, below, above = _spread(points, panel)
+    ends = [below, above] if any(below) or any(above) else None
     if width:
-        axis.bar(places, centres, width, yerr=spread, color=style.colour, capsize=2, label=name, zorder=3)
+        axis.bar(at, centres, width, yerr=ends, color=style.colour, capsize=2, label=name, zorder=3)
         return
     axis.errorbar(
-        places,
+        at,
         centres,
-        spread,
+        ends,
         color=style.colour,
         linestyle=style.dashes,
         marker=style.mark if len(points) <= 40 else "",
@@ -258,16 +304,36 @@ def _one(
     )
 
 
+def _spread(points: list[Group], panel: Mapping[str, Any]) -> tuple[list[float], list[float], list[float]]:
+    """The middle of every point, and how far it reaches below and above."""
+    y = panel["y"]
+    if panel.get("statistic") == "median":
+        middles = [p.median(y) for p in points]
+        ends = [p.quartiles(y) for p in points]
+        below = [middle - low for middle, (low, _) in zip(middles, ends, strict=True)]
+        return middles, below, [high - middle for middle, (_, high) in zip(middles, ends, strict=True)]
+    middles = [p.mean(y) for p in points]
+    above = [p.spread(y) for p in points]
+    if not panel.get("log_y"):
+        return middles, above, above
+    # a deviation as large as the mean has no place on a logarithmic axis, the lowest value has
+    lowest = [middle - min(p.values(y)) for middle, p in zip(middles, points, strict=True)]
+    return middles, [min(pair) for pair in zip(above, lowest, strict=True)], above
+
+
 def _dress(axis: Any, panel: Mapping[str, Any], lines: list[Group], words: list[str]) -> None:
     x = panel["x"]
     ticks = sorted({r[x] for line in lines for r in line.records if isinstance(r.get(x), int | float)})
+    shown: list[str] = []
     if panel.get("log_x"):
         axis.set_xscale("log")
         _plain_numbers(axis.xaxis)
     if words:
-        axis.set_xticks(range(len(words)), [textwrap.fill(word, 12) for word in words])
-    elif 1 < len(ticks) <= 8 and (panel.get("log_x") or all(isinstance(tick, int) for tick in ticks)):
-        axis.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+        names = NAMES | panel.get("names", {})
+        shown = [_wrapped(names.get(word, word)) for word in words]
+        axis.set_xticks(range(len(words)), shown)
+    elif 1 < len(ticks) <= 8 and (panel.get("log_x") or _apart(ticks)):
+        axis.set_xticks(ticks, [f"{tick:,}" if isinstance(tick, int) else f"{tick:.3g}" for tick in ticks])
         axis.minorticks_off()
     if panel.get("log_y"):
         axis.set_yscale("log")
@@ -279,18 +345,31 @@ def _dress(axis: Any, panel: Mapping[str, Any], lines: list[Group], words: list[
     axis.set_axisbelow(True)
     axis.tick_params(labelsize=8, colors=INK)
     axis.spines[["top", "right"]].set_visible(False)
-    if names := axis.get_legend_handles_labels()[1]:
-        columns = 2 if len(names) > 4 and max(map(len, names)) < 34 else 1
-        place = {"loc": "upper left", "bbox_to_anchor": (0.0, -0.14), "ncols": columns}
+    if told := axis.get_legend_handles_labels()[1]:
+        columns = 2 if len(told) > 4 and max(map(len, told)) < 34 else 1
+        below = -0.14 - 0.035 * max((word.count("\n") for word in shown), default=0)
+        place = {"loc": "upper left", "bbox_to_anchor": (0.0, below), "ncols": columns}
         axis.legend(fontsize=8, frameon=False, labelcolor=INK, **place)
+
+
+def _wrapped(word: str) -> str:
+    """In short lines, none of which ends with an equals sign."""
+    whole = word.replace(" = ", "\u00a0=\u00a0")
+    return "\n".join(textwrap.wrap(whole, 12, break_long_words=False))
+
+
+def _apart(ticks: Sequence[float]) -> bool:
+    """Whether a label for each has room on a linear axis."""
+    gaps = [high - low for low, high in itertools.pairwise(ticks)]
+    return min(gaps) > 0.08 * (ticks[-1] - ticks[0])
 
 
 def _plain_numbers(of: Any) -> None:
     """1, 2, 5, 10 … on a logarithmic axis."""
-    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     of.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    of.set_major_formatter(FormatStrFormatter("%g"))
+    of.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     of.set_minor_formatter(NullFormatter())
 
 
@@ -299,17 +378,20 @@ def axis_label(panel: Mapping[str, Any], axis: str) -> str:
     return str(panel.get(f"{axis}_label") or LABELS.get(panel[axis], panel[axis]))
 
 
-def _shift(at: int, lines: int) -> float:
-    """Where the bars of a line stand beside those of the others."""
-    return 0.8 * ((at + 0.5) / lines - 0.5)
-
-
 def _spoken(name: str, value: Any) -> str:
     if isinstance(value, str):
         return f"{value} start" if name == "start" else value
     if name == "users":
         return f"{value:,g} users"
-    symbol = {"nu": "ν =", "mu": "μ =", "lambda": "λ =", "epsilon": "ε =", "sigma": "σ ="}.get(name, name)
+    symbols = {
+        "nu": "ν =",
+        "mu": "μ =",
+        "lambda": "λ =",
+        "epsilon": "ε =",
+        "sigma": "σ =",
+        "condition": "condition number",
+    }
+    symbol = symbols.get(name, name)
     return f"{symbol} {value:,g}"
 
 

@@ -197,10 +197,12 @@ class ALS(Recommender):
 
     def _factor_of_lambda(self, ratings: Ratings) -> float:
         """What to multiply equation (3) by: a power of √2 that neither neighbour is better than."""
-        if self.regularization is not None or not self._explicit or ratings.n_ratings < FEWEST_TO_TRY:
+        if self.regularization is not None or not self._explicit:
             return 1.0
         rng = np.random.default_rng(self.random_state)
         some = _some_users(ratings, rng)
+        if some.n_ratings < FEWEST_TO_TRY:
+            return 1.0
         few = some.n_ratings < FEW_TO_TRY
         parts = [rng.random(some.n_ratings) < 0.1 for _ in range(3 if few else 1)]
         trial = self._trial(self.iterations if few else min(self.iterations, 6))
@@ -216,10 +218,11 @@ class ALS(Recommender):
         return float(2.0 ** (best / 2))
 
     def _trial(self, iterations: int) -> ALS:
-        """More than 32 factors do not change which λ is best, but what it takes."""
+        """At most 32 factors: more would take most of the time of a training."""
         return ALS(
             min(self.factors, 32),
             iterations=iterations,
+            unobserved_weight=self.unobserved_weight,
             user_exponent=self.user_exponent,
             item_exponent=self.item_exponent,
             weighting=self.weighting,
