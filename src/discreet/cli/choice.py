@@ -44,14 +44,14 @@ class Choice:
     factors: Annotated[
         int | None,
         _option(
-            "Number of factors. Default: 32 for als; for dpmf, 64 to rank and by the budget to predict ratings.",
+            "Number of factors. Default: 32 for als; for dpmf, 64 to rank, and to predict ratings as many as the released pairs show, at most 32.",
             metavar="N",
         ),
     ] = None
     iterations: Annotated[
         int | None,
         _option(
-            "Sweeps over users and items; a private model pays for each. Default: 15 for als, 4 for dpmf with "
+            "Sweeps over users and items; a private model pays for each. Default: 15 for als, 6 for dpmf with "
             "--goal rating.",
             metavar="N",
         ),

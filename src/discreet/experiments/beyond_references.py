@@ -31,9 +31,11 @@ DENSE = {
         Family("sketches", 25_000, 100, 40, skew=0.3, rank=6, taste=0.5, strength=1.0, scale="-10 to 10"),
         Family("courses", 20_000, 400, 60, skew=0.8, rank=10, taste=1.0, scale="0 to 10"),
         Family("votes", 30_000, 150, 40, skew=0.5, rank=5, taste=0.0, strength=1.2, scale="0 to 1"),
+        Family("party games", 25_000, 60, 15, skew=0.3, rank=3, strength=1.2, scale="-10 to 10"),
+        Family("short surveys", 25_000, 100, 10, skew=0.3, rank=6),
     )
 }
-RANKS = (4, 8, 16)
+RANKS = (3, 4, 6, 8, 16)
 FACTORS = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)  # times λ by default
 COUNTS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0)  # λ of `Bias`
 
