@@ -44,7 +44,8 @@ class Choice:
     factors: Annotated[
         int | None,
         _option(
-            "Number of factors. Default: 32 for als; for dpmf, 64 to rank, and to predict ratings as many as the released pairs show, at most 32.",
+            "Number of factors. Default: 32 for als; for dpmf, 64 to rank, and at most 32 to predict ratings, as many "
+            "as stand out of the noise.",
             metavar="N",
         ),
     ] = None

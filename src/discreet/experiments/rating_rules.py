@@ -98,7 +98,8 @@ def table(epsilons: list[float], people: int, draws: int, given: list[str]) -> s
             worst = names[int(np.nanargmax(lost))]
             cells.append(f"{np.nanmean(lost):+.2f} ({np.nanmax(lost):+.2f}, {worst})")
         lines.append([setting, *cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\nSets: {', '.join(names)}.\n"
+    quoted = ", ".join(f'"{name}"' for name in names)  # some have commas
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\nSets: {quoted}.\n"
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ class DPMF(PrivateRecommender):
     ----------
     factors : int, optional
         The largest number of dimensions of taste. Default: 64 for ranking, where noise hides most of them; for ratings,
-        chosen by the budget. With 0, a model of ratings learns only how much each item is liked.
+        32, of which those are learnt that stand out of it. With 0, a model of ratings learns only how much each item is
+        liked.
     epsilon : float
         The privacy budget: how much may be learnt about any one user. Smaller is more private. There is no default.
     delta : float
@@ -37,7 +38,7 @@ class DPMF(PrivateRecommender):
     item_features : file, frame, mapping or array, optional
         Public features of the items, such as genres or years: a prior for their factors, at no privacy cost.
     iterations : int, optional
-        For ratings: the number of steps. Each one costs.
+        For ratings: the number of steps. Each one costs. Default 6, or 3 without factors.
     regularization : float, optional
         For ratings: λ, the ridge of a user's own least squares.
     neighbouring : {"add-remove", "replace-one"}
