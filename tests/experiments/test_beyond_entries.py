@@ -50,7 +50,7 @@ def test_rules_are_compared_with_the_default(tmp_path, monkeypatch):
     assert re.fullmatch(r"\| biases alone \| [+-]0\.\d\d \([+-]0\.\d\d, cinema\) \|", biases)
     assert "+0.00 (+0.00" not in biases
     assert again == "| default again | +0.00 (+0.00, cinema) |"
-    assert rest[-1] == "Sets: cinema."
+    assert rest[-1] == 'Sets: "cinema".'
 
 
 @pytest.mark.parametrize("feedback", ["explicit", "implicit"])

@@ -9,6 +9,7 @@ import discreet
 from discreet.data.cinema import genre_matrix
 from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError
+from discreet.experiments.families import Family, made
 from discreet.kernels import threads
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
 from discreet.models.algorithms.known_noise import likely_counts, shrunk_ratio
@@ -362,3 +363,12 @@ def test_no_factors_comes_back_from_disk_and_keeps_the_promise(cinema, tmp_path)
     again = discreet.load(tmp_path / "model")
     assert np.array_equal(again.predict(cinema.train, cinema.train), model.predict(cinema.train, cinema.train))
     check_private_model(discreet.DPMF(0, epsilon=5.0, rating_range=(1, 5), goal="rating"), people=4)
+
+
+def test_ten_ratings_a_person_are_enough_for_taste():
+    """A gate at twelve had given up on 25,000 people with ten ratings each, 23 % above a factorisation without noise."""
+    kind = Family("made", 4_000, 60, 12, skew=0.3, rank=3, strength=1.2, scale="-10 to 10")
+    model = discreet.DPMF.configured(
+        epsilon=20.0, delta=1e-5, goal="rating", rating_range=(-10, 10), noise="seeded", random_state=0
+    ).fit(made(kind, 1))
+    assert "taste in about" in model.learnt_
