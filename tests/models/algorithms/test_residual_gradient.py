@@ -366,7 +366,7 @@ def test_no_factors_comes_back_from_disk_and_keeps_the_promise(cinema, tmp_path)
 
 
 def test_ten_ratings_a_person_are_enough_for_taste():
-    """A gate at twelve had given up on 25,000 people with ten ratings each, 23 % above a factorisation without noise."""
+    """A gate at twelve gave up on 25,000 people with ten ratings each, 23 % above factors without privacy."""
     kind = Family("made", 4_000, 60, 12, skew=0.3, rank=3, strength=1.2, scale="-10 to 10")
     model = discreet.DPMF.configured(
         epsilon=20.0, delta=1e-5, goal="rating", rating_range=(-10, 10), noise="seeded", random_state=0
