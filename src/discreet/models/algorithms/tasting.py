@@ -26,7 +26,7 @@ from discreet.privacy.people.users import Users
 MARGIN = 3  # dimensions beside those that stand out of the noise
 FORGET = 0.5  # how far from the average an item's curvature is taken to be
 OWN_SHARE = 0.5  # of D: see `without_own_share`
-FEWEST = 4.0  # ratings of a user in the core: with less, pairs say nothing of taste
+FEWEST = 6.0  # ratings of a user in the core: with less, pairs say little of taste, and steps from them go astray
 CLEARLY = 3.0  # times the deviation of its noise: from then on a gain is one
 BLOCK = 4096  # items whose factors are solved for at a time
 
