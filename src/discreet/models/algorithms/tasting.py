@@ -26,7 +26,9 @@ from discreet.privacy.people.users import Users
 MARGIN = 3  # dimensions beside those that stand out of the noise
 FORGET = 0.5  # how far from the average an item's curvature is taken to be
 OWN_SHARE = 0.5  # of D: see `without_own_share`
-FEWEST = 6.0  # ratings of a user in the core: with less, pairs say little of taste, and steps from them go astray
+FEWEST = 12.0  # ratings of a user in the core: with less, pairs say little of taste, and steps from them go astray
+FEWEST_OF_ALL = 6.0  # where the core is the catalogue, but for a tenth of the ratings
+NEARLY_ALL = 0.9
 CLEARLY = 3.0  # times the deviation of its noise: from then on a gain is one
 BLOCK = 4096  # items whose factors are solved for at a time
 
@@ -107,14 +109,15 @@ class Tasting:
         return (
             not self.closed
             and len(self._core) > 2
-            and self._per_user() >= FEWEST
+            and self._enough_each()
             and (less - all_of_it) / (2 * state.personal.variance) < self._gate
         )
 
-    def _per_user(self) -> float:
-        """How many items of the core a user has rated, on average."""
+    def _enough_each(self) -> bool:
+        """Whether people have rated enough items of the core, on average."""
         counts = self._state.counts.even
-        return self._state.crowd.per_user * min(float(counts[self._core].sum()) / max(float(counts.sum()), 1e-9), 1.0)
+        share = min(float(counts[self._core].sum()) / max(float(counts.sum()), 1e-9), 1.0)
+        return self._state.crowd.per_user * share >= (FEWEST_OF_ALL if share >= NEARLY_ALL else FEWEST)
 
     def look(self) -> None:
         """Users solve for what is personal but for taste, and weigh all items alike."""
