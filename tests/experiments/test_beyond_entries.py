@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import discreet
-from discreet.experiments import beyond, beyond_references, rating_rules
+from discreet.experiments import beyond, beyond_references, rating_levers, rating_rules
 from discreet.experiments import entry as entries
 from discreet.experiments.sources import Sources
 from discreet.models.dpals import DPALS
@@ -27,7 +27,7 @@ def test_entries_name_what_there_is():
     assert _named("beyond-floor", "model") == set(beyond.FLOORS)
     assert _named("beyond-dense", "family") == set(beyond_references.DENSE)
     assert _named("beyond-ratings", "data") <= {*beyond_references.GOALS, "cinema"}
-    assert _named("beyond-levers", "change") == set(beyond.CHANGES) | set(beyond.PAPER_CHANGES)
+    assert _named("beyond-levers", "change") == set(rating_levers.CHANGES) | set(rating_levers.PAPER_CHANGES)
 
 
 def test_dense_sets_have_enough_people():

@@ -88,7 +88,10 @@ ESTIMATED = "estimated"
 PAIRS = "pairs or biases"
 WORTH = "worth or biases"
 RANK = "rank or biases"
+LAST = "last or biases"
+COMPARISONS = (WORTH, RANK, LAST)
 PRUNE_AFTER = 2  # steps
+NEARLY_ALL_BIAS = 0.99  # ι where there are no more steps for factors
 
 
 @dataclass(frozen=True, repr=False)
@@ -210,7 +213,7 @@ class ResidualGradient(Algorithm):
         ]
         if self.has_pairs:
             lines.append(Line(PAIRS, share=0.15, shape=None))
-            lines += [Line(name, share=0.01, shape=None) for name in (WORTH, RANK)]
+            lines += [Line(name, share=0.01, shape=None) for name in COMPARISONS]
             lines += [Line("balance", step + 1, share=0.01 / self._steps, shape=None) for step in range(self._steps)]
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
@@ -239,7 +242,7 @@ class ResidualGradient(Algorithm):
         found["fit"] = users.add_up(personal.fit_moments())
         if self.has_pairs:
             found[PAIRS] = users.add_up(ResidualPairs(np.arange(min(self.largest_core, n))))
-            for name, ranks in ((WORTH, (rank,)), (RANK, compared(rank))):
+            for name, ranks in ((WORTH, (rank,)), (RANK, compared(rank)), (LAST, (rank,))):
                 found[name] = users.add_up(personal.left_out_gains(np.zeros((n, rank)), bias, ranks, 1.0))
         gradient = found["bias"]
         if rank:
@@ -439,9 +442,11 @@ class ResidualGradient(Algorithm):
         """What the lines that compare ranks buy where there was nothing to compare."""
         left: list[str | Line] = [] if tasting.closed else [WORTH]
         if tasting.steps is None:
-            left.append(RANK)
-        elif steps_taken < PRUNE_AFTER:
-            tasting.prune(RANK)
+            left += [RANK, LAST]
+        else:
+            if steps_taken < PRUNE_AFTER:
+                tasting.prune(RANK)
+            tasting.look_back(LAST)
         if left:
             self._pairs_or_biases(users, session, left, state, None, with_fit=False)
 
@@ -453,6 +458,7 @@ class ResidualGradient(Algorithm):
         line, balance = names
         rank = steps.V.shape[1]
         G = personal.largest
+        iota = NEARLY_ALL_BIAS if steps.over else iota
         personal.solve(users, steps.V, state.biases.now, iota)
         fitting = users.add_up(personal.fit_moments())
         gram = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))
