@@ -123,6 +123,7 @@ class Change:
 HOWEVER_FEW = ((tasting, "FEWEST", 0.0), (tasting, "FEWEST_OF_ALL", 0.0))
 NEVER_GIVEN_UP = ((tasting, "A_LOSS", math.inf),)
 NOT_COMPARED = ((tasting, "CLEARLY", math.inf),)
+NEVER_BACK = ((tasting, "ASTRAY", math.inf),)
 BELIEVED = ((residual_gradient, "FeaturePrior", Believed),)
 AS_THEY_ARE = (*BELIEVED, (residual_pairs, "STRENGTHS", (3.0, 3.0)))
 OWN_PRIOR = dict(regularization=8.0, prior_count=3.0, slope=0.05, taste=0.01)
@@ -139,10 +140,11 @@ LEVERS: dict[str, Change] = {
     "pairs whatever they cost": Change(dict(gate=1e9)),
     "pairs however few ratings": Change(parts=HOWEVER_FEW),
     "factors never given up": Change(parts=NEVER_GIVEN_UP),
-    "no gate at all": Change(dict(gate=1e9), parts=HOWEVER_FEW + NEVER_GIVEN_UP),
+    "steps never taken back": Change(parts=NEVER_BACK),
+    "no gate at all": Change(dict(gate=1e9), parts=HOWEVER_FEW + NEVER_GIVEN_UP + NEVER_BACK),
     "biases alone": Change(dict(largest_core=0)),
     "pairs alone": Change(parts=((residual_gradient, "Tasting", PairsAlone),)),
-    "steps alone": Change(parts=((residual_gradient, "Tasting", StepsAlone), *NEVER_GIVEN_UP)),
+    "steps alone": Change(parts=((residual_gradient, "Tasting", StepsAlone), *NEVER_GIVEN_UP, *NEVER_BACK)),
     "ranks are not compared": Change(parts=NOT_COMPARED),
     "rank 8": Change(dict(factors=8), parts=((tasting, "MARGIN", 8), *NOT_COMPARED)),
     "4 steps": Change(dict(iterations=4)),

@@ -31,6 +31,7 @@ FEWEST_OF_ALL = 6.0  # where the core is the catalogue, but for a tenth of the r
 NEARLY_ALL = 0.9
 CLEARLY = 3.0  # times the deviation of its noise: from then on a gain is one
 A_LOSS = 0.5  # likewise, for factors that lose
+ASTRAY = 3.0  # likewise, for steps after which factors are worth less than before
 BLOCK = 4096  # items whose factors are solved for at a time
 
 
@@ -190,23 +191,28 @@ class Tasting:
         self._keep_the_better(gains[best], deviation)
 
     def look_back(self, name: str) -> None:
-        """Now that all steps have been taken: the better of factors now and before, or none where they lose."""
+        """Now that all steps have been taken: the better of factors now and before, or none where they lose.
+
+        A rating that a user leaves out has been learnt from all the same. So factors seem to gain by what they have
+        made of the scatter of ratings: σ² for each of their numbers and as much again, in the weights of `_left_out`.
+        """
         assert self.steps is not None
         gains, deviation = self._left_out(name, self.steps.V, (self.steps.V.shape[1],))
         self._keep_the_better(gains[0], deviation)
-        self._give_up_losers()
+        numbers = self.steps.V.shape[1] * len(self.core)
+        self._give_up_losers(numbers * self.state.personal.variance / self.state.crowd.per_user)
 
     def _keep_the_better(self, gain: float, deviation: float) -> None:
         """Back to the best factors so far, where those of now are clearly worse."""
         assert self.steps is not None
-        if self._best.gain - gain > CLEARLY * math.hypot(deviation, self._best.deviation):
+        if self._best.gain - gain > ASTRAY * math.hypot(deviation, self._best.deviation):
             self.steps.stay_at(self._best.V)
         else:
             self._best = Gained(self.steps.V, gain, deviation)
         self.dimensions = min(self.dimensions, self.steps.V.shape[1])
 
-    def _give_up_losers(self) -> None:
-        if self._best.gain < -A_LOSS * self._best.deviation:
+    def _give_up_losers(self, scatter: float = 0.0) -> None:
+        if self._best.gain < scatter - A_LOSS * self._best.deviation:
             self.steps = None
             self.dimensions = 0
 
