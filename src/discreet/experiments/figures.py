@@ -332,7 +332,7 @@ def _dress(axis: Any, panel: Mapping[str, Any], lines: list[Group], words: list[
         names = NAMES | panel.get("names", {})
         shown = [_wrapped(names.get(word, word)) for word in words]
         axis.set_xticks(range(len(words)), shown)
-    elif 1 < len(ticks) <= 8 and (panel.get("log_x") or _apart(ticks)):
+    elif 1 < len(ticks) <= 8 and _apart([math.log(tick) for tick in ticks] if panel.get("log_x") else ticks):
         axis.set_xticks(ticks, [f"{tick:,}" if isinstance(tick, int) else f"{tick:.3g}" for tick in ticks])
         axis.minorticks_off()
     if panel.get("log_y"):
@@ -359,7 +359,7 @@ def _wrapped(word: str) -> str:
 
 
 def _apart(ticks: Sequence[float]) -> bool:
-    """Whether a label for each has room on a linear axis."""
+    """Whether a label for each has room on the axis, which is as long as they reach."""
     gaps = [high - low for low, high in itertools.pairwise(ticks)]
     return min(gaps) > 0.08 * (ticks[-1] - ticks[0])
 

@@ -68,7 +68,8 @@ def errors(settings: Settings, sources: Sources) -> list[Record]:
 def cost(settings: Settings, sources: Sources) -> list[Record]:
     """Seconds of one core for one step, over the values in ``sweep`` of what is ``varied``, and their slope.
 
-    A step is the difference between a training with several steps and one with one, the least of three.
+    A step is the difference between a training with several steps and one with one, the least of three. The planted
+    matrix has a rank of its own, so that the number of ratings stays what it is when the rank of the model grows.
     """
     records: list[Record] = []
     for value in settings["sweep"][settings["varied"]]:
@@ -115,7 +116,7 @@ def _tuned(model: str, epsilon: float, rank: int, users: int, items: int, candid
 def _step_seconds(settings: Settings) -> float:
     """Of one core, by the difference between many steps and one."""
     users, rank, items = settings["users"], settings["rank"], settings["items"]
-    ratings = planted(users, rank, 0.0, 0, items)[2]
+    ratings = planted(users, settings["planted_rank"], 0.0, 0, items)[2]
     taken = []
     for steps in (1, 1 + settings["steps"]):
         chosen = _CHOSEN[settings["model"]] | {"iterations": steps}

@@ -203,20 +203,20 @@ def add_turned(
             if h:
                 corner_0_both(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
             else:
-                corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead)
+                corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
         elif left <= 1:
             if h:
                 corner_1_both(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
             else:
-                corner_1(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead)
+                corner_1(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
         elif CORNER_VECTORS == 2:
-            corner_2(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead)
+            corner_2(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
             if half:
                 rest = half * line
                 tile_2(like, P + p + half * s, line, P + q, line, K, s1 + rest, a1 + rest, line)
             _add_tiles(like, P, K, S, A, R, i, i + 3 * W)
         else:
-            corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead)
+            corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
             _add_tiles(like, P, K, S, A, R, i, i + W)
 
 

@@ -321,34 +321,7 @@ def _emit_corner(
             e.store(sums[half + 1 + a * vectors + k], right[a], e.width * k)
 
 
-def _corner(vectors: int) -> Any:
-    @intrinsic
-    def corner(
-        typingctx: Any,
-        like: Any,
-        P: Any,
-        index: Any,
-        K: Any,
-        ldp: Any,
-        x: Any,
-        p: Any,
-        q: Any,
-        v: Any,
-        b: Any,
-        S: Any,
-        C: Any,
-        S_right: Any,
-        C_right: Any,
-        ldc: Any,
-        Y: Any,
-        ahead: Any,
-    ) -> Any:
-        return void(16, like, lambda e, *args: _emit_corner(e, vectors, (), *args))
-
-    return corner
-
-
-def _corner_both(vectors: int) -> Any:
+def _corner(vectors: int, both: bool = False) -> Any:
     @intrinsic
     def corner(
         typingctx: Any,
@@ -372,13 +345,13 @@ def _corner_both(vectors: int) -> Any:
         w: Any,
         h: Any,
     ) -> Any:
-        return void(18, like, lambda e, *args: _emit_corner(e, vectors, args[-2:], *args[:-2]))
+        return void(18, like, lambda e, *args: _emit_corner(e, vectors, args[-2:] if both else (), *args[:-2]))
 
     return corner
 
 
 corner_0, corner_1, corner_2 = _corner(0), _corner(1), _corner(2)
-corner_0_both, corner_1_both = _corner_both(0), _corner_both(1)
+corner_0_both, corner_1_both = _corner(0, both=True), _corner(1, both=True)
 
 
 @intrinsic
