@@ -42,6 +42,8 @@ FRESH = {
         Family("village", 1_500, 1_000, 15, skew=0.4, rank=10, strength=0.6, scale="-10 to 10"),
         Family("songs", 15_000, 120, 35, skew=0.4, rank=5, taste=2.0, strength=1.3, scale="-10 to 10"),
         Family("apps", 20_000, 3_000, 20, skew=1.5, taste=0.8, scale="0 to 1"),
+        Family("forms", 15_000, 70, 9, skew=0.4, rank=5),
+        Family("wines", 15_000, 60, 14, skew=0.4, rank=2, taste=1.0, strength=1.2, scale="0 to 10"),
     )
 }
 UNSEEN_REPLICAS = 60  # of the twin: those after it
