@@ -6,8 +6,9 @@ import sys
 import pytest
 
 import discreet
-from discreet.experiments import beyond, beyond_references, rating_rules
+from discreet.experiments import beyond, beyond_references, rating_levers, rating_rules
 from discreet.experiments import entry as entries
+from discreet.experiments.families import FAMILIES
 from discreet.experiments.sources import Sources
 from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
@@ -27,7 +28,7 @@ def test_entries_name_what_there_is():
     assert _named("beyond-floor", "model") == set(beyond.FLOORS)
     assert _named("beyond-dense", "family") == set(beyond_references.DENSE)
     assert _named("beyond-ratings", "data") <= {*beyond_references.GOALS, "cinema"}
-    assert _named("beyond-levers", "change") == set(beyond.CHANGES) | set(beyond.PAPER_CHANGES)
+    assert _named("beyond-levers", "change") == set(rating_levers.CHANGES) | set(rating_levers.PAPER_CHANGES)
 
 
 def test_dense_sets_have_enough_people():
@@ -62,9 +63,31 @@ def test_levers_end_at_the_defaults(feedback):
     assert all(last[kind.__name__] == (kind, {}) for kind in {kind for kind, _ in levers.values()})
 
 
-@pytest.mark.parametrize("kind", [DPMF, DPALS])
-def test_a_change_is_one_parameter(kind):
-    changes = beyond.CHANGES if kind is DPMF else beyond.PAPER_CHANGES
-    for change in changes.values():
-        assert len(change) <= 1
-        beyond._private(kind, {"epsilon": 5.0, "seed": 0}, change, "explicit").check()
+def test_a_change_is_one_parameter_or_a_lever_with_parts():
+    for change in rating_levers.OTHERS.values():
+        assert len(change.given) == 1
+        assert not change.parts
+    for kind, changes in ((DPMF, rating_levers.CHANGES), (DPALS, rating_levers.PAPER_CHANGES)):
+        for change in changes.values():
+            given = change if kind is DPALS else change.given
+            beyond._private(kind, {"epsilon": 5.0, "seed": 0}, given, "explicit").check()
+
+
+def test_levers_change_what_they_name_and_nothing_stays_changed():
+    """On a small set where taste is learnt, whose gates are all passed."""
+    changes = rating_levers.LEVERS | rating_levers.FEATURES
+    parts = [part for change in changes.values() for part in change.parts]
+    before = [getattr(where, name) for where, name, _ in parts]
+    settings = {"data": "canteen", "scale": 1.0, "seed": 1, "epsilon": 20}
+    found = {name: rating_levers.change(settings | {"change": name}, Sources()) for name in changes}
+    assert [getattr(where, name) for where, name, _ in parts] == before
+    assert found["DPMF by default"]["worse, %"] == 0
+    assert found["biases alone"]["worse, %"] > 1
+    passed = {"pairs whatever they cost", "pairs however few ratings", "factors never given up", "no gate at all"}
+    passed |= {"steps never taken back", "ranks are not compared", "DPMF by default"}
+    assert {name for name, record in found.items() if record["worse, %"] == 0} == passed
+
+
+def test_fresh_families_are_no_family_that_rules_were_chosen_on():
+    shapes = {(one.users, one.items, one.per_user) for one in FAMILIES}
+    assert not {(one.users, one.items, one.per_user) for one in rating_levers.FRESH.values()} & shapes

@@ -117,7 +117,7 @@ def test_neighbours_reach_the_sensitivity():
     reached = {name: float(share) for name, share in shares.items()}
     # the worst users for moments and gains need columns of their own: test_own_solve has them
     assert reached.pop("prior") > 0.7
-    for name in ("fit", "worth or biases", "rank or biases"):
+    for name in ("fit", "worth or biases", "rank or biases", "last or biases"):
         assert reached.pop(name) > 0.8
     assert set(reached.values()) == {1.0}
 

@@ -219,7 +219,7 @@ def examples(folder: str, model: Any) -> list[str]:
     ids = [str(item) for item in model.item_ids_[:2].tolist()]
     where = shlex.quote(folder)
     lines = [f"{program()} recommend {where} --history {shlex.quote(','.join(ids))}"]
-    if model.item_factors_.shape[1]:
+    if model.item_factors_.shape[1] > model.likeness().first:  # else there is nothing to compare items by
         lines.append(f"{program()} similar {where} {shlex.quote(ids[0])}")
     if hasattr(model, "privacy_"):
         lines.append(f"{program()} budget {where}")

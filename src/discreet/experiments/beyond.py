@@ -1,8 +1,8 @@
 """From the DPALS paper's algorithm to DPMF, one lever after the other, and beyond (docs/beyond.md).
 
 Of `run`, every row has all levers of the rows above it, up to where the algorithm changes; `features` compares priors
-for the item factors, `floor` what DPMF must not be worse than, `change` DPMF with one lever changed, `unseen` what it
-does on data that no rule was chosen on. True (ε, δ), δ = 1e-5 by default, add or remove one user, exactly accounted.
+for the item factors, `floor` what DPMF must not be worse than, `unseen` what it does on data that
+no rule was chosen on. True (ε, δ), δ = 1e-5 by default, add or remove one user, exactly accounted.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def features(settings: Settings, sources: Sources) -> Record:
         given["item_features"] = np.random.default_rng(settings["seed"]).random((split.train.n_items, 20))
     elif "features" in prior:
         given["item_features"] = genres_and_years(name, sources)
-    return _score(settings, split, given)
+    return score(settings, split, given)
 
 
 def floor(settings: Settings, sources: Sources) -> Record:
@@ -123,41 +123,7 @@ def floor(settings: Settings, sources: Sources) -> Record:
     split = split_of(settings["data"], settings["seed"], settings["scale"], "explicit", 0, sources)
     if settings["model"] == "user's own mean":
         return {"rmse": evaluate(Bias(3.0, items=False).fit(split.train), split, "rmse", slices=None)["rmse"]}
-    return _score(settings | {"noise": "secure"}, split, FLOORS[settings["model"]])
-
-
-CHANGES: dict[str, dict[str, Any]] = {
-    "DPMF by default": {},
-    "accounted by RDP": dict(accountant="rdp"),
-    "the cut is not made up for": dict(attenuation=False),
-    "counts as they are": dict(likely=False),
-    "no popularity as a prior": dict(popularity=False),
-    "nobody follows others more": dict(slope=0.0),
-    "nobody likes what is popular more": dict(taste=0.0),
-    "a level that counts 3 ratings": dict(prior_count=3.0),
-    "a ridge of 8": dict(regularization=8.0),
-    "pairs whatever they cost": dict(gate=1e9),
-    "no pairs": dict(largest_core=0),
-    "intercept of 0.5": dict(intercept=0.5),
-    "even weights": dict(rarity=0.0),
-    "all steps alike": dict(growth=1.0),
-    "8 steps": dict(iterations=8),
-    "rank 4 at most": dict(factors=4),
-    "core of 400 items": dict(largest_core=400),
-}
-PAPER_CHANGES: dict[str, dict[str, Any]] = {
-    "DPALS by default": {},
-    "DPALS, counts once": dict(recount=False),
-    "DPALS, noise not isometric": dict(isometric=False),
-}
-
-
-def change(settings: Settings, sources: Sources) -> Record:
-    """``data``, ``replica``, ``scale``; ``change`` (of `CHANGES` or `PAPER_CHANGES`), ``epsilon``, ``seed``."""
-    split = split_of(settings["data"], settings["replica"], settings["scale"], "explicit", 0, sources)
-    if settings["change"] in PAPER_CHANGES:
-        return _score(settings, split, PAPER_CHANGES[settings["change"]], DPALS)
-    return _score(settings, split, CHANGES[settings["change"]])
+    return score(settings | {"noise": "secure"}, split, FLOORS[settings["model"]])
 
 
 def unseen(settings: Settings, sources: Sources) -> Record:
@@ -173,7 +139,7 @@ def unseen(settings: Settings, sources: Sources) -> Record:
         "DPMF": (DPMF, {}),
     }
     kind, given = ways[settings["model"]]
-    return _score(settings | {"data": "synthetic"}, split, given, kind)
+    return score(settings | {"data": "synthetic"}, split, given, kind)
 
 
 @lru_cache(maxsize=1)
@@ -181,9 +147,10 @@ def _synthetic(users: int, items: int, seed: int) -> Split:
     return dpals_task(users, items, seed=seed).split
 
 
-def _score(settings: Settings, split: Split, given: dict[str, Any], kind: type[PrivateRecommender] = DPMF) -> Record:
-    scale = STARS.get(settings["data"], (0.5, 5.0))
-    model = _private(kind, settings, given | {"delta": 1e-5, "rating_range": scale}, "explicit").fit(split.train)
+def score(settings: Settings, split: Split, given: dict[str, Any], kind: type[PrivateRecommender] = DPMF) -> Record:
+    """Test RMSE of a private model with these parameters, and its true ε."""
+    usual = {"delta": 1e-5, "rating_range": STARS.get(settings["data"], (0.5, 5.0))}
+    model = _private(kind, settings, usual | given, "explicit").fit(split.train)
     return {"rmse": evaluate(model, split, "rmse", slices=None)["rmse"], "true_epsilon": model.privacy_.epsilon}
 
 

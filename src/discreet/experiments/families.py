@@ -129,10 +129,7 @@ def made(kind: Family, seed: int = 0) -> Ratings:
     """The ratings of one member of the family."""
     rng = np.random.default_rng([29, seed])
     counts = activity(kind, rng)
-    spectrum = np.arange(1.0, kind.rank + 1) ** -kind.decay
-    spectrum /= np.linalg.norm(spectrum)
-    U = rng.standard_normal((kind.users, kind.rank), dtype=np.float32)
-    V = rng.standard_normal((kind.items, kind.rank), dtype=np.float32) * spectrum.astype(np.float32)
+    U, V = _vectors(kind, rng)
     ids = rng.permutation(kind.items)  # the place of an item says nothing of its popularity
     weight = np.empty(kind.items)
     weight[ids] = (np.arange(1.0, kind.items + 1) + kind.items / 300) ** -kind.skew
@@ -142,6 +139,22 @@ def made(kind: Family, seed: int = 0) -> Ratings:
     indptr, indices = _pick(counts, U, V, bias, met, kind.taste, rng)
     values = rated(kind, U, V, bias, indptr, indices, rng)
     return Ratings.from_indices(indptr, indices, values, np.arange(kind.users), np.arange(kind.items), catalogue=True)
+
+
+def item_vectors(kind: Family, seed: int = 0) -> NDArray[np.float32]:
+    """v_j of (3), (items, rank), of the member that `made` makes from the same seed."""
+    rng = np.random.default_rng([29, seed])
+    activity(kind, rng)
+    return _vectors(kind, rng)[1]
+
+
+def _vectors(kind: Family, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """(3)."""
+    spectrum = np.arange(1.0, kind.rank + 1) ** -kind.decay
+    spectrum /= np.linalg.norm(spectrum)
+    U = rng.standard_normal((kind.users, kind.rank), dtype=np.float32)
+    V = rng.standard_normal((kind.items, kind.rank), dtype=np.float32) * spectrum.astype(np.float32)
+    return U, V
 
 
 def activity(kind: Family, rng: np.random.Generator) -> NDArray[np.int64]:

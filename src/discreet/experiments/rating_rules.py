@@ -23,6 +23,7 @@ from discreet.data.splits import Split, random_ratings
 from discreet.errors import BudgetExceeded
 from discreet.evaluation.protocols import evaluate
 from discreet.experiments.families import FAMILIES, SCALES, made
+from discreet.models.algorithms.residual_gradient import COMPARISONS
 from discreet.models.base import Recommender
 from discreet.models.dpmf import DPMF
 
@@ -45,7 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "steps alike": dict(growth=1.0),
     "less for the size": dict(shares={"size": 0.01}),
     "more for the size": dict(shares={"size": 0.08}),
-    "less for comparing ranks": dict(shares={"worth or biases": 0.003, "rank or biases": 0.003}),
+    "less for comparing ranks": dict(shares=dict.fromkeys(COMPARISONS, 0.003)),
     "less for pairs": dict(shares={"pairs or biases": 0.08}),
 }
 

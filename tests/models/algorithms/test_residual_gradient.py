@@ -9,8 +9,10 @@ import discreet
 from discreet.data.cinema import genre_matrix
 from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError
+from discreet.evaluation.protocols import evaluate
 from discreet.experiments.families import Family, made
 from discreet.kernels import threads
+from discreet.models.algorithms import tasting
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
 from discreet.models.algorithms.known_noise import likely_counts, shrunk_ratio
 from discreet.models.algorithms.personal import drift
@@ -161,11 +163,40 @@ def test_all_of_the_budget_is_spent_and_later_steps_get_more():
         assert less.noise_multiplier("counts") < usual.noise_multiplier("counts")
 
 
+def few_ratings_each(people, items, seed):
+    """RMSE with factors and without on six ratings a person, where steps go astray, and the first of the two models."""
+    ratings = made(Family("few ratings each", people, items, 8, skew=0.3, rank=6), seed)
+    split = random_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
+    same = SAME | dict(epsilon=50.0, rating_range=(1.0, 5.0))
+    models = [discreet.DPMF(factors, **same).fit(split.train) for factors in (None, 0)]
+    return *(evaluate(model, split, "rmse", slices=None)["rmse"] for model in models), models[0]
+
+
+def test_steps_that_lose_are_taken_back(monkeypatch):
+    ours, biases, model = few_ratings_each(15_000, 60, 2)
+    assert model.details_["dimensions"] > 0
+    assert ours < 0.996 * biases
+    monkeypatch.setattr(tasting, "ASTRAY", math.inf)
+    monkeypatch.setattr(tasting, "A_LOSS", math.inf)
+    astray, _, _ = few_ratings_each(15_000, 60, 2)
+    assert astray > 1.02 * biases
+
+
+def test_factors_that_fit_nothing_but_scatter_are_given_up(monkeypatch):
+    """Users gain by them on ratings that they leave out, because factors have been learnt from these as well."""
+    ours, biases, model = few_ratings_each(4_000, 100, 3)
+    assert model.details_["dimensions"] == 0
+    assert ours == pytest.approx(biases, rel=1e-3)
+    monkeypatch.setattr(tasting, "A_LOSS", math.inf)
+    fitted, _, _ = few_ratings_each(4_000, 100, 3)
+    assert fitted > 1.005 * biases
+
+
 def test_a_fit_releases_its_plan_and_nothing_else():
     ratings = discreet.load_dataset("cinema", scale=0.02)
     model = discreet.DPMF(2, epsilon=5.0, rating_range=(0.5, 5.0), iterations=2, goal="rating").fit(ratings)
     first = ["size", "counts", "recounts", *["prior", "fit", "bias"] * 3, "pairs or biases"]
-    first += ["worth or biases", "rank or biases"]
+    first += ["worth or biases", "rank or biases", "last or biases"]
     steps = ["fit", "balance 1", "gradient 1", "fit", "balance 2", "gradient 2"]
     assert sorted(entry.name for entry in model.privacy_.ledger.entries) == sorted(first + steps)
     assert model.privacy_.epsilon == pytest.approx(5.0, rel=1e-6)

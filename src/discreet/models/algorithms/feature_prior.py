@@ -77,7 +77,7 @@ class FeaturePrior:
         """
         T = self._vary(sums, COARSE * unit, usual)
         for finer in FINER:
-            B = self._explain(sums, T, usual)
+            B = self.explain(sums, T, usual)
             T = self._vary(sums, np.minimum(finer * T, unit), usual)
         self.variance = T
         mean = self.F @ B
@@ -89,7 +89,7 @@ class FeaturePrior:
         before = -0.5 * (np.log(grid / usual) / SPREAD) ** 2
         return float(_weights(np.array(fits) + before) @ grid)
 
-    def _explain(self, sums: Sums, T: float, usual: float) -> NDArray[np.float64]:
+    def explain(self, sums: Sums, T: float, usual: float) -> NDArray[np.float64]:
         """b, and with it ω."""
         if not self.F.shape[1]:
             return np.zeros(0)

@@ -29,9 +29,10 @@ the released σ².
 
 What is bought is decided by numbers that have been released: pairs, where biases would lose next to nothing without
 that part of the budget, until a dimension of taste stands out of the noise of the pairs, and from then on steps for
-factors. Else the lines buy biases again. Twice users say what factors are worth to them, by ratings that they leave out
-of their own solve (`LeftOutGains`): before the first step, when factors that lose are given up, and after the second,
-when dimensions that lose are dropped. So the model is never far below its own bias-only form.
+factors. Else the lines buy biases again. Three times users say what factors are worth to them, by ratings that they
+leave out of their own solve (`LeftOutGains`): before the first step, when factors that lose are given up; after the
+second, when dimensions that lose are dropped; and after the last. Where factors have become clearly worse than they
+were, those of before come back, and there are no more steps. So the model is never far below its own bias-only form.
 
 Privacy: lines, mechanism and noise multipliers are fixed and public. *What* the lines of the rest release is decided by
 earlier releases. Whatever it is, sums are of residuals over G, of unit length, so that it has the same sensitivity;
@@ -88,7 +89,10 @@ ESTIMATED = "estimated"
 PAIRS = "pairs or biases"
 WORTH = "worth or biases"
 RANK = "rank or biases"
+LAST = "last or biases"
+COMPARISONS = (WORTH, RANK, LAST)
 PRUNE_AFTER = 2  # steps
+NEARLY_ALL_BIAS = 0.99  # ι where there are no more steps for factors
 
 
 @dataclass(frozen=True, repr=False)
@@ -210,7 +214,7 @@ class ResidualGradient(Algorithm):
         ]
         if self.has_pairs:
             lines.append(Line(PAIRS, share=0.15, shape=None))
-            lines += [Line(name, share=0.01, shape=None) for name in (WORTH, RANK)]
+            lines += [Line(name, share=0.01, shape=None) for name in COMPARISONS]
             lines += [Line("balance", step + 1, share=0.01 / self._steps, shape=None) for step in range(self._steps)]
         rest = 1 - sum(line.share for line in lines)
         return lines + list(dict.fromkeys(self._gradients(n_items, rest)))
@@ -239,7 +243,7 @@ class ResidualGradient(Algorithm):
         found["fit"] = users.add_up(personal.fit_moments())
         if self.has_pairs:
             found[PAIRS] = users.add_up(ResidualPairs(np.arange(min(self.largest_core, n))))
-            for name, ranks in ((WORTH, (rank,)), (RANK, compared(rank))):
+            for name, ranks in ((WORTH, (rank,)), (RANK, compared(rank)), (LAST, (rank,))):
                 found[name] = users.add_up(personal.left_out_gains(np.zeros((n, rank)), bias, ranks, 1.0))
         gradient = found["bias"]
         if rank:
@@ -439,9 +443,11 @@ class ResidualGradient(Algorithm):
         """What the lines that compare ranks buy where there was nothing to compare."""
         left: list[str | Line] = [] if tasting.closed else [WORTH]
         if tasting.steps is None:
-            left.append(RANK)
-        elif steps_taken < PRUNE_AFTER:
-            tasting.prune(RANK)
+            left += [RANK, LAST]
+        else:
+            if steps_taken < PRUNE_AFTER:
+                tasting.prune(RANK)
+            tasting.look_back(LAST)
         if left:
             self._pairs_or_biases(users, session, left, state, None, with_fit=False)
 
@@ -453,6 +459,7 @@ class ResidualGradient(Algorithm):
         line, balance = names
         rank = steps.V.shape[1]
         G = personal.largest
+        iota = NEARLY_ALL_BIAS if steps.over else iota
         personal.solve(users, steps.V, state.biases.now, iota)
         fitting = users.add_up(personal.fit_moments())
         gram = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))

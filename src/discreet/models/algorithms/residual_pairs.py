@@ -25,6 +25,7 @@ BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of ta
 TAKEN_OUT = 3  # eigenvalues at the negative end that may not be noise
 OFF = 0.3  # how far the model of the pairs may be off, as a part of the variance of vectors
 ROUNDS = 15  # later ones prune too much
+STRENGTHS = (1e-2, 1e6)  # of features: the least and the most
 
 
 class Tastes(NamedTuple):
@@ -129,7 +130,7 @@ def tastes(
             W = S @ (F.T @ v)
             mean = F @ W
             w = W @ inverse.T
-            strength = float(np.clip(w.size / max(float((w**2).sum() + rank * np.trace(S)), 1e-12), 1e-2, 1e6))
+            strength = float(np.clip(w.size / max(float((w**2).sum() + rank * np.trace(S)), 1e-12), *STRENGTHS))
         T = ((v - mean).T @ (v - mean) + (B * C.sum(axis=0)) @ B.T) / M
     root = math.sqrt(scale)
     return Tastes(v / root, B / root, C, T / scale, W / root, strength, found.dimensions)

@@ -30,6 +30,8 @@ FEWEST = 12.0  # ratings of a user in the core: with less, pairs say little of t
 FEWEST_OF_ALL = 6.0  # where the core is the catalogue, but for a tenth of the ratings
 NEARLY_ALL = 0.9
 CLEARLY = 3.0  # times the deviation of its noise: from then on a gain is one
+A_LOSS = 0.5  # likewise, for factors that lose
+ASTRAY = 3.0  # likewise, for steps after which factors are worth less than before
 BLOCK = 4096  # items whose factors are solved for at a time
 
 
@@ -51,6 +53,14 @@ class State(NamedTuple):
     biases: Biases
     counts: Counts
     crowd: Crowd
+
+
+class Gained(NamedTuple):
+    """Factors, what users gained by them, and the noise on that."""
+
+    V: NDArray[np.float64]
+    gain: float
+    deviation: float
 
 
 class Tasting:
@@ -82,24 +92,25 @@ class Tasting:
     ) -> None:
         self._users = users
         self._session = session
-        self._state = state
+        self.state = state
         self._features = None if features is None else standardised(features)
-        self._core = most_frequent(state.counts.even, min(largest_core, users.n_items))
-        self._rank = min(rank, len(self._core))
+        self.core = most_frequent(state.counts.even, min(largest_core, users.n_items))
+        self._rank = min(rank, len(self.core))
         self._gate = gate
         self._whole = whole
         self._given_up = 0.0
-        self._sum = np.zeros((len(self._core), len(self._core)))
+        self._sum = np.zeros((len(self.core), len(self.core)))
         self._precision = 0.0
         self.closed = False
         self.steps: Steps | None = None
         self.strength: float | None = None
         self.dimensions = 0
+        self._best = Gained(np.zeros((users.n_items, 0)), 0.0, 0.0)
 
     def worth(self, names: Sequence[str | Line]) -> bool:
         """Whether biases would lose next to nothing without these lines and those that were given up before."""
         plan = self._session.plan
-        state = self._state
+        state = self.state
         largest = state.personal.largest * (2.0 if plan.budget.neighbouring == "replace-one" else 1.0)
         cost = self._given_up + sum(plan.noise_multiplier(name) ** -2 for name in names)
         less, all_of_it = (
@@ -108,38 +119,38 @@ class Tasting:
         )
         return (
             not self.closed
-            and len(self._core) > 2
+            and len(self.core) > 2
             and self._enough_each()
             and (less - all_of_it) / (2 * state.personal.variance) < self._gate
         )
 
     def _enough_each(self) -> bool:
         """Whether people have rated enough items of the core, on average."""
-        counts = self._state.counts.even
-        share = min(float(counts[self._core].sum()) / max(float(counts.sum()), 1e-9), 1.0)
-        return self._state.crowd.per_user * share >= (FEWEST_OF_ALL if share >= NEARLY_ALL else FEWEST)
+        counts = self.state.counts.even
+        share = min(float(counts[self.core].sum()) / max(float(counts.sum()), 1e-9), 1.0)
+        return self.state.crowd.per_user * share >= (FEWEST_OF_ALL if share >= NEARLY_ALL else FEWEST)
 
     def look(self) -> None:
         """Users solve for what is personal but for taste, and weigh all items alike."""
         n = self._users.n_items
         self._users.map(WeighEntries(np.ones(n)))
-        self._state.personal.solve(self._users, np.zeros((n, 0)), self._state.biases.now)
+        self.state.personal.solve(self._users, np.zeros((n, 0)), self.state.biases.now)
 
     def buy(self, names: Sequence[str | Line]) -> None:
         """Pairs from these lines, together with those bought before; steps can begin where a dimension stands out."""
-        products = self._users.add_up(ResidualPairs(self._core))
+        products = self._users.add_up(ResidualPairs(self.core))
         deviations = [self._session.deviation(name, products) / math.sqrt(2.0) for name in names]
         released = self._session.release_together([(name, products) for name in names])
         for one, deviation in zip(released, deviations, strict=True):
-            self._sum += symmetric_of(one, len(self._core)) / math.sqrt(2.0) / deviation**2
+            self._sum += symmetric_of(one, len(self.core)) / math.sqrt(2.0) / deviation**2
             self._precision += deviation**-2
-        self._users.map(WeighEntries(self._state.counts.importance))
+        self._users.map(WeighEntries(self.state.counts.importance))
         self._given_up += sum(self._session.plan.noise_multiplier(name) ** -2 for name in names)
         self._taste()
 
     def _taste(self) -> None:
-        counts, crowd, personal = self._state.counts, self._state.crowd, self._state.personal
-        c = np.maximum(counts.even[self._core], 0.5)
+        counts, crowd, personal = self.state.counts, self.state.crowd, self.state.personal
+        c = np.maximum(counts.even[self.core], 0.5)
         part = min(float(c.sum()) / max(float(counts.even.sum()), 1e-9), 1.0)
         per_user = max(crowd.per_user * part, 1.0)
         several = crowd.users * (1 - math.exp(-per_user))  # who have a pair, more or less
@@ -151,35 +162,66 @@ class Tasting:
             return
         F = self._features
         rank = min(self._rank, seen.dimensions + MARGIN)
-        found = tastes(seen, rank, scale, None if F is None else F[self._core])
+        found = tastes(seen, rank, scale, None if F is None else F[self.core])
         self.strength = None if F is None else found.strength
-        self.steps = Steps(self._core, found, F, counts)
+        self.steps = Steps(self.core, found, F, counts)
 
     def still_worth_it(self, name: str) -> None:
         """No factors after all, where users predict ratings that they leave out of their solve worse with them."""
         assert self.steps is not None
         self.closed = True
         gains, deviation = self._left_out(name, self.steps.V, (self.steps.V.shape[1],))
-        if gains[0] < -deviation / 2:
-            self.steps = None
-            self.dimensions = 0
+        self._best = Gained(self.steps.V, gains[0], deviation)
+        self._give_up_losers()
 
     def prune(self, name: str) -> None:
-        """Fewer dimensions, where that is clearly better by the same measure, now that steps have been taken."""
+        """Fewer dimensions, where that is clearly better by the same measure, now that steps have been taken.
+
+        Where nothing is as good as before the steps, there are no more of them.
+        """
         assert self.steps is not None
-        Q = basis(self.steps.V, self._state.counts.even)
+        Q = basis(self.steps.V, self.state.counts.even)
         ranks = compared(len(Q))
         gains, deviation = self._left_out(name, self.steps.V @ Q, ranks)
         best = int(np.argmax(gains))
-        if gains[best] - gains[-1] > CLEARLY * deviation:
+        if gains[best] - gains[-1] <= CLEARLY * deviation:
+            best = len(ranks) - 1
+        else:
             self.steps.turn(Q[:, : ranks[best]])
-            self.dimensions = min(self.dimensions, ranks[best])
+        self._keep_the_better(gains[best], deviation)
+
+    def look_back(self, name: str) -> None:
+        """Now that all steps have been taken: the better of factors now and before, or none where they lose.
+
+        A rating that a user leaves out has been learnt from all the same. So factors seem to gain by what they have
+        made of the scatter of ratings: σ² for each of their numbers and as much again, in the weights of `_left_out`.
+        """
+        assert self.steps is not None
+        gains, deviation = self._left_out(name, self.steps.V, (self.steps.V.shape[1],))
+        self._keep_the_better(gains[0], deviation)
+        numbers = self.steps.V.shape[1] * len(self.core)
+        self._give_up_losers(numbers * self.state.personal.variance / self.state.crowd.per_user)
+
+    def _keep_the_better(self, gain: float, deviation: float) -> None:
+        """Back to the best factors so far, where those of now are clearly worse."""
+        assert self.steps is not None
+        if self._best.gain - gain > ASTRAY * math.hypot(deviation, self._best.deviation):
+            self.steps.stay_at(self._best.V)
+        else:
+            self._best = Gained(self.steps.V, gain, deviation)
+        self.dimensions = min(self.dimensions, self.steps.V.shape[1])
+
+    def _give_up_losers(self, scatter: float = 0.0) -> None:
+        if self._best.gain < scatter - A_LOSS * self._best.deviation:
+            self.steps = None
+            self.dimensions = 0
 
     def _left_out(self, name: str, V: NDArray[np.float64], ranks: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
-        state = self._state
+        """What users gain, in squares of ratings, so that it can be compared with what others say; and its noise."""
+        state = self.state
         many = max(2 * state.crowd.per_user, 1.0)
         gains = self._users.add_up(state.personal.left_out_gains(V, state.biases.now, ranks, many))
-        unit = math.sqrt(len(ranks))
+        unit = math.sqrt(len(ranks)) * state.personal.variance
         deviation = self._session.deviation(name, gains)
         return unit * self._session.release(name, gains), unit * deviation
 
@@ -213,6 +255,12 @@ class Steps:
         self._inside: NDArray[Any] = found.precisions()
         self._taken: list[tuple[NDArray[Any], NDArray[Any], NDArray[Any], float]] = []
         self.V = self._mean.copy()
+        self.over = False
+
+    def stay_at(self, V: NDArray[np.float64]) -> None:
+        """These factors, and no more steps."""
+        self.V = V
+        self.over = True
 
     def take(
         self,
@@ -224,6 +272,8 @@ class Steps:
         rho: float,
     ) -> None:
         """One step with noisy K and g; `unsure` and `deviation` are those of their noise, and ρ is as in (4)."""
+        if self.over:
+            return
         V = self.V
         c = personal.left * self._c
         self._taken.append((V, K, c * (V @ without_own_share(K, rho, unsure)) - g, deviation))
