@@ -73,19 +73,23 @@ def plot(result: dict[str, Any], path: Path) -> None:
     from matplotlib import pyplot
 
     names = list(result["base"])
-    figure, panels = pyplot.subplots(1, len(names), figsize=(3.2 * len(names), 3.2), sharey=True)
+    figure, panels = pyplot.subplots(1, len(names), figsize=(3.2 * len(names), 3.6), sharey=True)
     for panel, name in zip(panels, names, strict=True):
+        lines = []
         for work, rows in result["growth"].items():
             row = rows[name]
-            panel.plot(row["sizes"], row["seconds"], "o-", label=f"{work}")
-            panel.annotate(f"{row['slope']:.2f}", (row["sizes"][-1], row["seconds"][-1]), fontsize=8, ha="right")
+            (line,) = panel.plot(row["sizes"], row["seconds"], "o-", label=work)
+            lines.append(line)
+            place = {"transform": panel.transAxes, "va": "top", "fontsize": 8, "color": line.get_color()}
+            panel.text(0.04, 1.03 - 0.07 * len(lines), f"slope {row['slope']:.2f}", **place)
         panel.set(xscale="log", yscale="log", xlabel=name)
         panel.set_xticks(rows[name]["sizes"], [f"{size:,}" for size in rows[name]["sizes"]], fontsize=7, minor=False)
         panel.minorticks_off()
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("CPU seconds")
-    panels[0].legend(fontsize=7)
-    figure.tight_layout()
+    panels[0].set_ylim(top=10 * panels[0].get_ylim()[1])  # room for the slopes
+    figure.legend(lines, list(result["growth"]), loc="lower center", ncols=len(lines), fontsize=9, frameon=False)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 

@@ -34,7 +34,7 @@ from discreet.models.private import PrivateRecommender
 DELTA = 1e-5
 METRIC = {"explicit": "rmse", "implicit": "recall@20"}
 STARS = (0.5, 5.0)
-PRICED_BY_SIGMAS = 1e4  # a budget that says nothing: the noise is that of Table 4, and the ε what it costs
+PRICED_BY_SIGMAS = 1e9  # a budget that says nothing: the noise is that of Table 4, and the ε what it costs
 # replace a number of Table 4
 VARIED = {"beta": "beta", "rank": "r", "nu": "nu", "mu": "mu", "lambda": "lambda", "steps": "T"}
 # Z of the users' weights, by ν and by the share of items, for a user's c ratings of those items; of the published shape
