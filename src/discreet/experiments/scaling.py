@@ -4,7 +4,9 @@ What theory says of the relative error ‖X̂ − X*‖/‖X*‖ where the noise
 start; n users, m items, rank r, |Ω| = r n log n known entries, logarithms left out):
 
     DPALS, Theorem 2 of Chien et al. (2021):        r² m / (ε n √p), p = |Ω|/(nm)       n^−1 · ε^−1 · m^1.5 · r^1.5
-    DPLMC, Theorem 5.2 of Wang et al. (2023):       r² m / (ε √(n |Ω|))                 n^−1 · ε^−1 · m^1 · r^1.5
+    DPLMC, Theorem 5.2 of Wang et al. (2023):       r² m / (ε √(n |Ω|)) / √r            n^−1 · ε^−1 · m^1 · r^1
+
+(the second theorem bounds ‖X̂ − X*‖, and ‖X*‖ grows with √r),
 
 and of the time of one step:
 
@@ -37,7 +39,7 @@ BOUNDS = {
     ("DPLMC", "users"): -1.0,
     ("DPLMC", "epsilon"): -1.0,
     ("DPLMC", "items"): 1.0,
-    ("DPLMC", "rank"): 1.5,
+    ("DPLMC", "rank"): 1.0,
 }
 _VALIDATION = 80_100
 _CHOSEN: dict[str, Candidate] = {
