@@ -8,7 +8,6 @@ import pytest
 import discreet
 from discreet.data.cinema import genre_matrix
 from discreet.data.splits import random_ratings
-from discreet.data.synthetic import dpals_task
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.evaluation.protocols import evaluate
 from discreet.experiments.families import Family, made
@@ -404,10 +403,3 @@ def test_ten_ratings_a_person_are_enough_for_taste():
         epsilon=20.0, delta=1e-5, goal="rating", rating_range=(-10, 10), noise="seeded", random_state=0
     ).fit(made(kind, 1))
     assert "taste in about" in model.learnt_
-
-
-def test_steps_are_not_taken_back_where_ratings_have_no_noise():
-    """σ² shrinks a thousandfold there, and gains must not be measured by it."""
-    split = dpals_task(4_000, 300, seed=0).split
-    model = discreet.DPMF(**SAME | dict(epsilon=20.0, rating_range=(-3.0, 3.0))).fit(split.train)
-    assert evaluate(model, split, "rmse", slices=None)["rmse"] < 0.12

@@ -113,14 +113,13 @@ class Personal:
         return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count, self.largest)
 
     def left_out_gains(
-        self, V: NDArray[np.float64], bias: NDArray[np.float64], ranks: tuple[int, ...], many: float, unit: float
+        self, V: NDArray[np.float64], bias: NDArray[np.float64], ranks: tuple[int, ...], many: float
     ) -> LeftOutGains:
-        """In squares of ratings over `unit`, which is also the most that a user may gain."""
         own = self.columns(bias)
         A = np.ascontiguousarray(np.hstack([own, V]), np.float32)
         centre, kappa = self._crowd.centre, self.prior_count
         part = min(1.0, ENOUGH / self._crowd.users)
-        return LeftOutGains(A, self.ridge, centre, kappa, bias, own.shape[1], ranks, unit, many, part)
+        return LeftOutGains(A, self.ridge, centre, kappa, bias, own.shape[1], ranks, self.variance, many, part)
 
     def learn_prior(self, released: NDArray[np.float64], deviation: float) -> None:
         """Variances by what was released of `prior_moments`, as far as noise allows."""

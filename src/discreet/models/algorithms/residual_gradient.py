@@ -244,7 +244,7 @@ class ResidualGradient(Algorithm):
         if self.has_pairs:
             found[PAIRS] = users.add_up(ResidualPairs(np.arange(min(self.largest_core, n))))
             for name, ranks in ((WORTH, (rank,)), (RANK, compared(rank)), (LAST, (rank,))):
-                found[name] = users.add_up(personal.left_out_gains(np.zeros((n, rank)), bias, ranks, 1.0, 1.0))
+                found[name] = users.add_up(personal.left_out_gains(np.zeros((n, rank)), bias, ranks, 1.0))
         gradient = found["bias"]
         if rank:
             personal.solve(users, np.zeros((n, rank)), bias, 0.5)

@@ -31,8 +31,7 @@ FEWEST_OF_ALL = 6.0  # where the core is the catalogue, but for a tenth of the r
 NEARLY_ALL = 0.9
 CLEARLY = 3.0  # times the deviation of its noise: from then on a gain is one
 A_LOSS = 0.5  # likewise, for factors that lose
-ASTRAY = 3.0  # likewise, for steps after which factors are worth less than before,
-LEAST_LOSS = 0.1  # by at least this part: the measure moves a little with biases and σ²
+ASTRAY = 3.0  # likewise, for steps after which factors are worth less than before
 BLOCK = 4096  # items whose factors are solved for at a time
 
 
@@ -107,7 +106,6 @@ class Tasting:
         self.strength: float | None = None
         self.dimensions = 0
         self._best = Gained(np.zeros((users.n_items, 0)), 0.0, 0.0)
-        self._unit = 0.0
 
     def worth(self, names: Sequence[str | Line]) -> bool:
         """Whether biases would lose next to nothing without these lines and those that were given up before."""
@@ -202,13 +200,12 @@ class Tasting:
         gains, deviation = self._left_out(name, self.steps.V, (self.steps.V.shape[1],))
         self._keep_the_better(gains[0], deviation)
         numbers = self.steps.V.shape[1] * len(self.core)
-        self._give_up_losers(numbers * self.state.personal.variance / self._unit / self.state.crowd.per_user)
+        self._give_up_losers(numbers * self.state.personal.variance / self.state.crowd.per_user)
 
     def _keep_the_better(self, gain: float, deviation: float) -> None:
         """Back to the best factors so far, where those of now are clearly worse."""
         assert self.steps is not None
-        noise = math.hypot(deviation, self._best.deviation)
-        if self._best.gain - gain > max(ASTRAY * noise, LEAST_LOSS * self._best.gain):
+        if self._best.gain - gain > ASTRAY * math.hypot(deviation, self._best.deviation):
             self.steps.stay_at(self._best.V)
         else:
             self._best = Gained(self.steps.V, gain, deviation)
@@ -220,14 +217,13 @@ class Tasting:
             self.dimensions = 0
 
     def _left_out(self, name: str, V: NDArray[np.float64], ranks: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
-        """What users gain, and its noise, both over the σ² of the first comparison, so that they can be compared."""
+        """What users gain, in squares of ratings, so that it can be compared with what others say; and its noise."""
         state = self.state
-        self._unit = self._unit or state.personal.variance
         many = max(2 * state.crowd.per_user, 1.0)
-        gains = self._users.add_up(state.personal.left_out_gains(V, state.biases.now, ranks, many, self._unit))
-        root = math.sqrt(len(ranks))
+        gains = self._users.add_up(state.personal.left_out_gains(V, state.biases.now, ranks, many))
+        unit = math.sqrt(len(ranks)) * state.personal.variance
         deviation = self._session.deviation(name, gains)
-        return root * self._session.release(name, gains), root * deviation
+        return unit * self._session.release(name, gains), unit * deviation
 
 
 def basis(V: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
