@@ -32,7 +32,8 @@ def test_exponents_of_the_bounds_follow_from_their_formulas():
         return r**2 * m / (epsilon * n * np.sqrt(r / m))
 
     def dplmc(n, m, r, epsilon):
-        return r**2 * m / (epsilon * np.sqrt(n * r * n))
+        absolute = r**2 * m / (epsilon * np.sqrt(n * r * n))
+        return absolute / np.sqrt(r)  # ‖X*‖, with singular values that do not depend on r
 
     base = dict(n=1e4, m=100.0, r=5.0, epsilon=10.0)
     names = {"users": "n", "items": "m", "rank": "r", "epsilon": "epsilon"}
