@@ -6,6 +6,7 @@ A table of an entry's file has
     rows     settings (or numbers) that tell its lines apart
     columns  a setting whose values become the columns; without it, the columns are `values`
     values   numbers to show; with `columns`, the first
+    over     settings that means are taken over, besides the seed; the title says so
     where    optional: only records with these settings
     digits   4 by default
     statistic  "mean" ± standard deviation (n − 1) over the seeds by default; "median" with the lowest and the highest,
