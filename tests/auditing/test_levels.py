@@ -30,8 +30,8 @@ MODELS = {
     "DPSGLD": (discreet.DPSGLD, {"iterations": 6}),
     "DPSGD": (discreet.DPSGD, {"iterations": 8}),
 }
-#: Whose price is a bound that no user reaches: Huber noise is the same on and off the diagonal of a Gram matrix; and of
-#: what factors are worth, three lines of 1 % of μ² each, users who gain most say less. Without them it is √0.97 = 0.985.
+#: Whose price is a bound that no user reaches: Huber noise is the same on and off the diagonal of a Gram matrix; and on
+#: what factors are worth, three lines of 1 % of μ² each, nobody has so much to say. Without them it is √0.97 = 0.985.
 NOT_REACHED = {"HuberALS": 0.95, "HuberALS, pure": 0.9, "DPMF, rating": 0.984}
 
 
