@@ -61,7 +61,7 @@ layers: .venv/.dev
 
 # the report is looked at in a real Chromium; where none can be had its tests are skipped, or fail with CI=true
 browser: .venv/.dev
-	@$(PY) tests/report/chromium.py
+	@$(PY) tests/support/chromium.py
 
 docs: .venv/.dev
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
@@ -73,7 +73,7 @@ notebooks: .venv/.dev
 
 # the Spark engine is tested on a real Spark, which needs Java; where none can be had its tests are skipped likewise
 java: .venv/.dev
-	@$(PY) tests/engines/java.py
+	@$(PY) tests/support/java.py
 
 # LensKit needs torch (6 GB with what PyPI's brings) and pandas 2, so its tests have an environment of their own
 lenskit: .venv-lenskit/.done

@@ -64,7 +64,7 @@ def draw(to: Path) -> None:
     from matplotlib import pyplot as plt
 
     found = curves()
-    style = {"svg.fonttype": "none", "svg.hashsalt": "discreet", "font.family": "sans-serif", "font.size": 10}
+    style: Any = {"svg.fonttype": "none", "svg.hashsalt": "discreet", "font.family": "sans-serif", "font.size": 10}
     with plt.rc_context(style):
         figure, axes = plt.subplots(1, len(found), figsize=(9, 2.9), sharey=True)
         for axis, (data, lines) in zip(axes, found.items(), strict=True):

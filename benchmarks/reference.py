@@ -19,8 +19,8 @@ import numpy as np
 
 import discreet
 from discreet.data.splits import Split, k_fold, random_ratings, strong_generalisation
-from discreet.experiments import pages
 from discreet.models.base import Recommender
+from research import pages
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("DISCREET_DATA", ROOT.parent / "shared" / "data"))

@@ -26,8 +26,8 @@ def test_pages_name_files_that_exist():
     """Files move, and pages that name them should follow; what a reader is to write is called your_something."""
     for page in (ROOT / "docs").glob("*.md"):
         text = page.read_text(encoding="utf-8")
-        named = re.findall(r"`((?:tests|src)/[\w/]+\.py)`", text)
-        named += [f"src/discreet/{file}" for file in re.findall(r"`((?:models|privacy|experiments)/[\w/]+\.py)`", text)]
+        named = re.findall(r"`((?:tests|src|research|benchmarks)/[\w/]+\.py)`", text)
+        named += [f"src/discreet/{file}" for file in re.findall(r"`((?:models|privacy)/[\w/]+\.py)`", text)]
         missing = [file for file in named if "your_" not in file and not (ROOT / file).is_file()]
         assert missing == [], page.name
 

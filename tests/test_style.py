@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = [file for folder in ("src", "examples", "benchmarks") for file in sorted((ROOT / folder).rglob("*.py"))]
+FILES = [
+    file for folder in ("src", "examples", "benchmarks", "research") for file in sorted((ROOT / folder).rglob("*.py"))
+]
 
 
 def nested_conditionals(tree: ast.AST) -> Iterator[ast.AST]:

@@ -1,12 +1,12 @@
 """Planted faults are refuted by the levels that docs/verification.md says; all of them by audit_tables.py."""
 
 import pytest
-from audit_tables import EXPLAINED, SHOWING, UNEXPLAINED, WHERE, names_of, on_the_page, planted_classes
-from fault_helpers import FAULTS, planted
 
 from discreet.auditing import audit
 from discreet.errors import ConfigError, PlanMismatch
 from discreet.kernels import threads
+from support.audit_tables import EXPLAINED, SHOWING, UNEXPLAINED, WHERE, names_of, on_the_page, planted_classes
+from support.fault_helpers import FAULTS, planted
 
 QUICK = {"search": 3, "fits": 30, "canaries": 1000, "seed": 1}
 
@@ -66,7 +66,7 @@ def test_what_the_door_refuses_and_what_claims_nothing_cannot_be_audited():
 def test_the_page_has_rows_for_what_there_is(kind, least):
     found = list(on_the_page(kind))
     assert found == [name for name in names_of(kind) if name in found]
-    assert len(found) >= least, f"run: python tests/auditing/audit_tables.py {kind}"
+    assert len(found) >= least, f"run: python tests/support/audit_tables.py {kind}"
 
 
 def test_every_fault_is_refuted_or_explained():

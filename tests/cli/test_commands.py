@@ -295,8 +295,8 @@ def test_bench_is_wired(run, monkeypatch, tmp_path):
         asked.update(quick=quick, only=only)
         return {"als": {"seconds": 1.5}}
 
-    monkeypatch.setattr("discreet.experiments.bench.run", measure)
-    monkeypatch.setattr("discreet.experiments.bench.render", lambda results, page: {"als": "## Speed\n"})
+    monkeypatch.setattr("benchmarks.bench.run", measure)
+    monkeypatch.setattr("benchmarks.bench.render", lambda results, page: {"als": "## Speed\n"})
     assert json.loads(run("bench", "--quick", "--only", "als,topk", "--json").out)["als"] == {"seconds": 1.5}
     assert asked == {"quick": True, "only": {"als", "topk"}}
     assert run("bench", "--out", tmp_path / "speed.md").out == "## Speed\n"

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ratings_helpers import ROWS, assert_inner_form, small, triples
 from scipy import sparse
 
 from discreet import Ratings
 from discreet.data.csr import compress, sort_pairs
 from discreet.errors import ConfigError, DataError
+from support.ratings_helpers import ROWS, assert_inner_form, small, triples
 
 
 @settings(max_examples=200)

@@ -4,10 +4,10 @@ import hashlib
 
 import numpy as np
 import pytest
-from local_server import serving
 
 from discreet.data.download import cache_folder, download, file_md5, written_aside
 from discreet.errors import DataError
+from support.local_server import serving
 
 BODY = np.random.default_rng(0).bytes(700_000)
 MD5 = hashlib.md5(BODY, usedforsecurity=False).hexdigest()

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ratings_helpers import small, triples
 
 from discreet import Ratings
 from discreet.data.encode import IdIndex, as_ids, encode, stands_for_nothing
 from discreet.errors import DataError
+from support.ratings_helpers import small, triples
 
 A_DAY = datetime.date(2024, 2, 29)
 

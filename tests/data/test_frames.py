@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ratings_helpers import ROWS, triples
 
 from discreet import Ratings
 from discreet.errors import ConfigError, DataError
+from support.ratings_helpers import ROWS, triples
 
 MAKERS = {
     "pandas": pd.DataFrame,

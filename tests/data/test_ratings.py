@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ratings_helpers import ROWS, assert_inner_form, small, triples
 
 from discreet import Ratings
 from discreet.errors import ConfigError, DataError
+from support.ratings_helpers import ROWS, assert_inner_form, small, triples
 
 
 def test_immutable():

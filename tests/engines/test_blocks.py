@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
 
 import discreet
 from discreet.engines import People
 from discreet.engines.blocks import streams
 from discreet.errors import ConfigError, DataError, EngineError, PrivacyError
+from support.engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
 
 import discreet
 from discreet.engines.kept import KeptBlocks, memory_of
@@ -15,6 +14,7 @@ from discreet.errors import ConfigError
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Look
 from discreet.privacy.people.replay import Node, Outlook, Recorded, follow
+from support.engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
 
 BOUNDS = Bounds(items=10**9, rating=1.0, centre=3.0)
 

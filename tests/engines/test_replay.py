@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from engine_helpers import some_ratings
 
 import discreet
 from discreet.engines.blocks.people import FileEngine
@@ -13,6 +12,7 @@ from discreet.privacy.people.descent import Descent
 from discreet.privacy.people.replay import steps_of
 from discreet.privacy.people.users import seal
 from discreet.privacy.statistics.sums import look_together
+from support.engine_helpers import some_ratings
 
 BOUNDS = Bounds(items=10**9, rating=1.0, centre=3.0)
 GRID = 2.0**-20

@@ -6,14 +6,14 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
-from engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
-from spark_helpers import SECRET, Trouble, Troubled, session
 
 import discreet
 from discreet.engines import People, handshake
 from discreet.engines.spark import jobs
 from discreet.errors import ConfigError, DataError, EngineError
 from discreet.evaluation.spark_scores import evaluate_frame
+from support.engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
+from support.spark_helpers import SECRET, Trouble, Troubled, session
 
 
 @pytest.fixture(scope="module")

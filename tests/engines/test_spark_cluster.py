@@ -1,8 +1,9 @@
 """Spark with executors of their own: one is killed, and a slow task is run twice; the bits stay the same."""
 
 import pytest
-from engine_helpers import MODELS, same_bits, silenced, some_ratings, trained
-from spark_helpers import Trouble, Troubled, session
+
+from support.engine_helpers import MODELS, same_bits, silenced, some_ratings, trained
+from support.spark_helpers import Trouble, Troubled, session
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from discreet.data.splits import by_person, random_ratings
 from discreet.errors import BudgetExceeded, ConfigError, NotFittedError, PrivacyError
 from discreet.evaluation.metrics import parse
 from discreet.evaluation.priced import MOMENTS, Layout, ratio
-from discreet.experiments.score_coverage import coverage, crowd_of
+from research.score_coverage import coverage, crowd_of
 
 METRICS = ["rmse", "mae", "recall@20", "ndcg@100"]
 

@@ -11,7 +11,7 @@ from discreet import ALS, Bias, Popularity, Ratings, evaluate
 from discreet.data.cinema import make_cinema
 from discreet.data.splits import k_fold, random_ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
-from discreet.experiments.families import Family, made
+from research.families import Family, made
 
 SETTINGS = [
     {},

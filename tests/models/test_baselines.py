@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-import baseline_twins as twins
 import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
 from discreet.models.algorithms.frank_wolfe import top_eigen
 from discreet.privacy.door.unsafe import NoNoise
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model
+from support import baseline_twins as twins
 
 ALL = (discreet.DPFrankWolfe, discreet.DPSVD, discreet.DPSGLD, discreet.DPSGD)
 

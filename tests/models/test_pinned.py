@@ -20,7 +20,6 @@ import discreet.privacy
 from discreet.models import MODELS as NAMES
 from discreet.models import read_outs
 from discreet.models.algorithms import ALGORITHMS
-from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 
 PRIVATE = {"epsilon": 50.0, "rating_range": (1.0, 5.0), "noise": "seeded", "random_state": 0}
 MODELS = {
@@ -45,7 +44,6 @@ MODELS = {
     "DPLMC, spectral": partial(discreet.DPLMC.configured, factors=4, initialization="spectral", **PRIVATE),
     "HuberALS": partial(discreet.HuberALS, **PRIVATE),
     "HuberALS, irls": partial(discreet.HuberALS, solver="irls", **PRIVATE),
-    "HuberALS, as printed": partial(discreet.HuberALS, method=HuberAsPrinted(iterations=3), **PRIVATE),
     "DPFrankWolfe": partial(discreet.DPFrankWolfe, **PRIVATE),
     "DPFrankWolfe, by steps": partial(discreet.DPFrankWolfe.configured, folding="steps", **PRIVATE),
     "DPSVD": partial(discreet.DPSVD, **PRIVATE),

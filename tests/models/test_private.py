@@ -7,7 +7,6 @@ import pytest
 
 import discreet
 from discreet.errors import BudgetExceeded, ConfigError, DataError, NotFittedError
-from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 from discreet.privacy.door.ledger import Ledger
 
 MODELS = {
@@ -19,7 +18,6 @@ MODELS = {
     "DPALS, implicit": lambda: discreet.DPALS(3, epsilon=50.0, feedback="implicit"),
     "DPLMC": lambda: discreet.DPLMC(3, epsilon=50.0),
     "HuberALS": lambda: discreet.HuberALS(3, epsilon=50.0, iterations=2),
-    "HuberALS, as printed": lambda: discreet.HuberALS(epsilon=50.0, method=HuberAsPrinted(factors=3, iterations=2)),
     "DPFrankWolfe": lambda: discreet.DPFrankWolfe(3, epsilon=50.0),
     "DPSVD": lambda: discreet.DPSVD(3, epsilon=50.0),
     "DPSGLD": lambda: discreet.DPSGLD(3, epsilon=50.0, iterations=4),

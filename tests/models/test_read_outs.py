@@ -26,7 +26,6 @@ from discreet import (
     evaluate,
 )
 from discreet.data.splits import Holdout, Split
-from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 
 USERS, ITEMS = 150, 260
 RANKS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33, 48, 63, 64, 65, 95, 96, 97, 128, 129, 200)
@@ -51,7 +50,6 @@ MODELS = {
     "DPALS implicit": lambda: DPALS(20, feedback="implicit", **RANGE),
     "DPLMC": lambda: DPLMC(20, **RANGE),
     "HuberALS": lambda: HuberALS(8, **RANGE),
-    "HuberALS as printed": lambda: HuberALS(method=HuberAsPrinted(factors=8, iterations=3), **RANGE),
     "DPFrankWolfe": lambda: DPFrankWolfe(6, **RANGE),
     "DPFrankWolfe by steps": lambda: DPFrankWolfe.configured(factors=6, folding="steps", **RANGE),
     "DPSVD": lambda: DPSVD(20, **RANGE),

@@ -15,10 +15,7 @@ from discreet.models.scorer import as_history
 from discreet.models.storage import contents
 from discreet.models.storage.scorer_folder import open_model
 from discreet.privacy.door.chain import check_chain
-
-sys.path.insert(0, __file__.rsplit("/", 2)[0] + "/serve")
-
-from served_models import ITEMS, MODELS, fitted, histories
+from support.served_models import ITEMS, MODELS, fitted, histories
 
 
 @pytest.fixture

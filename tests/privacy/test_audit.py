@@ -9,8 +9,6 @@ import math
 
 import numpy as np
 import pytest
-from fault_helpers import FAULTS, planted
-from sealed_helpers import STATISTICS, make, quick
 from test_statistics import ALL_HIGH, ELSEWHERE, HIGH, LOW, NOTHING, statistic_of
 
 from discreet.data.ratings import Ratings
@@ -23,6 +21,8 @@ from discreet.privacy.door.vault import KEY
 from discreet.privacy.noise.mechanisms import Laplace
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import Users, seal
+from support.fault_helpers import FAULTS, planted
+from support.sealed_helpers import STATISTICS, make, quick
 
 GRADES = [("secure", None), ("seeded", 20)]
 OPPOSITE = {"item_sums": LOW, "gradient": LOW, "rating_sum": LOW, "rating_count": NOTHING}

@@ -8,11 +8,9 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 from discreet.errors import ConfigError, PlanMismatch, PrivacyError
 from discreet.privacy.accounting import events as accounting
@@ -28,6 +26,8 @@ from discreet.privacy.people import poisson_batches as subsample
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch, throw
 from discreet.privacy.people.users import Users, seal
+from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
+from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 BOUNDS = Bounds(items=3, rating=1.0, centre="user", norm=0.7)
 V = np.random.default_rng(0).normal(size=(N_ITEMS, 2))

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sealed_helpers import make
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DiscreetError, PrivacyError
 from discreet.privacy.people import bounds as module
 from discreet.privacy.people.bounds import LARGEST, SMALLEST, Bounds, check_rows, clip_rows
 from discreet.privacy.people.users import seal
+from support.sealed_helpers import make
 
 
 def test_what_follows_from_the_bounds():

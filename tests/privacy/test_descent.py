@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.door.vault import KEY
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Descent
 from discreet.privacy.people.users import seal
+from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 N_ITEMS, RANK = 6, 2
 BOUNDS = {

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from sealed_helpers import block, distance, exact, make, quick
 
 import discreet
 from discreet.kernels import solve_psd
@@ -21,6 +20,7 @@ from discreet.privacy.door.vault import KEY
 from discreet.privacy.people.bounds import SHAVE, Bounds, clip_rows
 from discreet.privacy.people.users import seal
 from discreet.privacy.statistics.sums import isometry, pack, unpack
+from support.sealed_helpers import block, distance, exact, make, quick
 
 
 @pytest.fixture(autouse=True)

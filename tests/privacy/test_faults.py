@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from fault_helpers import FAULTS, planted
+
+from support.fault_helpers import FAULTS, planted
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs/verification.md"

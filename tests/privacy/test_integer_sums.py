@@ -4,7 +4,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from sealed_helpers import STATISTICS, make, quick, uniform
 
 from discreet.privacy.door.vault import KEY
 from discreet.privacy.noise.sources import grid_for
@@ -14,6 +13,7 @@ from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch
 from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
 from discreet.privacy.people.users import seal
 from discreet.privacy.statistics import integer_sums
+from support.sealed_helpers import STATISTICS, make, quick, uniform
 
 N_ITEMS, RANK = 7, 3
 V = np.random.default_rng(1).normal(size=(N_ITEMS, RANK))

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import discreet
+from benchmarks.store_stress import stress
 from discreet.errors import BudgetExceeded, ConfigError, DataError, PrivacyError
-from discreet.experiments.store_stress import stress
 from discreet.privacy import Budget, BudgetStore, Plan, Release, Session
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.store_log import UNITS

@@ -12,7 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sealed_helpers import (
+
+from discreet.data.ratings import Ratings
+from discreet.kernels import set_threads
+from discreet.privacy.door.vault import KEY
+from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.people.item_sampling import pick, pick_numpy, user_keys
+from discreet.privacy.people.users import seal
+from support.sealed_helpers import (
     NORMS,
     RELATIONS,
     STATISTICS,
@@ -28,13 +35,6 @@ from sealed_helpers import (
     uniform,
     weigh,
 )
-
-from discreet.data.ratings import Ratings
-from discreet.kernels import set_threads
-from discreet.privacy.door.vault import KEY
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.item_sampling import pick, pick_numpy, user_keys
-from discreet.privacy.people.users import seal
 
 N_ITEMS = 6
 CASES = {

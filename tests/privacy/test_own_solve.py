@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 from discreet.errors import ConfigError
 from discreet.kernels.products import inverse_diagonals_numpy
@@ -22,6 +21,7 @@ from discreet.privacy.people.own_solve import (
     SolveOwn,
 )
 from discreet.privacy.people.users import seal
+from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 N_ITEMS, OWN, RANK = 6, 1, 2
 BOUNDS = Bounds(items=10**9, rating=2.0, centre=3.0, norm=0.7)

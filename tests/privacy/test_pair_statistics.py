@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
 
 from discreet.errors import ConfigError
 from discreet.kernels import set_threads
@@ -34,6 +33,7 @@ from discreet.privacy.statistics.pairs import (
     unfold_triangle,
 )
 from discreet.privacy.statistics.sums import STATISTICS
+from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
 
 N_ITEMS = 7
 CORES = {

@@ -7,8 +7,6 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from fault_helpers import FAULTS
-from sealed_helpers import NORMS, RELATIONS, distance, exact, make, quick
 
 import discreet.privacy
 from discreet.privacy.people.block import Statistic
@@ -29,6 +27,8 @@ from discreet.privacy.people.users import seal
 from discreet.privacy.statistics.pairs import ActiveUsers, LikeCounts, PairSums
 from discreet.privacy.statistics.sums import STATISTICS
 from discreet.privacy.statistics.user_values import UserValues, seal_values
+from support.fault_helpers import FAULTS
+from support.sealed_helpers import NORMS, RELATIONS, distance, exact, make, quick
 
 N_ITEMS = 5
 V = np.array([[1.0, 0.5], [-0.5, 1.0], [2.0, -1.0], [0.0, 3.0], [1.0, 1.0]])

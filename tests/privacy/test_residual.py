@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
-from batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
 
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.residuals import crowd, frank_wolfe_step, item_totals, residuals_of
 from discreet.privacy.statistics.sums import unpack
+from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
+from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
 
 BOUNDS = {
     "own mean": Bounds(items=3, rating=0.9, centre="user", prior_mean=3, prior_count=2),

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sealed_helpers import NORMS, RELATIONS, distance, exact, floating, prepared, quick, rarest, uniform, weigh
 
 from discreet.errors import ConfigError
 from discreet.kernels import set_threads
@@ -18,6 +17,7 @@ from discreet.privacy.door.vault import KEY
 from discreet.privacy.noise.mechanisms import Huber
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.huber_weights import huber_weights, huber_weights_numpy, reweighted
+from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, prepared, quick, rarest, uniform, weigh
 
 N_ITEMS = 6
 CASES = {

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import sparse
-from sealed_helpers import STATISTICS, block, make, quick
 
 import discreet
 from discreet.data.ratings import Ratings
@@ -30,6 +29,7 @@ from discreet.privacy.door.vault import KEY, Box, Key
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import seal
 from discreet.privacy.statistics.sums import Sum
+from support.sealed_helpers import STATISTICS, block, make, quick
 
 SECRET = 4.140625  # a rating that occurs nowhere else, exact in float32
 ROOT = Path(discreet.__file__).parent

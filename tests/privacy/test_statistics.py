@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from sealed_helpers import STATISTICS, distance, exact, make, quick
 
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.door.vault import KEY
@@ -21,6 +20,7 @@ from discreet.privacy.statistics.sums import (
     residuals_numpy,
     unpack,
 )
+from support.sealed_helpers import STATISTICS, distance, exact, make, quick
 
 TIGHT = 0.999
 N, RANK, K = 12, 3, 4

@@ -188,7 +188,7 @@ def computations(users, V):
 
 
 def sealed_users():
-    from sealed_helpers import make
+    from support.sealed_helpers import make
 
     users = seal(make([{0: 1.0, 2: 3.0}, {1: 2.0}, {}], 4), Bounds(items=2, rating=1.0))
     users.choose()

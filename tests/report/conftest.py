@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import chromium
 import pytest
 
 import discreet
 from discreet.data.cinema import make_cinema
 from discreet.report import write_report
+from support import chromium
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Brows
     """A running headless Chromium. ``make test`` installs one; see chromium.py."""
     program = chromium.find()
     if program is None:
-        message = "no Chromium found: run python tests/report/chromium.py, or set DISCREET_BROWSER to the program"
+        message = "no Chromium found: run python tests/support/chromium.py, or set DISCREET_BROWSER to the program"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)

@@ -7,9 +7,9 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
-from reported import NASTY, invented
 
 from discreet.report import write_report
+from support.reported import NASTY, invented
 
 WIDE = """[...document.querySelectorAll('body *')].filter(e => {
   const box = e.getBoundingClientRect();

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from reported import NASTY, invented
 
 import discreet
 from discreet.cli import main
@@ -21,6 +20,7 @@ from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
 from discreet.report import charts, html, promise, quality, write_report
 from discreet.report.page import render
+from support.reported import NASTY, invented
 
 STYLE = (Path(discreet.__file__).parent / "report" / "style.css").read_text(encoding="utf-8")
 

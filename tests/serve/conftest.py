@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "report"))
-
-import chromium
+from support import chromium
 
 
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
-    """A running headless Chromium. ``make test`` installs one; see tests/report/chromium.py."""
+    """A running headless Chromium. ``make test`` installs one; see tests/support/chromium.py."""
     program = chromium.find()
     if program is None:
-        message = "no Chromium found: run python tests/report/chromium.py, or set DISCREET_BROWSER to the program"
+        message = "no Chromium found: run python tests/support/chromium.py, or set DISCREET_BROWSER to the program"
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)

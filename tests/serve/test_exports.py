@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import yaml
 from pyarrow import parquet
-from served_models import ITEMS, MODELS, fitted, histories, ratings
 
 import discreet
 from discreet.cli import main
@@ -16,6 +15,7 @@ from discreet.models.storage.scorer_folder import open_model
 from discreet.serve.mlflow_folder import write_mlflow
 from discreet.serve.mlflow_model import _load_pyfunc
 from discreet.serve.vectors import item_vectors, query, write_vectors
+from support.served_models import ITEMS, MODELS, fitted, histories, ratings
 
 
 @pytest.fixture

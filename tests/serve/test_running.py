@@ -12,9 +12,9 @@ import threading
 import time
 
 import pytest
-from served_models import ITEMS, fitted
 
 from discreet.cli import main
+from support.served_models import ITEMS, fitted
 
 SECRET = "xq-unheard-of-7c1"
 

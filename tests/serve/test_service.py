@@ -8,11 +8,11 @@ import os
 import httpx
 import numpy as np
 import pytest
-from served_models import ITEMS, fitted, histories
 
 from discreet.errors import ConfigError
 from discreet.serve.service import Settings, create_app
 from discreet.serve.shelf import Shelf, named_folders
+from support.served_models import ITEMS, fitted, histories
 
 SECRET = "xq-unheard-of-7c1"
 EXAMPLES = int(os.environ.get("DISCREET_EXAMPLES", "15"))  # requests made up for each route

@@ -6,13 +6,13 @@ import re
 
 import numpy as np
 import pytest
-from served_models import ITEMS, MODELS, fitted, histories
 
 from discreet.errors import ConfigError
 from discreet.kernels import once
 from discreet.models.scorer import Scorer
 from discreet.models.storage.scorer_folder import open_model
 from discreet.serve import web_page
+from support.served_models import ITEMS, MODELS, fitted, histories
 
 N = 10
 ASK = "histories.map(h => recommend(model, new Map(h), 10))"

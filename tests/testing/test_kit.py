@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import planted_models as planted
 import pytest
 
 import discreet
@@ -20,6 +19,7 @@ from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.people import descent, own_solve
 from discreet.privacy.people import users as sealed
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model, rule_names
+from support import planted_models as planted
 
 SMALL = {"epsilon": 4.0, "rating_range": (1.0, 5.0)}
 PAPER = SMALL | {"max_items": 6}

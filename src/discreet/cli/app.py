@@ -41,6 +41,9 @@ _MODULES = (
     "serve",
 )
 
+#: Commands whose code is not in the wheel: they run in a clone of the repository.
+_CLONE_MODULES = {"bench": "benchmarks.command", "reproduce": "research.command"}
+
 app = typer.Typer(
     name="discreet",
     help="Recommendations without giving anyone away: train, measure and use matrix-factorisation recommenders.",
@@ -58,11 +61,34 @@ def run(args: list[str]) -> int:
         raise ConfigError(f"DISCREET_KERNELS is {kernels!r}, but must be 'vector' (as it is without) or 'plain'")
     wanted = [args[0]] if args and args[0] in _MODULES else _MODULES  # help and near misses need all of them
     for module in wanted:
-        importlib.import_module(f"discreet.cli.{module}")
+        if module in _CLONE_MODULES:
+            _import_from_clone(module)
+        else:
+            importlib.import_module(f"discreet.cli.{module}")
     order = {name: at for at, name in enumerate(_MODULES)}  # modules import each other, and help should not show that
     app.registered_commands.sort(key=lambda command: order.get(command.name or "", len(order)))
     result = typer.main.get_command(app).main(args=args, prog_name="discreet", standalone_mode=False)
     return result if isinstance(result, int) else 0  # an exit code only where the command asked for one
+
+
+def _import_from_clone(name: str) -> None:
+    """Add a command of ``research/`` or ``benchmarks/``; outside a clone, one that says where to find it."""
+    root = Path(discreet.__file__).resolve().parents[2]
+    module = _CLONE_MODULES[name]
+    if root.joinpath(*module.split(".")).with_suffix(".py").is_file():
+        if str(root) not in sys.path:
+            sys.path.append(str(root))
+        importlib.import_module(module)
+        return
+
+    def refuse(_arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+        raise ConfigError(
+            f"discreet {name} needs a clone of the discreet repository. "
+            f"Clone it, run make install there, then .venv/bin/discreet {name}."
+        )
+
+    settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+    app.command(name, help="Only in a clone of the repository.", context_settings=settings)(refuse)
 
 
 def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

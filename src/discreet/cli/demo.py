@@ -22,7 +22,7 @@ from discreet.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
     from discreet.data.splits import Split
-    from discreet.experiments.compare import Comparison
+    from discreet.evaluation.comparison import Comparison
 
 METRICS = ("recall@20", "ndcg@20")
 RELEVANT = 4.0  # stars
@@ -187,8 +187,8 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
 
     Further trainings are further releases. Nobody here is real; with real people, each would have to be paid for.
     """
+    from discreet.evaluation.comparison import compare
     from discreet.evaluation.protocols import evaluate
-    from discreet.experiments.compare import compare
     from discreet.models.bias import Bias
     from discreet.models.popularity import Popularity
 

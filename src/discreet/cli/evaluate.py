@@ -23,7 +23,7 @@ from discreet.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
-    from discreet.experiments.compare import Comparison, Score
+    from discreet.evaluation.comparison import Comparison, Score
 
 DEFAULT_METRICS = {"explicit": "rmse,recall@20,ndcg@100", "implicit": "recall@20,recall@50,ndcg@100"}
 BASELINES = ("bias", "popularity")
@@ -129,7 +129,7 @@ def evaluate(
         n = protocol.runs
     wanted = wanted or _metrics(DEFAULT_METRICS[feedback])
     _check_metrics(wanted, feedback)
-    from discreet.experiments.compare import compare
+    from discreet.evaluation.comparison import compare
 
     with out.progress("Evaluating") as progress:
         found = compare(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.experiments.compare import Comparison, Row
+    from discreet.evaluation.comparison import Comparison, Row
 
 INK = "#22303c"
 FAINT = "#d9dee3"

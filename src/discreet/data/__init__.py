@@ -1,8 +1,8 @@
 """Ratings, and every way to get them: files, frames, sparse matrices, known data sets, generated data.
 
 `ratings` is what all else makes and takes; `files`, `text`, `frames` and `csr` read; `catalogue` and `features` are
-what is public about items; `datasets` knows the official archives; `splits` holds ratings out; `cinema`, `synthetic`
-and `twins` are generated. The names below are public, and imported on first use.
+what is public about items; `datasets` knows the official archives; `splits` holds ratings out; `cinema` is
+generated. The names below are public, and imported on first use.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Holdout, Split
-    from discreet.data.twins import load_twin
 
-__all__ = ["Catalogue", "Holdout", "Ratings", "Split", "load_dataset", "load_twin"]
+__all__ = ["Catalogue", "Holdout", "Ratings", "Split", "load_dataset"]
 
 _HOME = {
     "Catalogue": "catalogue",
@@ -25,7 +24,6 @@ _HOME = {
     "Ratings": "ratings",
     "Split": "splits",
     "load_dataset": "datasets",
-    "load_twin": "twins",
 }
 
 

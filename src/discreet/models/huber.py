@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 from discreet.models.algorithms.robust_solve import RobustSolve
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Neighbouring
@@ -35,12 +34,12 @@ class HuberALS(PrivateRecommender):
         Accept a `delta` above 1e-3; the statement says so.
     noise : {"secure", "seeded"}
     random_state : int, optional
-    method : RobustSolve or HuberAsPrinted, optional
-        The algorithm with every knob; `HuberAsPrinted` is the paper to the letter, and **not private**.
+    method : RobustSolve, optional
+        The algorithm with every knob.
     """
 
     feedback = "explicit"
-    _kinds = (RobustSolve, HuberAsPrinted)
+    _kinds = (RobustSolve,)
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class HuberALS(PrivateRecommender):
         allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
-        method: RobustSolve | HuberAsPrinted | None = None,
+        method: RobustSolve | None = None,
     ) -> None:
         self.factors = factors
         self.epsilon = epsilon

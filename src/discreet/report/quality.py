@@ -20,8 +20,8 @@ import numpy as np
 from discreet.data.ratings import Ratings
 from discreet.data.splits import Holdout, Split, random_ratings
 from discreet.errors import DataError, DiscreetError
+from discreet.evaluation.comparison import Comparison, compare
 from discreet.evaluation.protocols import lowest_relevant
-from discreet.experiments.compare import Comparison, compare
 from discreet.models.als import ALS
 from discreet.models.bias import Bias
 from discreet.models.popularity import Popularity

@@ -18,7 +18,6 @@ from discreet.models import algorithms
 from discreet.models.algorithms import ALGORITHMS, Algorithm, algorithm_class, algorithm_from
 from discreet.models.algorithms.covariance import CovarianceSVD
 from discreet.models.algorithms.frank_wolfe import FrankWolfe
-from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
 from discreet.models.algorithms.langevin import Langevin
 from discreet.models.algorithms.noisy_solve import NoisySolve
 from discreet.models.algorithms.pair_ranking import PairRanking
@@ -48,7 +47,6 @@ VALUES = {
     "projected gradient, printed": ProjectedGradient(constants="printed", ratings_per_item=9.0, ratings_per_user=4.0),
     "robust solve": RobustSolve(),
     "robust solve, Laplace": RobustSolve(mechanism="laplace", solver="irls", inner_iterations=2),
-    "Huber, as printed": HuberAsPrinted(variance=2.0),
     "Frank–Wolfe": FrankWolfe(),
     "Frank–Wolfe, all items": FrankWolfe(item_fraction=1.0, nuclear_norm=20.0, folding="steps"),
     "covariance SVD": CovarianceSVD(),
@@ -136,7 +134,6 @@ SHELLS = {
     "DPALS, method": discreet.DPALS(epsilon=2.0, method=NoisySolve(centring="global")),
     "DPLMC": discreet.DPLMC(epsilon=2.0, rating_range=(1, 5)),
     "HuberALS": discreet.HuberALS(epsilon=2.0),
-    "HuberALS, printed": discreet.HuberALS(epsilon=2.0, method=HuberAsPrinted()),
     "DPFrankWolfe": discreet.DPFrankWolfe(epsilon=2.0),
     "DPSVD": discreet.DPSVD(epsilon=2.0),
     "DPSGLD": discreet.DPSGLD(epsilon=2.0),

@@ -10,11 +10,11 @@ import discreet
 from discreet.data.splits import random_ratings
 from discreet.engines import LocalPeople
 from discreet.errors import BudgetExceeded, ConfigError, DataError
-from discreet.experiments.papers import DPALS_TABLE_4
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.door.session import Session
 from discreet.privacy.door.unsafe import NoNoise
 from discreet.privacy.people.item_sampling import sample, user_keys
+from research.papers import DPALS_TABLE_4
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ from discreet.data.cinema import genre_matrix
 from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.evaluation.protocols import evaluate
-from discreet.experiments.families import Family, made
 from discreet.kernels import threads
 from discreet.models.algorithms import tasting
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
@@ -20,6 +19,7 @@ from discreet.models.algorithms.residual_pairs import spectrum, tastes
 from discreet.models.algorithms.tasting import without_own_share
 from discreet.privacy.door.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
+from research.families import Family, made
 
 SAME = dict(goal="rating", epsilon=3.0, delta=1e-5, rating_range=(0.5, 5.0), noise="seeded", random_state=0)
 

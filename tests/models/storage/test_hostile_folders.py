@@ -8,14 +8,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import folder_mutations
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
 import discreet
 from discreet.errors import ConfigError, DataError
-from discreet.models.algorithms.huber_as_printed import HuberAsPrinted
+from support import folder_mutations
 
 HERE = Path(__file__).parent
 PRIVATE = {"epsilon": 50.0, "rating_range": (1.0, 5.0)}
@@ -30,7 +29,6 @@ MODELS = {
     "DPALS": partial(discreet.DPALS, 3, iterations=2, **PRIVATE),
     "DPLMC": partial(discreet.DPLMC, 3, iterations=2, **PRIVATE),
     "HuberALS": partial(discreet.HuberALS, 3, iterations=2, **PRIVATE),
-    "HuberALS as printed": partial(discreet.HuberALS, method=HuberAsPrinted(iterations=3), **PRIVATE),
     "DPFrankWolfe": partial(discreet.DPFrankWolfe, 3, **PRIVATE),
     "DPSVD": partial(discreet.DPSVD, 3, **PRIVATE),
     "DPSGLD": partial(discreet.DPSGLD, 3, iterations=3, **PRIVATE),

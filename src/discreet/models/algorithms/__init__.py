@@ -23,7 +23,6 @@ ALGORITHMS = {
     "noisy solve": ("discreet.models.algorithms.noisy_solve", "NoisySolve"),
     "projected gradient": ("discreet.models.algorithms.projected_gradient", "ProjectedGradient"),
     "robust solve": ("discreet.models.algorithms.robust_solve", "RobustSolve"),
-    "Huber, as printed": ("discreet.models.algorithms.huber_as_printed", "HuberAsPrinted"),
     "Frank–Wolfe": ("discreet.models.algorithms.frank_wolfe", "FrankWolfe"),
     "covariance SVD": ("discreet.models.algorithms.covariance", "CovarianceSVD"),
     "Langevin": ("discreet.models.algorithms.langevin", "Langevin"),

@@ -1,0 +1,121 @@
+"""How time grows with the data: CPU seconds over people, ratings of each, items and rank, one at a time.
+
+Everything else stays at the smallest size meanwhile. The slope is that of a line through the logarithms, by least
+squares: 1 means twice the data, twice the time; what does not depend on the data makes it smaller.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.bench_ratings import generated
+from discreet.data.ratings import Ratings
+from discreet.models.als import ALS
+from discreet.models.dpmf import DPMF
+
+BASE = {"people": 20_000, "ratings of each": 40, "items": 4_000, "rank": 16}
+TIMES = (1, 2, 4, 8)
+WORK = ("one sweep of ALS", "DPMF for lists", "DPMF for ratings")
+
+
+def benchmark(quick: bool) -> dict[str, Any]:
+    """CPU seconds by what is done, what grows, and how large it is, and the slopes."""
+    base = BASE | ({"people": 2_000} if quick else {})
+    logging.getLogger("discreet").setLevel(logging.ERROR)
+    found: dict[str, dict[str, Any]] = {work: {} for work in WORK}
+    _measure(base)  # compiles
+    for name in base:
+        sizes = [base[name] * times for times in TIMES]
+        seconds: dict[str, list[float]] = {work: [] for work in WORK}
+        for size in sizes:
+            for work, value in _measure(base | {name: size}).items():
+                seconds[work].append(value)
+        for work in WORK:
+            slope = float(np.polyfit(np.log(sizes), np.log(seconds[work]), 1)[0])
+            found[work][name] = {"sizes": sizes, "seconds": seconds[work], "slope": slope}
+    return {"base": base, "growth": found}
+
+
+def show(result: dict[str, Any]) -> list[str]:
+    """The result as Markdown."""
+    base = result["base"]
+    names = list(base)
+    start = ", ".join(f"{base[name]:,} {name}" for name in names[:-1]) + f", rank {base['rank']}"
+    lines = [
+        "## Growth",
+        "",
+        f"CPU seconds (best of two) as one size grows eightfold from {start}, and the slope of their logarithms. "
+        "DPMF finds its own rank, so the rank is a limit there.",
+        "",
+        "| | " + " | ".join(f"{name}: slope | from → to" for name in names) + " |",
+        "|---|" + "---|---|" * len(names),
+    ]
+    for work, rows in result["growth"].items():
+        cells = [
+            f"{rows[name]['slope']:.2f} | {rows[name]['seconds'][0]:.2f} → {rows[name]['seconds'][-1]:.2f} s"
+            for name in names
+        ]
+        lines.append(f"| {work} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Seconds over size, both in logarithms, a panel for each thing that grows."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    names = list(result["base"])
+    figure, panels = pyplot.subplots(1, len(names), figsize=(3.2 * len(names), 3.6), sharey=True)
+    for panel, name in zip(panels, names, strict=True):
+        lines = []
+        for work, rows in result["growth"].items():
+            row = rows[name]
+            (line,) = panel.plot(row["sizes"], row["seconds"], "o-", label=work)
+            lines.append(line)
+            place = {"transform": panel.transAxes, "va": "top", "fontsize": 8, "color": line.get_color()}
+            panel.text(0.04, 1.03 - 0.07 * len(lines), f"slope {row['slope']:.2f}", **place)
+        panel.set(xscale="log", yscale="log", xlabel=name)
+        panel.set_xticks(rows[name]["sizes"], [f"{size:,}" for size in rows[name]["sizes"]], fontsize=7, minor=False)
+        panel.minorticks_off()
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("CPU seconds")
+    panels[0].set_ylim(top=10 * panels[0].get_ylim()[1])  # room for the slopes
+    figure.legend(lines, list(result["growth"]), loc="lower center", ncols=len(lines), fontsize=9, frameon=False)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def _measure(shape: dict[str, int]) -> dict[str, float]:
+    ratings = generated(shape["people"], shape["items"], shape["ratings of each"])
+    rank = shape["rank"]
+    private: dict[str, Any] = {"epsilon": 20.0, "rating_range": (1.0, 5.0)}
+    return {
+        WORK[0]: _sweep(ratings, rank),
+        WORK[1]: _best(lambda: DPMF(rank, **private).fit(ratings, progress=False)),
+        WORK[2]: _best(lambda: DPMF(rank, goal="rating", **private).fit(ratings, progress=False)),
+    }
+
+
+def _sweep(ratings: Ratings, rank: int) -> float:
+    """CPU seconds of the best of the later sweeps."""
+    times: list[float] = []
+    ALS(rank, iterations=4).fit(ratings, progress=lambda *_: times.append(time.process_time()))
+    return float(np.diff(times).min())
+
+
+def _best(work: Callable[[], object]) -> float:
+    best = np.inf
+    for _ in range(2):
+        start = time.process_time()
+        work()
+        best = min(best, time.process_time() - start)
+    return float(best)

@@ -1,0 +1,98 @@
+"""§6 of the DPLMC paper: the planted matrices are as described, and the speed reference computes what it says."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from benchmarks import bench_dplmc
+from discreet.models.dpmf import DPMF
+from research import entry as entries
+from research.dplmc_runs import RANGES, _rounds, error, make, nothing, planted, run
+from research.sources import Sources
+
+
+def test_planted_matrices_are_as_in_the_paper():
+    X, known, ratings = planted(500, 3, 0.0, 1)
+    assert X.shape == (500, 100)
+    assert np.linalg.matrix_rank(X) == 3
+    assert known.sum() == ratings.n_ratings == round(3 * 500 * math.log(500))
+    assert np.abs(X).max() <= 4
+    noisy = planted(500, 3, 1.0, 1)[2]
+    assert (noisy.values - ratings.values).std() == pytest.approx(1.0, rel=0.1)
+
+
+@pytest.mark.parametrize("accounting", ["equal", "printed"])
+@pytest.mark.parametrize("start", ["random", "private"])
+def test_models_are_priced_as_the_cell_says(accounting, start):
+    X, known, ratings = planted(500, 3, 0.0, 1)
+    found = {}
+    for name, chosen in (
+        ("DPLMC", {"iterations": 10, "step_size": 1.0, "user_norm": 2.0, "item_norm": 2.0}),
+        ("DPALS", {"iterations": 2, "max_items": 30, "regularization": 10.0}),
+    ):
+        model = make(name, 20.0, start, 0.0, 3, accounting, 500, chosen, 0).fit(ratings)
+        found[name] = model.privacy_.epsilon
+        assert math.isfinite(error(model, X, known, ratings))
+    if accounting == "equal":
+        assert found["DPLMC"] == pytest.approx(20.0, rel=1e-6)
+        assert found["DPALS"] == pytest.approx(20.0, rel=1e-6)
+    else:
+        assert found["DPLMC"] < 20.0 < found["DPALS"], "one paper prints too much noise, the other prices too little"
+
+
+def test_a_cell_searches_once_and_has_all_its_trials():
+    settings = dict(model="DPALS", users=300, rank=3, noise_variance=0.0, epsilon=50.0, start="private")
+    settings |= dict(accounting="equal", trials=3, search={"candidates": 4, "kept": [2], "sets": [1, 3]})
+    records = run(settings, Sources())
+    assert [record["seed"] for record in records] == [0, 1, 2]
+    assert len({str(record["chosen"]) for record in records}) == 1
+    assert set(records[0]["chosen"]) == set(RANGES["DPALS"])
+    assert records[0]["trainings"] == 4 + 2 * 2
+    assert len({record["error"] for record in records}) == 3
+
+
+def test_predicting_0_has_the_error_of_what_was_not_known():
+    X = np.array([[1.0, 2.0], [3.0, 4.0]])
+    assert nothing(X, np.array([[True, False], [False, True]])) == (4 + 9) / 2
+
+
+def test_the_house_model_has_its_defaults():
+    model = make("DPMF, by default", 5.0, "none", 1.0, 5, "equal", 500, {}, 0)
+    public = dict(epsilon=5.0, delta=1e-5, goal="rating", rating_range=model.rating_range)
+    given = dict(neighbouring="replace-one", noise="seeded", random_state=0)
+    assert model.get_params() == DPMF(**public, **given).get_params()
+
+
+@pytest.mark.parametrize("name", ["dplmc-figure1", "dplmc-figure2", "dplmc-figure3", "dplmc-printed"])
+def test_both_algorithms_are_searched_in_every_setting_and_the_loser_no_less(name):
+    """DPALS, which the paper says loses, with as many trainings as DPLMC; every panel has what no learning gives."""
+    cells = entries.load(name).settings(Sources())
+    searched = [cell for cell in cells if cell["model"] in RANGES and RANGES[cell["model"]]]
+    trainings = {model: {_rounds(c["search"]).trainings for c in searched if c["model"] == model} for model in RANGES}
+    assert len(trainings["DPALS"]) == len(trainings["DPLMC"]) == 1
+    assert min(trainings["DPALS"]) >= max(trainings["DPLMC"])
+    names = ("start", "users", "epsilon", "accounting", "rank")
+    by_model = {}
+    for cell in searched:
+        by_model.setdefault(cell["model"], set()).add(tuple(cell[key] for key in names))
+    assert by_model["DPLMC"] == by_model["DPALS"]
+    floors = {cell["users"] for cell in cells if cell["model"] == "predict 0"}
+    assert floors == {cell["users"] for cell in searched} or name == "dplmc-printed"
+
+
+def test_the_speed_reference_is_the_residual_gradient():
+    rng = np.random.default_rng(0)
+    Y = sparse.random_array((30, 20), density=0.3, format="csr", rng=rng, dtype=np.float32)
+    U, V = rng.normal(size=(30, 4)).astype(np.float32), rng.normal(size=(20, 4)).astype(np.float32)
+    E = np.where(Y.toarray() != 0, U @ V.T - Y.toarray(), 0)
+    items, users = bench_dplmc.residual_gradient(Y, U, V)
+    np.testing.assert_allclose(items, E.T @ U, atol=1e-4)
+    np.testing.assert_allclose(users, E @ V, atol=1e-4)
+
+
+def test_the_benchmark_tells_seconds_and_ratios():
+    result = bench_dplmc.benchmark(quick=True, repeats=1)
+    assert set(result["ratios"]) == {"seeded", "secure"}
+    assert "DPLMC, whole iteration, secure noise" in "\n".join(bench_dplmc.show(result))

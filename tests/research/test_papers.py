@@ -1,0 +1,78 @@
+"""The papers' tables under their own conversion and exactly: the figures of PRIVACY.md, to the digits given."""
+
+import math
+
+import pytest
+
+from discreet.privacy.accounting import events as accounting
+from discreet.privacy.noise.mechanisms import Huber
+from research import papers
+
+CONVERTED = [0.80, 4.01, 7.39, 14.87, 1.00, 5.01, 10.04, 19.82, 1.01, 5.05, 10.08, 20.13]
+EXACT = [0.58, 3.26, 6.22, 12.98, 0.74, 4.12, 8.59, 17.53, 0.76, 4.17, 8.65, 17.85]
+
+
+def test_erratum_01_table_4_of_dpals_under_the_papers_conversion():
+    got = [accounting.epsilon(c.events(), c.delta, "rdp") for c in papers.DPALS_TABLE_4]
+    assert [round(e, 2) for e in got] == CONVERTED
+
+
+def test_erratum_01_table_4_of_dpals_exactly():
+    got = [accounting.epsilon(c.events(), c.delta, "gdp") for c in papers.DPALS_TABLE_4]
+    assert [round(e, 2) for e in got] == EXACT
+
+
+def test_erratum_01_the_printed_theorem_prices_one_release_too_few():
+    got = [accounting.epsilon(c.events_as_printed(), c.delta, "rdp") for c in papers.DPALS_TABLE_4]
+    assert round(got[0], 2) == 0.41
+    assert round(got[-1], 1) == 13.2
+
+
+def test_erratum_01_rho_is_the_sum_over_both_releases():
+    c = papers.DPALS_TABLE_4[5]
+    both = c.max_items * c.iterations / 2 * (1 / c.sigma_gram**2 + 1 / c.sigma_rhs**2)
+    assert accounting.total_rho(c.events()[:2]) == pytest.approx(both, rel=1e-14)
+
+
+def test_erratum_03_centring_moves_the_sum_by_k_not_by_its_root():
+    """Honestly priced, line 4 of the composition has its noise multiplier divided by √k."""
+    c = papers.DPALS_TABLE_4[6]
+    honest = [*c.events()[:3], c.events()[3].scaled(1 / math.sqrt(c.max_items))]
+    assert accounting.epsilon(honest, c.delta) > 1.1 * accounting.epsilon(c.events(), c.delta)
+
+
+def test_erratum_07_both_count_releases_are_charged():
+    c = papers.DPALS_TABLE_4[4]
+    gram, rhs, counts, centring = c.events()
+    assert counts.count == 2
+    once = [gram, rhs, accounting.Event("gaussian", counts.noise_multiplier, 1), centring]
+    assert round(accounting.epsilon(c.events(), c.delta, "rdp"), 2) == 1.00
+    assert round(accounting.epsilon(once, c.delta, "rdp"), 2) == 0.94
+
+
+def test_erratum_08_the_shared_gram_matrix_is_one_more_release():
+    """K̃ with the noise of one item's Gram matrix (sensitivity Γ_u² = 1) costs; Table 4 leaves it out."""
+    c = papers.DPALS_TABLE_4[-1]
+    with_shared = [*c.events(), accounting.Event("gaussian", c.sigma_gram, c.iterations)]
+    assert accounting.epsilon(with_shared, c.delta) > accounting.epsilon(c.events(), c.delta) + 0.09
+
+
+@pytest.mark.parametrize(
+    ("variance", "laplace", "huber"), [(1, 7.071, 15.000), (2, 5.000, 5.38), (3, 4.082, 4.22), (4, 3.536, 3.60)]
+)
+def test_table_1_of_huber_laplace_and_huber_columns(variance, laplace, huber):
+    row = papers.huber_table_1(variance)
+    assert round(row["laplace"], 3) == laplace
+    assert round(row["huber"], 2) == huber
+
+
+def test_table_1_of_huber_takes_alpha_3_for_variance_1():
+    assert Huber(3.0).variance == pytest.approx(1.0, abs=0.004)
+
+
+def test_erratum_13_the_gaussian_column_used_the_decimal_logarithm():
+    printed = [15.964, 11.288, 9.217, 7.982]
+    corrected = [24.224, 17.129, 13.986, 12.112]
+    for variance, decimal, natural in zip((1, 2, 3, 4), printed, corrected, strict=True):
+        assert papers.gaussian_classic(variance, 5.0, math.log10(1.25e5)) == pytest.approx(decimal, abs=5e-4)
+        assert round(papers.huber_table_1(variance)["gaussian"], 3) == natural

@@ -1,0 +1,1 @@
+"""What tests share: data, models, servers and planted faults."""

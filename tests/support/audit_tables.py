@@ -1,0 +1,270 @@
+"""The tables of docs/verification.md, section 6: every private model, and every planted fault, by three levels.
+
+    python tests/support/audit_tables.py models                      (rows that are not on the page yet)
+    python tests/support/audit_tables.py faults
+    python tests/support/audit_tables.py faults "ratings are not cut" …      (these rows, anew)
+
+A row is written to the page as soon as it is known. Everything anew takes about ten minutes for each table.
+"""
+
+import re
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PAGE = ROOT / "docs" / "verification.md"
+sys.path.insert(0, str(HERE.parent))
+
+import discreet  # noqa: E402
+from discreet.auditing import audit  # noqa: E402
+from discreet.errors import DiscreetError  # noqa: E402
+from support import planted_models  # noqa: E402
+from support.fault_helpers import FAULTS, planted  # noqa: E402
+
+EPSILONS = (0.5, 1.0, 8.0)
+LEVELS = ("transcript", "noise", "one run")
+PROMISE = {"epsilon": 1.0, "rating_range": (1.0, 5.0)}
+
+MODELS = {
+    "DPMF, ranking": (discreet.DPMF, {}),
+    "DPMF, rating": (discreet.DPMF, {"goal": "rating"}),
+    "DPALS": (discreet.DPALS, {}),
+    "DPALS, implicit": (discreet.DPALS, {"feedback": "implicit"}),
+    "DPLMC": (discreet.DPLMC, {}),
+    "HuberALS, Huber noise": (discreet.HuberALS, {}),
+    "HuberALS, Gaussian noise": (discreet.HuberALS, {"mechanism": "gaussian"}),
+    "DPFrankWolfe": (discreet.DPFrankWolfe, {}),
+    "DPSVD": (discreet.DPSVD, {}),
+    "DPSGLD": (discreet.DPSGLD, {}),
+    "DPSGD": (discreet.DPSGD, {}),
+}
+
+#: Trainings of level 2, where they are not 100: with many steps, each takes long.
+SEARCH = {"DPALS, implicit": 300}
+FITS = {"DPMF, rating": 60, "DPSGLD": 40, "DPSGD": 40}
+
+
+def few(**given):
+    """DPALS in which people have more items than they may contribute, so that choices matter."""
+    return discreet.DPALS.configured(factors=3, max_items=6, **PROMISE | given)
+
+
+#: Models in which faults show, by name.
+SHOWING = {
+    "DPALS": few,
+    "DPALS, implicit": lambda: few(feedback="implicit"),
+    "DPLMC, spectral": lambda: discreet.DPLMC.configured(factors=3, initialization="spectral", **PROMISE),
+    "DPALS, replace-one": lambda: few(neighbouring="replace-one"),
+    "DPMF": lambda: discreet.DPMF(**PROMISE),
+    "DPMF, replace-one": lambda: discreet.DPMF(neighbouring="replace-one", **PROMISE),
+    "DPMF, rating": lambda: discreet.DPMF(goal="rating", **PROMISE),
+    "DPSVD": lambda: discreet.DPSVD(**PROMISE),
+    "DPFrankWolfe": lambda: discreet.DPFrankWolfe(**PROMISE),
+    "DPSGLD": lambda: discreet.DPSGLD.configured(iterations=6, **PROMISE),
+    "DPSGD": lambda: discreet.DPSGD.configured(iterations=20, **PROMISE),
+    "HuberALS, Laplace noise": lambda: discreet.HuberALS(mechanism="laplace", delta=0.0, **PROMISE),
+    "ReleasesTwice": lambda: planted_models.ReleasesTwice.configured(factors=3, iterations=1, **PROMISE),
+    "Reveals": lambda: planted_models.Reveals(3, **PROMISE),
+}
+#: Where a release has as many numbers as there are pairs of items.
+CANARIES = {"DPLMC, spectral": 200}
+#: Where a fault shows, if not in the plain DPALS.
+WHERE = {
+    "the sum of ratings is priced by √k instead of k": "DPSVD",
+    "residuals on a descent are not cut": "DPMF, rating",
+    "a gradient is priced without the vectors' length": "DPMF, rating",
+    "covariance rows are not cut": "DPLMC, spectral",
+    "contributions are rounded away from zero": "DPLMC, spectral",
+    "pairs are divided by the number of items instead of pairs": "DPMF",
+    "√2 is forgotten where pairs are replaced": "DPMF, replace-one",
+    "likes are not of norm 1": "DPMF",
+    "how much is liked is left out of what pairs are divided by": "DPMF",
+    "pairs are counted in both triangles": "DPMF",
+    "whoever likes something is counted twice": "DPMF",
+    "pairs are rounded up": "DPMF",
+    "replacing a user is priced as removing one": "DPALS, replace-one",
+    "√k is forgotten for totals": "DPSVD",
+    "a Gram matrix is priced by the norm of a third": "DPALS, implicit",
+    "the number of ratings is priced by √k instead of k": "DPSVD",
+    "a gradient of biases is priced by half of the cut": "DPMF, rating",
+    "weights of entries are not of norm 1": "DPMF, rating",
+    "three numbers are priced as one": "DPMF, rating",
+    "rows of residuals are not cut": "DPFrankWolfe",
+    "pairs are divided by too little": "DPSVD",
+    "everybody is counted twice": "DPFrankWolfe",
+    "a user's gradient is not cut": "DPSGLD",
+    "Laplace noise is priced in the Euclidean norm": "HuberALS, Laplace noise",
+    "a release may be made once more than planned": "ReleasesTwice",
+    "what is revealed leaves epsilon finite": "Reveals",
+    "coins come from numpy's global generator": "DPSGD",
+    "coins are 2 % too frequent": "DPSGD",
+    "a coin belongs to an id": "DPSGD",
+}
+UNEXPLAINED = "UNEXPLAINED"
+#: Of faults that are in no training, so that there is nothing to run.
+ELSEWHERE = (
+    "about accounts, which no single training shows; a test",
+    "about tuning, which no single training shows; a test",
+    "a statistic of priced scores, not of a model; tests of the statistic",
+)
+#: Why no level refutes some: these are caught by the tests that docs/verification.md names, or are no loss of privacy.
+EXPLAINED = {
+    "the weight budget is not normalised": "no model uses this step; tests of the statistic",
+    "a weight budget ignores the number of items": "no model uses this step; tests of the statistic",
+    "residuals are not cut": "no model uses this statistic; tests of the statistic",
+    "what users measured is not cut": "a statistic of priced scores, not of a model; tests of the statistic",
+    "contributions are rounded to the nearest": "adds less than 2⁻²⁰, for which there is room; tests on coarse grids",
+    "sums are rounded instead of contributions": "as above",
+    "float64 adds up more users than it can": "shows from millions of users on; a test with that many",
+    "a training that died gives its reservation back": "about accounts, which no single training shows; a test",
+    "an account is overspent by one training": "about accounts, which no single training shows; a test",
+    "an account mixes relations": "about accounts, which no single training shows; a test",
+    "the best of several runs is priced as one": "about tuning, which no single training shows; a test",
+    "a release may be made once more than planned": "the session refuses to finish with a release too many; a test",
+    "seeded noise is called secure": "a wrong word about noise of another grade, which audits do not use; a test",
+    "a coin belongs to an id": "two users share a coin only where their ids collide; a test with such ids",
+    "ReleasesTwice": "the door refuses the second release: the training fails",
+    "Reveals": "claims nothing: ε is infinite",
+    "OpensSealedData": "it looks and does nothing with it; conformance rule “key”",
+    "FetchesTheKey": "it takes the key and does nothing with it; conformance rule “key”",
+    "LeavesOneOut": "releases less than it pays for; conformance rule “plan”",
+    "KeepsARidgeToItself": "no loss of privacy: a saved model predicts otherwise; conformance rule “round trip”",
+    "StartsWarm": "shows only where one object is trained twice; conformance rule “seed”",
+    "SavesTheSeed": "shows with seeded noise, which audits do not use; conformance rule “saved folder”",
+    "ForgetsSeedZero": "no loss of privacy; conformance rule “seed”",
+}
+
+
+def planted_classes():
+    """The models of tests/support/planted_models.py, by name."""
+    found = vars(planted_models).items()
+    own = {name: kind for name, kind in found if isinstance(kind, type) and issubclass(kind, discreet.DPALS)}
+    return {name: kind for name, kind in own.items() if name not in ("DPALS", "Telling")}
+
+
+def judged(make, **options):
+    """{level: (refuted or None, seconds, words)}; None where there was nothing to judge."""
+    found = {}
+    for name in LEVELS:
+        try:
+            (level,) = audit(make(), levels=[name], seed=1, **options).levels
+        except DiscreetError as error:
+            found[name] = (None, 0.0, str(error))
+        else:
+            found[name] = (level.refuted, level.seconds, level.findings[0])
+    return found
+
+
+def audit_fault(name):
+    """One planted fault by all three levels."""
+    fits = 150 if name == "coins are 2 % too frequent" else 30  # so many coins show it
+    options = {"search": 10, "fits": fits, "canaries": CANARIES.get(WHERE.get(name, ""), 2000)}
+    if name in FAULTS:
+        with planted(name):
+            return judged(SHOWING[WHERE.get(name, "DPALS")], **options)
+    return judged(lambda: planted_classes()[name](3, **PROMISE), **options)
+
+
+def audit_model(name, epsilon):
+    """One model at one ε by all three levels."""
+    cls, given = MODELS[name]
+    levels = []
+    seconds = []
+    for level in LEVELS:
+        begin = time.process_time()
+        options = {"levels": [level], "seed": 1, "search": SEARCH.get(name, 60), "fits": FITS.get(name, 100)}
+        levels += audit(cls(epsilon=epsilon, **given), **options).levels
+        seconds.append(time.process_time() - begin)
+    transcript, noise, one_run = levels
+    return {
+        "refuted": [level.name for level in levels if level.refuted],
+        "share": transcript.found / transcript.claimed,
+        "worst": transcript.details["worst"],
+        "scatter": noise.details["scatter"],
+        "at_most": noise.details["scatter_at_most"],
+        "fdp": one_run.details["epsilon_fdp"],
+        "steinke": one_run.details["epsilon_steinke"],
+        "seconds": seconds,
+    }
+
+
+# ------------------------------------------------------------------ the tables
+
+
+HEADS = {
+    "models": (
+        "| model at ε | transcript: worst canary, of the claim | noise: scatter of ℓ (1 is priced; at most) "
+        "| one run: ε ≥, by f-DP · Steinke et al. | refuted | seconds of one core |"
+    ),
+    "faults": "| planted | shows in | transcript | noise | one run | if none refutes |",
+}
+
+
+def model_row(name):
+    """One line of the table of models."""
+    model, _, epsilon = name.partition(" at ")
+    found = audit_model(model, float(epsilon))
+    fdp = "–" if found["fdp"] is None else f"{found['fdp']:.2f}"
+    cells = [
+        f"{found['share']:.4f}",
+        f"{found['scatter']:.3f} ({found['at_most']:.2f})",
+        f"{fdp} · {found['steinke']:.2f}",
+        ", ".join(found["refuted"]) or "no",
+        " + ".join(f"{seconds:.1f}" for seconds in found["seconds"]),
+    ]
+    return " | ".join(cells)
+
+
+def fault_row(name):
+    """One line of the table of faults."""
+    if EXPLAINED.get(name) in ELSEWHERE:
+        return f"no training |  |  |  | {EXPLAINED[name]}"
+    found = audit_fault(name)
+    words = {True: "refutes", False: "", None: "fails"}
+    cells = [words[found[level][0]] for level in LEVELS]
+    why = "" if "refutes" in cells else EXPLAINED.get(name, UNEXPLAINED)
+    model = WHERE.get(name, "DPALS") if name in FAULTS else "itself"
+    return " | ".join([model, *cells, why])
+
+
+def names_of(kind):
+    """What has a row in that table."""
+    if kind == "faults":
+        return [*FAULTS, *planted_classes()]
+    return [f"{name} at {epsilon:g}" for name in MODELS for epsilon in EPSILONS]
+
+
+def on_the_page(kind):
+    """{name: the rest of its row} as docs/verification.md has them."""
+    inside = PAGE.read_text(encoding="utf-8").split(f"<!-- audit of {kind} -->")[1]
+    lines = inside.split(f"<!-- /audit of {kind} -->")[0].strip().splitlines()[2:]
+    return dict(line.removeprefix("| ").removesuffix(" |").split(" | ", 1) for line in lines)
+
+
+def write(kind, rows):
+    """Put the table between its marks on the page."""
+    head = HEADS[kind]
+    lines = [head, "|" + "---|" * (head.count("|") - 1)]
+    lines += [f"| {name} | {rows[name]} |" for name in names_of(kind) if name in rows]
+    text = PAGE.read_text(encoding="utf-8")
+    begin = f"<!-- audit of {kind} -->"
+    end = f"<!-- /audit of {kind} -->"
+    table = "\n".join(lines)
+    new = re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n\n{table}\n\n{end}", text, flags=re.DOTALL)
+    PAGE.write_text(new, encoding="utf-8")
+
+
+def main(kind, *only):
+    compute = {"models": model_row, "faults": fault_row}[kind]
+    for name in names_of(kind):
+        rows = on_the_page(kind)
+        if name in only or (name not in rows and not only):
+            row = compute(name)
+            write(kind, on_the_page(kind) | {name: row})  # as it is by now: several may be at work
+            print(name, "|", row, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

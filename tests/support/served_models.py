@@ -1,0 +1,69 @@
+"""One small model for every way to read a history, and histories to ask them with."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+
+import numpy as np
+from scipy import sparse
+
+import discreet
+from discreet import Ratings
+
+USERS = 120
+ITEMS = 150
+PRIVATE = {"rating_range": (1, 5), "epsilon": 50.0, "noise": "seeded", "random_state": 3}
+MODELS = {
+    "ALS": lambda: discreet.ALS(6, iterations=3),
+    "ALS without intercepts": lambda: discreet.ALS(6, iterations=3, intercepts=False, dtype="float64"),
+    "ALS implicit": lambda: discreet.ALS(6, iterations=3, feedback="implicit"),
+    "IRLS": lambda: discreet.IRLS(6, iterations=3),
+    "Bias": discreet.Bias,
+    "Popularity": discreet.Popularity,
+    "DPMF": lambda: discreet.DPMF(6, goal="ranking", **PRIVATE),
+    "DPMF, ratings": lambda: discreet.DPMF(6, goal="rating", **PRIVATE),
+    "DPMF without factors": lambda: discreet.DPMF.configured(factors=0, goal="rating", **PRIVATE),
+    "DPALS": lambda: discreet.DPALS(6, item_fraction=0.5, **PRIVATE),
+    "DPALS global centring": lambda: discreet.DPALS.configured(
+        factors=6, centring="global", item_fraction=0.5, **PRIVATE
+    ),
+    "DPALS implicit": lambda: discreet.DPALS(6, feedback="implicit", item_fraction=0.5, **PRIVATE),
+    "DPLMC": lambda: discreet.DPLMC(6, **PRIVATE),
+    "HuberALS": lambda: discreet.HuberALS(4, **PRIVATE),
+    "DPFrankWolfe": lambda: discreet.DPFrankWolfe(4, item_fraction=0.5, **PRIVATE),
+    "DPFrankWolfe by steps": lambda: discreet.DPFrankWolfe.configured(
+        factors=4, folding="steps", item_fraction=0.5, **PRIVATE
+    ),
+    "DPSVD": lambda: discreet.DPSVD(4, item_fraction=0.5, **PRIVATE),
+    "DPSVD by density": lambda: discreet.DPSVD.configured(factors=4, density=0.2, item_fraction=0.5, **PRIVATE),
+    "DPSGLD": lambda: discreet.DPSGLD(4, item_fraction=0.5, **PRIVATE),
+    "DPSGD": lambda: discreet.DPSGD(4, accountant="gdp", item_fraction=0.5, **PRIVATE),
+}
+
+
+@lru_cache(maxsize=1)
+def ratings() -> Ratings:
+    """People with two tastes, so that there is something to learn."""
+    rng = np.random.default_rng(0)
+    taste = rng.standard_normal((USERS, 2)) @ rng.standard_normal((2, ITEMS))
+    known = rng.random((USERS, ITEMS)) < 0.4
+    stars = np.clip(np.rint(3 + taste + 0.3 * rng.standard_normal(taste.shape)), 1, 5)
+    matrix = sparse.csr_array(np.where(known, stars, 0))
+    titles = [f"Film № {j} <b>" for j in range(ITEMS)]
+    return Ratings.from_csr(matrix, item_ids=[f"i{j}" for j in range(ITEMS)], titles=titles)
+
+
+@cache
+def fitted(name: str):
+    """The model of that name, trained once."""
+    return MODELS[name]().fit(ratings())
+
+
+def histories(n: int, seed: int = 1) -> list[dict[str, float]]:
+    """Random histories of 0 to 25 items."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        items = rng.choice(ITEMS, rng.integers(0, 26), replace=False)
+        found.append({f"i{j}": float(rng.integers(1, 6)) for j in items})
+    return found
