@@ -1,7 +1,11 @@
 """What every test may use."""
 
+import logging
 import os
 import signal
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,3 +27,37 @@ def shared_data() -> Path:
     if os.environ.get("CI") == "true":
         pytest.fail(message)
     pytest.skip(message)
+
+
+@dataclass(frozen=True)
+class Result:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """``run("train", "ratings.csv")`` does what a shell would do, without the second that a process costs."""
+    from discreet.cli import main
+    from discreet.kernels import set_threads
+
+    logger = logging.getLogger("discreet")
+    before = logger.handlers, logger.propagate, logger.level, warnings.showwarning
+    monkeypatch.setenv("DISCREET_DEBUG", "")
+    capsys.readouterr()
+
+    def call(*args: object) -> Result:
+        with pytest.raises(SystemExit) as left:
+            main([str(arg) for arg in args])
+        os.environ["DISCREET_DEBUG"] = ""
+        out, err = capsys.readouterr()
+        assert isinstance(left.value.code, int)
+        return Result(left.value.code, out, err)
+
+    yield call
+    logger.handlers, logger.propagate, logger.level, warnings.showwarning = before
+    set_threads(None)

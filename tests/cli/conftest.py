@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import os
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import discreet
-from discreet.cli import main
-
-
-@dataclass(frozen=True)
-class Result:
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Result]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """``run("train", "ratings.csv")`` does what a shell would do, without the second that a process costs."""
-    from discreet.kernels import set_threads
-
-    logger = logging.getLogger("discreet")
-    before = logger.handlers, logger.propagate, logger.level, warnings.showwarning
-    monkeypatch.setenv("DISCREET_DEBUG", "")
-    capsys.readouterr()
-
-    def call(*args: object) -> Result:
-        with pytest.raises(SystemExit) as left:
-            main([str(arg) for arg in args])
-        os.environ["DISCREET_DEBUG"] = ""
-        out, err = capsys.readouterr()
-        assert isinstance(left.value.code, int)
-        return Result(left.value.code, out, err)
-
-    yield call
-    logger.handlers, logger.propagate, logger.level, warnings.showwarning = before
-    set_threads(None)
 
 
 def write_ratings(file: Path, n_users: int = 60, n_items: int = 40, seed: int = 0, first_user: int = 1) -> Path:
