@@ -13,6 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -166,8 +167,8 @@ def private() -> Rows:
             "`ALS()`, not private": discreet.ALS,
         }
         for epsilon in (1.0, 5.0, 10.0, 20.0):
-            makers[f'`DPMF(epsilon={epsilon:g}, delta=1e-5, goal="rating")`'] = lambda e=epsilon, scale=scale: (
-                discreet.DPMF(epsilon=e, delta=1e-5, goal="rating", rating_range=scale)
+            makers[f'`DPMF(epsilon={epsilon:g}, delta=1e-5, goal="rating")`'] = partial(
+                discreet.DPMF, epsilon=epsilon, delta=1e-5, goal="rating", rating_range=scale
             )
         note = f"Split {fractions} at random over ratings, seeds 0, 1, 2, test RMSE; secure noise, add/remove one user."
         out += table(title, note, splits, makers, "rmse", {})

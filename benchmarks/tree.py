@@ -20,26 +20,149 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ROOT = Path(__file__).resolve().parents[1]
-FRAGMENTS = {
-    "of", "from", "to", "at", "in", "by", "with", "for", "as", "it", "they", "them", "those", "this", "that",
-    "everybody", "somebody", "nobody", "whoever", "none", "both", "all", "here", "there", "now", "then",
-}  # fmt: off
-IRREGULAR = {
-    "told", "said", "shown", "made", "kept", "given", "taken", "found", "known", "meant", "drawn", "read_out",
-    "bought", "sold", "paid", "left", "held", "built", "sent", "seen", "written", "broken", "spent", "begun",
-    "chosen", "thrown", "cut_short", "lost", "grown", "sorted_", "hidden", "gone", "fallen", "brought", "caught",
-    "worn", "spoken", "stuck", "bound", "wound", "laid", "fed", "met", "led",
-}  # fmt: off
+FRAGMENTS = set(
+    [
+        "of",
+        "from",
+        "to",
+        "at",
+        "in",
+        "by",
+        "with",
+        "for",
+        "as",
+        "it",
+        "they",
+        "them",
+        "those",
+        "this",
+        "that",
+        "everybody",
+        "somebody",
+        "nobody",
+        "whoever",
+        "none",
+        "both",
+        "all",
+        "here",
+        "there",
+        "now",
+        "then",
+    ]
+)
+IRREGULAR = set(
+    [
+        "told",
+        "said",
+        "shown",
+        "made",
+        "kept",
+        "given",
+        "taken",
+        "found",
+        "known",
+        "meant",
+        "drawn",
+        "read_out",
+        "bought",
+        "sold",
+        "paid",
+        "left",
+        "held",
+        "built",
+        "sent",
+        "seen",
+        "written",
+        "broken",
+        "spent",
+        "begun",
+        "chosen",
+        "thrown",
+        "cut_short",
+        "lost",
+        "grown",
+        "sorted_",
+        "hidden",
+        "gone",
+        "fallen",
+        "brought",
+        "caught",
+        "worn",
+        "spoken",
+        "stuck",
+        "bound",
+        "wound",
+        "laid",
+        "fed",
+        "met",
+        "led",
+    ]
+)
 # words that end in -ed or -ing and are nouns, adjectives or verbs of the field
-NOT_PARTICIPLES = {
-    "seed", "need", "feed", "speed", "exceed", "embed", "shed", "bed", "red", "rating", "ratings", "string",
-    "strings", "setting", "settings", "thing", "things", "ranking", "sampling", "padding", "warning", "heading",
-    "king", "spacing", "mapping", "closing", "embedding", "clipping", "centering", "tuning", "auditing", "binding",
-    "proceed", "succeed", "indeed", "bring", "ring", "sing", "spring", "sibling", "ceiling", "during", "nothing",
-    "something", "everything", "training", "accounting", "billing", "building", "encoding", "weighting", "timing",
-    "unweighted", "weighted", "signed", "unsigned", "sealed", "matching",
-}  # fmt: off
+NOT_PARTICIPLES = set(
+    [
+        "seed",
+        "need",
+        "feed",
+        "speed",
+        "exceed",
+        "embed",
+        "shed",
+        "bed",
+        "red",
+        "rating",
+        "ratings",
+        "string",
+        "strings",
+        "setting",
+        "settings",
+        "thing",
+        "things",
+        "ranking",
+        "sampling",
+        "padding",
+        "warning",
+        "heading",
+        "king",
+        "spacing",
+        "mapping",
+        "closing",
+        "embedding",
+        "clipping",
+        "centering",
+        "tuning",
+        "auditing",
+        "binding",
+        "proceed",
+        "succeed",
+        "indeed",
+        "bring",
+        "ring",
+        "sing",
+        "spring",
+        "sibling",
+        "ceiling",
+        "during",
+        "nothing",
+        "something",
+        "everything",
+        "training",
+        "accounting",
+        "billing",
+        "building",
+        "encoding",
+        "weighting",
+        "timing",
+        "unweighted",
+        "weighted",
+        "signed",
+        "unsigned",
+        "sealed",
+        "matching",
+    ]
+)
 
 
 def is_participle(name: str) -> bool:
@@ -57,7 +180,7 @@ def modules(src: Path) -> list[Path]:
     return sorted((src / "discreet").rglob("*.py"))
 
 
-def definitions(src: Path) -> Iterator[tuple[Path, ast.AST]]:
+def definitions(src: Path) -> Iterator[tuple[Path, Definition]]:
     for file in modules(src):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -66,7 +189,7 @@ def definitions(src: Path) -> Iterator[tuple[Path, ast.AST]]:
 
 def count_names(src: Path) -> dict[str, object]:
     functions = []
-    classes = Counter()
+    classes: Counter[str] = Counter()
     for _, node in definitions(src):
         if isinstance(node, ast.ClassDef):
             classes[node.name] += 1
@@ -96,9 +219,9 @@ def find_delta_defaults(src: Path) -> list[str]:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 pairs.append((node.target.id, node.value))
             for name, value in pairs:
-                number = isinstance(value, ast.Constant) and isinstance(value.value, float)
-                if name.lower().endswith("delta") and number and 0 < value.value < 1e-3:
-                    found.append(f"{file.relative_to(src)}:{node.lineno}")
+                number = value.value if isinstance(value, ast.Constant) else None
+                if name.lower().endswith("delta") and isinstance(number, float) and 0 < number < 1e-3:
+                    found.append(f"{file.relative_to(src)}: {name}")
     return found
 
 
