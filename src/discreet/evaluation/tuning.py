@@ -210,8 +210,9 @@ class Tuning:
         training = self.mu * math.sqrt(1 - score_share)
         self.base_epsilon = gdp.epsilon(training, model.budget.delta - RESERVE) * (1 - 1e-9)
         self._draw = random.SystemRandom()
-        for _ in range(3):  # settings that do not fit the model are refused before anything is looked at
-            if not callable(self.space):
+        if not callable(self.space):  # settings that do not fit are refused before any data are read
+            self.candidate(self._setting(()) | _list_open(self.space)).check()
+            for _ in range(3):
                 self.candidate(self._setting(())).check()
 
     # ------------------------------------------------------------ before any data
@@ -393,6 +394,12 @@ def _unheard(hidden: bool) -> Iterator[None]:
 
 def _drawn(values: Sequence[Any] | Between, rng: random.Random) -> Any:
     return values.draw(rng) if isinstance(values, Between) else rng.choice(list(values))
+
+
+def _list_open(space: Space) -> Setting:
+    """List the parameters that a setting may leave open, such as the range of ratings, as None."""
+    listed = {name: values for name, values in space.items() if not isinstance(values, Between)}
+    return {name: None for name, values in listed.items() if any(one is None for one in values)}
 
 
 def _checked_space(space: Space) -> dict[str, Sequence[Any] | Between]:
