@@ -172,12 +172,16 @@ def _release_trained(
     relevant: float | None,
     out: Output,
 ) -> None:
-    """Hold out, train, and release the scores."""
+    """Hold out, train, and release the scores.
+
+    Privacy: scores follow from the model as well, so an account pays for a private training and for them.
+    """
     from discreet.cli.train import fit
 
     split = next(replace(protocol, split=protocol.split or "by-person").splits(ratings))
     model = choice.make()
-    fit(model, split.train, out)
+    account = price.open_account()
+    fit(model, split.train, out, account if hasattr(model, "plan") else None)
     names = wanted or _metrics(DEFAULT_METRICS[model.feedback])
     result = price.release(model, split, names, part, relevant, choice.neighbouring, out)
     out.result({"command": "evaluate", **public_facts(facts), "part": part, **result})

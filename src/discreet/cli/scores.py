@@ -73,6 +73,10 @@ class Price:
         Budget(self.score_epsilon, self._delta)
         public_threshold(model, [parse(name) for name in metrics], relevant)
 
+    def open_account(self) -> Any:
+        """Open the account that pays, if there is one."""
+        return None if self.account is None else account_at(self.account)
+
     def release(
         self,
         model: Any,
@@ -87,7 +91,7 @@ class Price:
         from discreet.evaluation.protocols import evaluate
 
         assert self.score_epsilon is not None
-        account = None if self.account is None else account_at(self.account)
+        account = self.open_account()
         found = evaluate(
             model,
             split,

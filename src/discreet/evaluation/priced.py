@@ -188,7 +188,8 @@ def release_scores(
     plan = Plan.calibrated([Release(RELEASE, shape=(len(layout.most),))], price.budget)
     session = Session(plan, price.noise, price.random_state)
     with charged(price.account, session, "scores"):
-        session.assume("model", "the model that is measured, which has a price of its own")
+        if "model" not in (cautions or {}):
+            session.assume("model", "the model that is measured, which has a price of its own")
         if conditions["apart"]:
             session.assume("held out", "what was held out, decided for each person apart from all others")
         else:

@@ -254,11 +254,13 @@ def _priced(
 
 
 def _list_cautions(model: Model, metrics: Iterable[Metric], split: Split) -> dict[str, str]:
-    """List by name what scores depend on and was read from data: the range, and filters of items."""
+    """List by name what scores depend on and was read from data without noise."""
     cautions = {a.name: a.text for a in _inferred_range(model)}
     scale = getattr(model, "rating_range_", None)
-    private = getattr(model, "privacy_", None) is not None
-    if not private and scale is not None and any(m.kind == "rating" for m in metrics):
+    statement = getattr(model, "privacy_", None)
+    if statement is None or not statement.finite:
+        cautions["model"] = "the model that is measured, which was trained without privacy"
+    if statement is None and scale is not None and any(m.kind == "rating" for m in metrics):
         cautions["ratings"] = f"the range of ratings, {scale[0]:g} to {scale[1]:g}"
     if split.train.filtered:
         cautions["filter"] = split.train.filtered
