@@ -10,7 +10,8 @@ from conftest import write_catalogue, write_ratings
 
 def test_a_saved_model_is_measured_with_noise_and_a_ledger(run, shelf, tmp_path):
     known = ("--known", shelf / "known.csv", "--target", shelf / "target.csv")
-    call = ("evaluate", shelf / "model", *known, "--metrics", "rmse,recall@20", "--score-epsilon", 2, "--relevant", 4)
+    more = ("--metrics", "rmse,recall@20", "--relevant", 4)
+    call = ("evaluate", shelf / "model", *known, *more, "--score-epsilon", 2)
     result = run(*call, "--score-ledger", tmp_path / "scores.json")
     assert result.code == 0, result.err
     assert "released with noise" in result.out
@@ -34,7 +35,7 @@ def test_a_model_is_trained_and_measured_and_an_account_pays(run, private, tmp_p
     result = run(*call, "--score-epsilon", 2, "--account", store, "--json")
     assert result.code == 0, result.err
     found = json.loads(result.out)
-    assert found["account"]["trainings"] == 2  # the model that the scores follow from, and the scores
+    assert found["account"]["trainings"] == 2  # the model, and its scores
     assert not {"users", "ratings", "merged", "kept"} & set(found)
     assert found["scores"]["conditions"]["split"].startswith("by person")
     again = run(*call, "--score-epsilon", 2, "--account", store)
@@ -61,7 +62,7 @@ def test_exact_scores_are_called_a_look(run, shelf):
             ("--score-epsilon", 1),
             "pass --relevant, the lowest rating that counts, or train with a public --rating-range",
         ),
-        (("--score-epsilon", 1, "--epsilon", 5), "threshold of ranking scores would be read from the ratings"),
+        (("--score-epsilon", 1, "--epsilon", 5), "the relevance threshold of ranking scores"),
         (("--score-epsilon", 1, "--relevant", 4, "--split", "users"), "needs --test-users"),
     ],
 )
@@ -95,7 +96,7 @@ def odd(tmp_path_factory):
 COMMANDS = {
     "evaluate": ("evaluate", "--score-epsilon", 2, "--factors", 3),
     "evaluate --min-rating": ("evaluate", "--score-epsilon", 2, "--factors", 3, "--min-rating", 1),
-    "evaluate --split newest": ("evaluate", "--score-epsilon", 2, "--split", "newest", "--factors", 3),
+    "evaluate --split newest": ("evaluate", "--score-epsilon", 2, "--split", "newest"),
     "tune": ("tune", "--try", "factors=2,3", "--runs", 3),
     "tune --law composed": ("tune", "--try", "factors=2,3", "--runs", 2, "--law", "composed"),
 }
@@ -134,7 +135,8 @@ def test_priced_scores_refuse_nothing_that_a_file_holds(run, shelf, tmp_path):
     (tmp_path / "strangers.csv").write_text("userId,movieId,rating\n1,9999,4.0\n2,9998,4.0\n")
     (tmp_path / "others.csv").write_text("userId,movieId,rating\n3,12,4.0\n4,13,4.0\n")
     call = ("evaluate", shelf / "model", "--metrics", "rmse,recall@5", "--relevant", 4)
-    for known, target in (("strangers", "strangers"), ("others", "strangers"), ("strangers", "others")):
+    pairs = [("strangers", "strangers"), ("others", "strangers"), ("strangers", "others")]
+    for known, target in pairs:
         files = ("--known", tmp_path / f"{known}.csv", "--target", tmp_path / f"{target}.csv")
         assert run(*call, *files).code != 0
         result = run(*call, *files, "--score-epsilon", 1, "--json")
@@ -147,7 +149,8 @@ def test_equal_ratings_are_not_refused_where_the_range_is_public(run, odd, tmp_p
     lines = (odd / "ratings.csv").read_text().splitlines()
     same = [",".join([*line.split(",")[:2], "4.0", "7"]) for line in lines[1:]]
     (tmp_path / "same.csv").write_text("\n".join([lines[0], *same]) + "\n")
-    public = ("--items", odd / "films.csv", "--rating-range", "1,5", "--epsilon", 50, "--goal", "rating")
+    public = ("--items", odd / "films.csv", "--rating-range", "1,5", "--epsilon", 50)
+    call = ("evaluate", tmp_path / "same.csv", *public, "--goal", "rating", "--score-epsilon", 2)
     for split in ("by-person", "leave-one-out", "newest"):
-        result = run("evaluate", tmp_path / "same.csv", *public, "--score-epsilon", 2, "--split", split)
+        result = run(*call, "--split", split)
         assert result.code == 0, result.err

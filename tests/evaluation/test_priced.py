@@ -227,7 +227,7 @@ ALLOWED = {
 
 
 @pytest.mark.parametrize("make", REFUSED.values(), ids=REFUSED)
-def test_a_threshold_that_ratings_decide_is_refused_before_anything_is_charged(people, make, tmp_path):
+def test_a_threshold_that_ratings_decide_is_refused_before_a_charge(people, make, tmp_path):
     split = by_person(people, seed=1)
     model = make(split.train)
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 1.0)
@@ -236,25 +236,29 @@ def test_a_threshold_that_ratings_decide_is_refused_before_anything_is_charged(p
             discreet.evaluate(model, data, ["recall@20", "rmse"], epsilon=0.5, budget=account)
         assert not any(digit in str(caught.value) for digit in "0123456789")
     assert account.balance.spent == 0
-    assert discreet.evaluate(model, split, "recall@20", epsilon=0.5, relevant=4).conditions["relevant"] == 4
+    given = discreet.evaluate(model, split, "recall@20", epsilon=0.5, relevant=4)
+    assert given.conditions["relevant"] == 4
 
 
 @pytest.mark.parametrize("make", ALLOWED.values(), ids=ALLOWED)
 def test_a_public_threshold_is_taken_and_no_rating_moves_it(people, make, tmp_path):
     model = make(people)
-    mad = Ratings.from_arrays(["mad"] * 9, people.item_ids[:9], [100.0] * 9, item_ids=people.item_ids)
+    items = people.item_ids
+    mad = Ratings.from_arrays(["mad"] * 9, items[:9], [100.0] * 9, item_ids=items)
     splits = [by_person(data, seed=1) for data in (people, mad)]
     found = [discreet.evaluate(model, split, "recall@20", epsilon=0.5) for split in splits]
     assert found[0].conditions["relevant"] == found[1].conditions["relevant"]
     if hasattr(model, "privacy_"):
         model.save(tmp_path / "m")
-        again = discreet.evaluate(discreet.load(tmp_path / "m"), splits[0], "recall@20", epsilon=0.5)
+        loaded = discreet.load(tmp_path / "m")
+        again = discreet.evaluate(loaded, splits[0], "recall@20", epsilon=0.5)
         assert again.conditions == found[0].conditions
 
 
 def test_scores_repeat_the_cautions_on_an_inferred_range_and_on_filters(people):
     def evaluate(model, metric, ratings=people):
-        return discreet.evaluate(model, by_person(ratings, seed=1), metric, epsilon=1.0, relevant=4).privacy
+        split = by_person(ratings, seed=1)
+        return discreet.evaluate(model, split, metric, epsilon=1.0, relevant=4).privacy
 
     inferred = evaluate(REFUSED["DPMF, rating"](people), "rmse")
     assert inferred.status == "private with cautions"
@@ -282,8 +286,9 @@ SPLITS = {
 @pytest.fixture(scope="module")
 def models():
     rng = np.random.default_rng(0)
-    users, items = np.repeat(np.arange(60), 3), np.concatenate([rng.permutation(6)[:3] for _ in range(60)])
-    ratings = Ratings.from_arrays(users, [ITEMS[i] for i in items], rng.integers(1, 6, 180), item_ids=ITEMS)
+    users = np.repeat(np.arange(60), 3)
+    items = [ITEMS[i] for _ in range(60) for i in rng.permutation(6)[:3]]
+    ratings = Ratings.from_arrays(users, items, rng.integers(1, 6, 180), item_ids=ITEMS)
     return [
         discreet.ALS(2, iterations=1).fit(ratings),
         discreet.Bias().fit(ratings),
@@ -352,10 +357,10 @@ def test_no_user_changes_what_another_adds_and_no_data_are_refused(models, rows,
 def test_without_a_held_out_rating_zeros_are_measured(models, monkeypatch):
     one_each = as_ratings([(user, "film 1", 5.0, 0) for user in range(3)])
     unknown = as_ratings([(user, item, 5.0, 0) for user in range(3) for item in ("x", "y", "z")])
-    users_only = Ratings.from_indices(np.zeros(4, np.int64), [], [], [1, 2, 3], ITEMS, [], catalogue=True)
+    users_only = Ratings.from_indices(np.zeros(4, np.int64), [], [], [1, 2, 3], ITEMS, [])
     for model in models:
         for data in (one_each, users_only, as_ratings([]), unknown):
-            for split in (leave_one_out(data, seed=0, valid=True), by_person(data, (0.3, 0.3, 0.4))):
+            for split in (leave_one_out(data, valid=True), by_person(data, (0.3, 0.3, 0.4))):
                 for part in ("test", "valid"):
                     found = release(model, split, part)
                     assert found.noise > 0

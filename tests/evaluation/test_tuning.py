@@ -140,8 +140,9 @@ def test_a_public_threshold_is_taken(parameters, options):
 
 def test_composed_tuning_refuses_such_a_threshold_before_the_account_pays(ratings, tmp_path):
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 10.0)
+    open_range = discreet.DPMF(epsilon=1)
     with pytest.raises(ConfigError, match="threshold of ranking scores"):
-        tune(discreet.DPMF(epsilon=1), ratings, lambda trials: {}, runs=2, law="composed", budget=account)
+        tune(open_range, ratings, lambda trials: {}, runs=2, law="composed", budget=account)
     assert account.balance.spent == 0
 
 
@@ -274,7 +275,7 @@ def test_scores_are_noisy_and_of_the_promised_size(ratings, monkeypatch):
 
 def test_without_a_held_out_rating_zeros_are_measured(ratings):
     """Also without any rating or any user: no number of them is told by an error."""
-    nothing = ratings.keep(np.zeros(ratings.n_ratings, bool)).with_items(ratings.item_ids, public=True)
+    nothing = ratings.keep(np.zeros(ratings.n_ratings, bool))
     ranking = discreet.DPMF(epsilon=8, rating_range=(0.5, 5))
     for data in (nothing, nothing.select_users([])):
         found = tune(ranking, data, SPACE, runs=2, law="composed")
@@ -285,7 +286,12 @@ def test_without_a_held_out_rating_zeros_are_measured(ratings):
 def test_a_score_is_released_whatever_was_held_out(ratings, metric, monkeypatch):
     seen = []
     original = tuning.seal_values
-    monkeypatch.setattr(tuning, "seal_values", lambda measure: original(lambda: seen.append(measure()) or seen[-1]))
+
+    def watch(measure):
+        seen.append(measure())
+        return original(lambda: seen[-1])
+
+    monkeypatch.setattr(tuning, "seal_values", watch)
     prepared = Tuning(model(), SPACE, runs=3, metric=metric)
     split = tuning.by_person(ratings, (0.9, 0.1), seed=1)
     fitted = prepared.candidate({"factors": 2}).fit(split.train)

@@ -79,8 +79,8 @@ def evaluate(
 
     Scores are exact statistics of people's ratings: a look at them that no model's ε pays for. With --score-epsilon
     they are released with noise, intervals and a ledger instead, from a split by person unless another one is named,
-    and without baselines, each of which would be one more look. What counts as relevant must be public then: give
-    --relevant, or train with --rating-range.
+    and without baselines, each of which would be one more look. What counts as relevant must be
+    public then: give --relevant, or train with --rating-range.
     """
     priced = price.asked
     if relevant is not None and not math.isfinite(relevant):
@@ -149,15 +149,18 @@ def evaluate(
 
 
 def _check_release(
-    model: Any, protocol: Protocol, price: Price, wanted: list[str] | None, relevant: float | None, slices: bool
+    model: Any,
+    protocol: Protocol,
+    price: Price,
+    wanted: list[str] | None,
+    relevant: float | None,
+    slices: bool,
 ) -> None:
     """Refuse what has no release, before any data are read."""
     if protocol.runs > 1 or slices:
         raise ConfigError("--score-epsilon pays for one look: leave out --seeds, --folds and --slices")
     if protocol.split == "users" and protocol.test_users is None:
-        raise ConfigError(
-            "--split users with --score-epsilon needs --test-users: a tenth of all users is an exact number"
-        )
+        raise ConfigError("--split users needs --test-users here: a tenth of all users is an exact number")
     price.check(model, wanted or _metrics(DEFAULT_METRICS[model.feedback]), relevant)
 
 
@@ -174,7 +177,7 @@ def _release_trained(
 ) -> None:
     """Hold out, train, and release the scores.
 
-    Privacy: scores follow from the model as well, so an account pays for a private training and for them.
+    Privacy: scores follow from the model as well, so an account pays for both.
     """
     from discreet.cli.train import fit
 
@@ -246,12 +249,18 @@ class _Saved:
 
 
 def _saved(
-    folder: str, known: str | None, target: str | None, layout: Layout, skip: bool, priced: bool, out: Output
+    folder: str,
+    known: str | None,
+    target: str | None,
+    layout: Layout,
+    skip: bool,
+    priced: bool,
+    out: Output,
 ) -> tuple[Any, Split, dict[str, Any]]:
     """Load a saved model, and what it is to be measured on.
 
-    Privacy: for priced scores, what the files hold is neither refused nor reported on stderr. Items that the
-    model does not know are left out, and a user without a history is measured like a newcomer.
+    Privacy: for priced scores, what the files hold is neither refused nor reported on stderr. Items
+    that the model does not know are left out, and a user without a history is a newcomer.
     """
     from discreet.cli.typed_history import known_only
     from discreet.data.splits import Holdout, Split

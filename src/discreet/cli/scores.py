@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PANEL = "Priced scores"
 
-EXACT_ABOVE = "The numbers of users and ratings above are exact: no ε pays for them, so do not publish them."
+EXACT_ABOVE = "The numbers of users and ratings above are exact: no ε covers them. Keep them private."
 _PUBLIC_FACTS = ("data", "model", "known", "target")
 
 
@@ -64,7 +64,7 @@ class Price:
         return 1e-6 if self.score_delta is None else self.score_delta
 
     def check(self, model: Any, metrics: list[str], relevant: float | None) -> None:
-        """Refuse what has no release, before any data are read where the model is not trained yet."""
+        """Refuse what has no release; the model may be trained or not."""
         from discreet.evaluation.metrics import parse
         from discreet.evaluation.protocols import public_threshold
         from discreet.privacy.accounting.budget import Budget
@@ -121,7 +121,8 @@ def _show(found: PricedEvaluation, out: Output) -> None:
     for name, value in found.values.items():
         low, high = found.intervals[name]
         score = "–" if math.isnan(value) else f"{value:.4f}"
-        rows.append([name, score, f"{low:.4f} to {high:.4f}", f"about {max(found.people[name], 0):,.0f}"])
+        people = f"about {max(found.people[name], 0):,.0f}"
+        rows.append([name, score, f"{low:.4f} to {high:.4f}", people])
     out.say()
     title = f"{found.conditions['model']} on {found.conditions['split']}, released with noise"
     out.table(["metric", "score", f"interval, {found.confidence:.0%}", "people"], rows, title=title)

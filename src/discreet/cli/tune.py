@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @command(
     "discreet tune ratings.parquet --out model/ --epsilon 1 --rating-range 1,5 --try factors=16,32,64",
     "discreet tune ratings.csv --out model/ --epsilon 2 --goal rating --try regularization=1..100 --runs 30",
-    "discreet tune ratings.csv --out model/ --epsilon 4 --relevant 4 --try factors=8,16 --runs 3 --law composed",
+    "discreet tune ratings.csv -o m/ --epsilon 4 --relevant 4 --try factors=8,16 --law composed",
 )
 def tune(
     data: Annotated[str, typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA")],
@@ -53,7 +53,7 @@ def tune(
     relevant: Annotated[
         float | None,
         typer.Option(
-            help="Lowest held-out rating that counts as relevant in ranking metrics; needed without --rating-range.",
+            help="Lowest held-out rating that counts as relevant; or give --rating-range.",
             metavar="RATING",
         ),
     ] = None,

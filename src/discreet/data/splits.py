@@ -142,7 +142,7 @@ def _keys(ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
 
 
 def _write_id(one: Any) -> str:
-    """Write ids that are equal in Python alike: 1, 1.0 and True are one id, whichever came first."""
+    """Write equal ids alike: 1, 1.0 and True are one id, in whichever form it came first."""
     if type(one) in (int, str):
         return str(one)
     if isinstance(one, tuple):

@@ -136,8 +136,8 @@ def evaluate(
         implicit feedback, and with explicit feedback those in the top quarter of the scale, low + ¾ (high − low) of
         the training ratings: 4 stars on 1–5, and the same idea on any scale. A model that ranks from ratings says
         itself from which on an item is liked. The number used is in ``conditions``.
-        With epsilon it must be given, unless the model's range of ratings (or what it counts as liked)
-        is public and was not read from the data.
+        With epsilon it must be given, unless the model's range of ratings (or what it counts as
+        liked) is public and was not read from the data.
     slices : {"ratings", "items", None}
         What each popularity quintile has a fifth of; None leaves slices out. Priced scores have none.
     epsilon, delta, neighbouring
@@ -274,7 +274,11 @@ def _inferred_range(model: Model) -> list[Any]:
     return [a for a in assumptions if a.inferred and a.name in ("ratings", "liked")]
 
 
-def public_threshold(model: Model, metrics: Iterable[Metric], relevant: float | None) -> float | None:
+def public_threshold(
+    model: Model,
+    metrics: Iterable[Metric],
+    relevant: float | None,
+) -> float | None:
     """Give the lowest rating that counts as relevant in a release; None where every item does.
 
     Privacy: the threshold must not follow from users' ratings, or one user could change what counts
@@ -288,8 +292,8 @@ def public_threshold(model: Model, metrics: Iterable[Metric], relevant: float | 
         return None
     if not _has_public_range(model):
         raise ConfigError(
-            "the relevance threshold of ranking scores would be read from the ratings: pass relevant=, "
-            "the lowest rating that counts, or train with a public rating_range="
+            "the relevance threshold of ranking scores would be read from the ratings: "
+            "pass relevant=, the lowest rating that counts, or train with a public rating_range="
         )
     scale = getattr(model, "rating_range_", None)
     if model.feedback == "explicit" and scale is not None:
@@ -314,11 +318,11 @@ def measure_users(
     relevant: float | None,
     progress: Progress = silent,
 ) -> dict[str, Array]:
-    """Measure every user apart for a release: one value per user and metric, NaN where there is none.
+    """Measure every user apart for a release: a value per user and metric, NaN where there is none.
 
-    Privacy: a user's value depends on the model, on public arguments and on that user's own ratings.
-    No data are refused: without any held-out rating all values are NaN. Held-out items that the model
-    does not know are left out of rating metrics and are misses in rankings.
+    Privacy: a user's value depends on the model, on public arguments and on that user's own
+    ratings. No data are refused: without any held-out rating all values are NaN. Held-out items
+    that the model does not know are left out of rating metrics and are misses in rankings.
     """
     groups = _Groups.none(holdout.target.n_items)
     rating = [m for m in metrics if m.kind == "rating"]
@@ -335,8 +339,8 @@ def known_part(model: Model, holdout: Holdout) -> Holdout:
     relabel = _relabel(model, holdout.target)
     if relabel is None:
         return holdout
-    known, target = (part.keep(np.isin(part.indices, relabel)) for part in (holdout.known, holdout.target))
-    return Holdout(known, target)
+    parts = (holdout.known, holdout.target)
+    return Holdout(*(part.keep(np.isin(part.indices, relabel)) for part in parts))
 
 
 # --- The two protocols ------------------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ class Tuning:
         training = self.mu * math.sqrt(1 - score_share)
         self.base_epsilon = gdp.epsilon(training, model.budget.delta - RESERVE) * (1 - 1e-9)
         self._draw = random.SystemRandom()
-        if not callable(self.space):  # settings that do not fit are refused before any data are read
+        if not callable(self.space):  # settings that do not fit are refused before data are read
             self.candidate(self._setting(()) | _list_open(self.space)).check()
             for _ in range(3):
                 self.candidate(self._setting(())).check()
