@@ -65,6 +65,17 @@ def test_bad_calls_are_one_sentence(run, private, tmp_path, options, said):
     assert not (tmp_path / "m").exists()
 
 
+def test_a_threshold_is_given_by_option_or_follows_from_a_public_range(run, private, tmp_path):
+    call = ("tune", private / "ratings.csv", "--epsilon", 20, "--try", "factors=2,3", "--runs", 2)
+    refused = run(*call, "--out", tmp_path / "m")
+    assert refused.code == 2
+    assert "pass --relevant, the lowest rating that counts" in refused.err
+    assert not refused.out
+    assert run(*call, "--out", tmp_path / "m", "--relevant", 4).code == 0
+    nothing = run(*call, "--out", tmp_path / "n", "--relevant", "nan")
+    assert nothing.code == 2
+
+
 def test_without_epsilon_there_is_nothing_to_price(run, private, tmp_path):
     result = run("tune", private / "ratings.csv", "--out", tmp_path / "m", "--try", "factors=2,3")
     assert result.code == 2

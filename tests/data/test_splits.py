@@ -1,13 +1,18 @@
 """Splits: nothing is lost, nothing is seen twice, and the same seed gives the same split."""
 
+import inspect
+from decimal import Decimal
+
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from discreet.data import splits
 from discreet.data.ratings import Ratings
 from discreet.data.splits import (
     Split,
+    by_person,
     by_time,
     k_fold,
     leave_one_out,
@@ -181,9 +186,9 @@ def test_wrong_arguments_are_answered_with_a_sentence():
         (ConfigError, "seed", lambda: k_fold(data, seed=1.5)),
         (ConfigError, "k must be", lambda: k_fold(data, 1)),
         (DataError, "cannot make", lambda: k_fold(one_each, 5)),
-        (DataError, "no user has two", lambda: leave_one_out(one_each)),
         (DataError, "needs timestamps", lambda: leave_one_out(dull, by_time=True)),
         (DataError, "needs timestamps", lambda: by_time(dull)),
+        (DataError, "there are none", lambda: by_time(data.keep(np.zeros(data.n_ratings, bool)))),
         (ConfigError, "not both", lambda: by_time(data, 0.1, at=3)),
         (ConfigError, "leave something to train on", lambda: by_time(data, 0.6, valid=0.4)),
         (DataError, "leaves a part empty", lambda: by_time(data, at=10_000)),
@@ -195,3 +200,169 @@ def test_wrong_arguments_are_answered_with_a_sentence():
     for error, words, call in cases:
         with pytest.raises(error, match=words):
             call()
+
+
+# ------------------------------------------------------------ each user apart
+
+CALLS = {
+    random_ratings: [{}, {"fractions": (0.5, 0.5)}],
+    by_person: [{}, {"fractions": (0.5, 0.5)}, {"fractions": (0.4, 0.3, 0.3)}],
+    k_fold: [{"k": 2}],
+    leave_one_out: [{"by_time": newest, "valid": not newest} for newest in (False, True)]
+    + [{"by_time": newest, "valid": newest} for newest in (False, True)],
+    by_time: [{"fraction": 0.4}, {"fraction": 0.3, "valid": 0.3}, {"at": 2}],
+    strong_generalisation: [{"n_valid": 1, "n_test": 1, "fold_in": 0.5}],
+}
+"""Every split function with arguments that reach all of its branches."""
+
+
+def test_every_split_function_is_called_below():
+    public = {
+        function
+        for name, function in inspect.getmembers(splits, inspect.isfunction)
+        if function.__module__ == splits.__name__ and not name.startswith("_")
+    }
+    assert public == set(CALLS)
+    for function, calls in CALLS.items():  # a new parameter needs a call of its own
+        used = {name for options in calls for name in options}
+        assert used | {"ratings", "seed"} == set(inspect.signature(function).parameters)
+
+
+def split_in_every_way(data, seed):
+    """Make all splits that data allow; those that claim to treat users apart allow any."""
+    found = {}
+    for function, calls in CALLS.items():
+        for options in calls:
+            key = f"{function.__name__} {options}"
+            try:
+                made = function(data, seed=seed, **options)
+            except DataError:
+                assert function not in (by_person, leave_one_out)
+                continue
+            for at, split in enumerate(made if isinstance(made, list) else [made]):
+                found[f"{key} {at}"] = split
+    return found
+
+
+def list_user(part, user):
+    """Give one user's rows by ids, as (item, rating, time)."""
+    at = int(part.user_index([user])[0])
+    if at < 0:
+        return set()
+    own = slice(part.indptr[at], part.indptr[at + 1])
+    items = part.item_ids[part.indices[own]].tolist()
+    times = [0] * len(items) if part.timestamps is None else part.timestamps[own].tolist()
+    return set(zip(items, part.values[own].tolist(), times, strict=True))
+
+
+def list_parts(split, user):
+    parts = [split.train, split.test.known, split.test.target]
+    parts += [split.valid.known, split.valid.target] if split.valid else []
+    return [list_user(part, user) for part in parts]
+
+
+def make_rows(rows):
+    users, items, values, times = ([row[at] for row in rows] for at in range(4))
+    if not rows:
+        return Ratings.from_indices([0], [], [], [], [1], np.zeros(0, np.int64))
+    return Ratings.from_arrays(users, items, values, times)
+
+
+WHOLE = st.integers(-3, 9)
+TEXT = st.sampled_from(["a", "b", "7", "07", "é", "e\u0301", " a", "\ud800", "1e3", "x" * 50])
+IDS = st.sampled_from([WHOLE, TEXT, st.one_of(WHOLE, TEXT)])
+TIMES = st.sampled_from([st.just(5), st.integers(0, 3), st.integers(-(2**63), 2**63 - 1)])
+
+
+@st.composite
+def rated(draw):
+    """Draw rows of (user, item, rating, time) with ties in time; no pair occurs twice."""
+    users, items, times = draw(IDS), draw(IDS), draw(TIMES)
+    row = st.tuples(users, items, st.integers(1, 5), times)
+    return draw(st.lists(row, min_size=1, max_size=40, unique_by=lambda row: row[:2]))
+
+
+@settings(max_examples=40, deadline=None)
+@given(rated(), st.integers(0, 2**70), st.randoms(use_true_random=False))
+@example([(1, 1, 5, 0), (2, 1, 5, 0)], 0, None)
+def test_splits_that_say_apart_hold_out_of_each_user_whatever_others_do(rows, seed, rng):
+    whole = split_in_every_way(make_rows(rows), seed)
+    apart = {key for key, split in whole.items() if split.apart}
+    assert {key.split()[0] for key in apart} == {"by_person", "leave_one_out"}
+    users = sorted({row[0] for row in rows}, key=repr)
+    expected = {(key, user): list_parts(whole[key], user) for key in apart for user in users}
+    for gone in users:
+        left = [row for row in rows if row[0] != gone]
+        if rng is not None:
+            rng.shuffle(left)
+        other = split_in_every_way(make_rows(left), seed)
+        for key in apart:
+            for user in users:
+                if user != gone:
+                    assert list_parts(other[key], user) == expected[key, user], (key, user, gone)
+
+
+def test_shuffled_rows_and_another_catalog_order_give_the_same_split():
+    rng = np.random.default_rng(0)
+    rows = [(u, f"film {i}", 1, t) for u, i, t in rng.integers(0, 12, (300, 3)).tolist()]
+    rows = list({row[:2]: row for row in rows}.values())
+    catalog = [f"film {i}" for i in range(12)]
+    mixed = [rows[at] for at in rng.permutation(len(rows))]
+
+    def make(rows, catalog):
+        users, items, values, times = zip(*rows, strict=True)
+        return Ratings.from_arrays(users, items, values, times, item_ids=catalog)
+
+    one = split_in_every_way(make(rows, catalog), 3)
+    other = split_in_every_way(make(mixed, catalog[::-1]), 3)
+    for key, split in one.items():
+        for user in range(12) if split.apart else ():
+            assert list_parts(split, user) == list_parts(other[key], user), key
+
+
+def test_how_another_user_writes_an_item_does_not_matter():
+    """Equal ids are one id, in the form that came first: whose form that is must not matter."""
+    own = [("a", item, 1, 0) for item in range(40)]
+    for form in (float, Decimal, np.float32, lambda item: bool(item) if item < 2 else item):
+        others = [("b", form(item), 1, 0) for item in range(40)]
+        for rows in (others + own, own + others):
+            found = split_in_every_way(make_rows(rows), 7)
+            alone = split_in_every_way(make_rows(own), 7)
+            for key, split in alone.items():
+                if split.apart:
+                    assert list_parts(found[key], "a") == list_parts(split, "a"), key
+
+
+def test_a_text_column_holds_out_what_a_column_of_numbers_does():
+    rows = [(u, i, 1, 0) for u in range(9) for i in range(9)]
+    text = [("a", "x", 1, 0), *rows]
+    one, other = (split_in_every_way(make_rows(some), 5) for some in (rows, text))
+    for key, split in one.items():
+        for user in range(9) if split.apart else ():
+            assert list_parts(split, user) == list_parts(other[key], user), key
+
+
+def test_leave_one_out_is_uniform_and_follows_the_seed():
+    data = make(400, 40, least=8)
+    first = leave_one_out(data, seed=1)
+    assert leave_one_out(data, seed=1).train == first.train
+    assert leave_one_out(data, seed=2).train != first.train
+    place = np.zeros(8)
+    first_of_user = np.repeat(data.indptr[:-1], np.diff(data.indptr))
+    eight = data.keep(np.arange(data.n_ratings) - first_of_user < 8)
+    for seed in range(25):
+        held = leave_one_out(eight, seed).test.target.values
+        place += np.bincount(np.searchsorted(eight.values, held) % 8, minlength=8)
+    assert place.sum() == 10_000
+    assert abs(place - 1250).max() < 6 * np.sqrt(1250 * 7 / 8)
+
+
+def test_nothing_is_left_out_where_no_user_has_two_ratings():
+    one_each = Ratings.from_indices([0, 1, 2], [0, 1], [1, 1], [0, 1], [0, 1], [5, 5])
+    nothing = make_rows([])
+    for data in (one_each, nothing):
+        for options in CALLS[leave_one_out]:
+            split = leave_one_out(data, **options)
+            assert split.train == data
+            assert split.test.target.n_ratings == 0
+    assert by_person(nothing).test.target.n_users == 0

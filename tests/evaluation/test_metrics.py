@@ -296,3 +296,16 @@ def test_parse():
 def test_parse_says_what_was_meant(name, says):
     with pytest.raises(ConfigError, match=says):
         parse(name)
+
+
+@pytest.mark.parametrize("name", sorted(metrics.RANKING))
+def test_a_user_has_the_same_value_whoever_shares_the_block(name):
+    """To the last bit: a release counts on it."""
+    rng = np.random.default_rng(0)
+    hits = rng.random((400, 100)) < 0.1
+    n_relevant = hits.sum(axis=1) + rng.integers(0, 3, 400)
+    together = metrics.RANKING[name](hits, n_relevant, 100)
+    for block in (1, 7, 133):
+        parts = [slice(start, start + block) for start in range(0, 400, block)]
+        apart = [metrics.RANKING[name](hits[part], n_relevant[part], 100) for part in parts]
+        assert np.array_equal(np.concatenate(apart), together, equal_nan=True)

@@ -101,9 +101,49 @@ def test_models_that_have_no_price_are_refused(ratings):
     with pytest.raises(ConfigError, match="secure noise"):
         tune(model(noise="seeded", random_state=1), ratings, SPACE)
     with pytest.raises(ConfigError, match="predicts none"):
-        Tuning(discreet.DPMF(epsilon=1), SPACE, metric="rmse")
+        Tuning(discreet.DPMF(epsilon=1, rating_range=(0.5, 5)), SPACE, metric="rmse")
     with pytest.raises(ConfigError, match="not Gaussian sums over everybody"):
         tune(discreet.DPSGD(2, epsilon=4, rating_range=(0.5, 5)), ratings, SPACE, runs=2)
+
+
+RATING = {"goal": "rating", "iterations": 2}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options"),
+    [
+        (RATING, {"metric": "recall@20"}),
+        ({}, {}),
+        ({}, {"space": {"liked_from": [None, 4.0], "factors": [2]}}),
+    ],
+    ids=["rating", "ranking", "one setting of two"],
+)
+def test_a_threshold_that_ratings_decide_is_refused_before_any_data(parameters, options):
+    with pytest.raises(ConfigError, match="threshold of ranking scores"):
+        Tuning(discreet.DPMF(epsilon=8, **parameters), **({"space": SPACE} | options))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options"),
+    [
+        (RATING, {"metric": "recall@20", "relevant": 4}),
+        (RATING | {"rating_range": (0.5, 5)}, {"metric": "recall@20"}),
+        (RATING, {}),
+        ({}, {"relevant": 4}),
+        ({"rating_range": (0.5, 5)}, {}),
+        ({}, {"space": {"liked_from": [4.0, "everything"]}}),
+    ],
+)
+def test_a_public_threshold_is_taken(parameters, options):
+    Tuning(discreet.DPMF(epsilon=8, **parameters), **({"space": SPACE} | options))
+
+
+def test_composed_tuning_refuses_such_a_threshold_before_the_account_pays(ratings, tmp_path):
+    account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 10.0)
+    open_range = discreet.DPMF(epsilon=1)
+    with pytest.raises(ConfigError, match="threshold of ranking scores"):
+        tune(open_range, ratings, lambda trials: {}, runs=2, law="composed", budget=account)
+    assert account.balance.spent == 0
 
 
 def test_a_bad_range():
@@ -231,3 +271,35 @@ def test_scores_are_noisy_and_of_the_promised_size(ratings, monkeypatch):
     scores = [prepared._score(fitted, split) for _ in range(60)]
     expected = 1 / (prepared.mu * math.sqrt(0.2))
     assert 0.55 * expected < np.std(scores) < 1.6 * expected  # 60 draws: beyond six deviations
+
+
+def test_without_a_held_out_rating_zeros_are_measured(ratings):
+    """Also without any rating or any user: no number of them is told by an error."""
+    nothing = ratings.keep(np.zeros(ratings.n_ratings, bool))
+    ranking = discreet.DPMF(epsilon=8, rating_range=(0.5, 5))
+    for data in (nothing, nothing.select_users([])):
+        found = tune(ranking, data, SPACE, runs=2, law="composed")
+        assert [math.isfinite(trial.score) for trial in found.trials] == [True, True]
+
+
+@pytest.mark.parametrize("metric", ["rmse", "mae", "recall@20", "ndcg@2000"])
+def test_a_score_is_released_whatever_was_held_out(ratings, metric, monkeypatch):
+    seen = []
+    original = tuning.seal_values
+
+    def watch(measure):
+        seen.append(measure())
+        return original(lambda: seen[-1])
+
+    monkeypatch.setattr(tuning, "seal_values", watch)
+    prepared = Tuning(model(), SPACE, runs=3, metric=metric)
+    split = tuning.by_person(ratings, (0.9, 0.1), seed=1)
+    fitted = prepared.candidate({"factors": 2}).fit(split.train)
+    nothing = ratings.keep(np.zeros(ratings.n_ratings, bool))
+    unknown = ratings.with_items([*ratings.item_ids.tolist()[:9], -1], "drop")
+    alone = ratings.select_users(np.arange(1))
+    for data in (nothing, nothing.select_users([]), alone, unknown):
+        assert math.isfinite(prepared._score(fitted, tuning.by_person(data, (0.5, 0.5), seed=1)))
+        assert seen[-1].shape == (data.n_users, 1)
+    assert not seen[0].any()
+    assert not seen[1].any()

@@ -15,7 +15,7 @@ from discreet.cli.app import command
 from discreet.cli.choice import Choice, find_model
 from discreet.cli.output import Output
 from discreet.cli.protocol import Protocol
-from discreet.cli.scores import Price
+from discreet.cli.scores import Price, public_facts
 from discreet.cli.source import Layout, Source
 from discreet.cli.train import nothing_to_predict
 from discreet.errors import ConfigError, DataError
@@ -79,7 +79,8 @@ def evaluate(
 
     Scores are exact statistics of people's ratings: a look at them that no model's ε pays for. With --score-epsilon
     they are released with noise, intervals and a ledger instead, from a split by person unless another one is named,
-    and without baselines, each of which would be one more look.
+    and without baselines, each of which would be one more look. What counts as relevant must be
+    public then: give --relevant, or train with --rating-range.
     """
     priced = price.asked
     if relevant is not None and not math.isfinite(relevant):
@@ -93,13 +94,13 @@ def evaluate(
         if not baselines:
             raise ConfigError(f"--no-baselines is for training: {what} is measured alone, without baselines")
         source.refuse_choosing(f"is for training, and {what} is trained already")
-        model, split, facts = _saved(what, known, target, source, skip_unknown, out)
+        model, split, facts = _saved(what, known, target, source, skip_unknown, priced, out)
         feedback = model.feedback
         if priced:
             names = wanted or _metrics(DEFAULT_METRICS[feedback])
             _check_metrics(names, feedback)
             result = price.release(model, split, names, part, relevant, None, out)
-            out.result({"command": "evaluate", **_uncounted(facts), "part": part, **result})
+            out.result({"command": "evaluate", **public_facts(facts), "part": part, **result})
             return
         relevant = getattr(model, "liked_from_", None) if relevant is None else relevant
         relevant = _relevant(relevant, model.rating_range_, split.test.target)
@@ -113,16 +114,16 @@ def evaluate(
         feedback = blank.feedback
         protocol.check()
         _check_metrics(wanted, feedback)
+        if priced:
+            _check_release(blank, protocol, price, wanted, relevant, slices)
         ratings, facts = source.read(what, out)
+        if priced:
+            _release_trained(choice, protocol, price, ratings, facts, wanted, part, relevant, out)
+            return
         scale = float(ratings.values.min()), float(ratings.values.max())
         if feedback == "explicit" and scale[0] == scale[1]:
             raise nothing_to_predict(what, scale[0], blank)
         by_stars = feedback == "explicit" or (getattr(blank, "goal", "") == "ranking" and scale[0] < scale[1])
-        if priced:
-            if protocol.runs > 1 or slices:
-                raise ConfigError("--score-epsilon pays for one look: leave out --seeds, --folds and --slices")
-            _release_trained(choice, protocol, price, ratings, facts, wanted, part, relevant, out)
-            return
         relevant = _relevant(relevant, scale if by_stars else None, ratings)
         models = _makers(choice, baselines, ratings)
         splits = protocol.splits(ratings)
@@ -147,6 +148,22 @@ def evaluate(
     out.result({"command": "evaluate", **facts, "part": part, **look, **found.to_dict()})
 
 
+def _check_release(
+    model: Any,
+    protocol: Protocol,
+    price: Price,
+    wanted: list[str] | None,
+    relevant: float | None,
+    slices: bool,
+) -> None:
+    """Refuse what has no release, before any data are read."""
+    if protocol.runs > 1 or slices:
+        raise ConfigError("--score-epsilon pays for one look: leave out --seeds, --folds and --slices")
+    if protocol.split == "users" and protocol.test_users is None:
+        raise ConfigError("--split users needs --test-users here: a tenth of all users is an exact number")
+    price.check(model, wanted or _metrics(DEFAULT_METRICS[model.feedback]), relevant)
+
+
 def _release_trained(
     choice: Choice,
     protocol: Protocol,
@@ -158,21 +175,19 @@ def _release_trained(
     relevant: float | None,
     out: Output,
 ) -> None:
-    """Hold out, train, and release the scores."""
+    """Hold out, train, and release the scores.
+
+    Privacy: scores follow from the model as well, so an account pays for both.
+    """
     from discreet.cli.train import fit
 
     split = next(replace(protocol, split=protocol.split or "by-person").splits(ratings))
     model = choice.make()
-    fit(model, split.train, out)
+    account = price.open_account()
+    fit(model, split.train, out, account if hasattr(model, "plan") else None)
     names = wanted or _metrics(DEFAULT_METRICS[model.feedback])
     result = price.release(model, split, names, part, relevant, choice.neighbouring, out)
-    out.result({"command": "evaluate", **_uncounted(facts), "part": part, **result})
-
-
-def _uncounted(facts: dict[str, Any]) -> dict[str, Any]:
-    """Without exact numbers of people and ratings: they have no place in a document whose numbers were paid for."""
-    counts = ("users", "ratings", "merged", "kept", "left_out")
-    return {name: value for name, value in facts.items() if name not in counts}
+    out.result({"command": "evaluate", **public_facts(facts), "part": part, **result})
 
 
 def _metrics(text: str) -> list[str]:
@@ -234,9 +249,19 @@ class _Saved:
 
 
 def _saved(
-    folder: str, known: str | None, target: str | None, layout: Layout, skip: bool, out: Output
+    folder: str,
+    known: str | None,
+    target: str | None,
+    layout: Layout,
+    skip: bool,
+    priced: bool,
+    out: Output,
 ) -> tuple[Any, Split, dict[str, Any]]:
-    """A saved model, and what it is to be measured on."""
+    """Load a saved model, and what it is to be measured on.
+
+    Privacy: for priced scores, what the files hold is neither refused nor reported on stderr. Items
+    that the model does not know are left out, and a user without a history is a newcomer.
+    """
     from discreet.cli.typed_history import known_only
     from discreet.data.splits import Holdout, Split
     from discreet.models.storage.model_folder import load
@@ -244,12 +269,12 @@ def _saved(
     model = load(folder)
     if known is None or target is None:
         raise ConfigError(f"{folder} is a saved model: say with --known and --target what it is told and what to guess")
-    told, _ = known_only(layout.read_file(known), model, known, skip)
-    asked, left_out = known_only(layout.read_file(target), model, target, skip)
-    if left_out:
+    told, _ = known_only(layout.read_file(known), model, known, skip or priced)
+    asked, left_out = known_only(layout.read_file(target), model, target, skip or priced)
+    if left_out and not priced:
         out.note(f"{left_out:,} ratings of unknown items in {target} were left out")
     rows = told.user_index(asked.user_ids)
-    if (rows < 0).all():
+    if (rows < 0).all() and not priced:
         raise DataError(f"no user of {target} is in {known}: both must name users in the same way")
     told = _same_users(told, rows, asked)
     split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked), apart=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from discreet.evaluation.priced import PricedEvaluation
 
 _PANEL = "Priced scores"
+
+EXACT_ABOVE = "The numbers of users and ratings above are exact: no ε covers them. Keep them private."
+_PUBLIC_FACTS = ("data", "model", "known", "target")
+
+
+def public_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    """Keep what the caller named; numbers of users, items and ratings that were read are exact."""
+    return {name: facts[name] for name in _PUBLIC_FACTS if name in facts}
 
 
 def _option(help: str, *names: str, **rest: Any) -> Any:
@@ -50,6 +59,24 @@ class Price:
                     raise ConfigError(f"--{name.replace('_', '-')} goes with --score-epsilon")
         return self.score_epsilon is not None
 
+    @property
+    def _delta(self) -> float:
+        return 1e-6 if self.score_delta is None else self.score_delta
+
+    def check(self, model: Any, metrics: list[str], relevant: float | None) -> None:
+        """Refuse what has no release; the model may be trained or not."""
+        from discreet.evaluation.metrics import parse
+        from discreet.evaluation.protocols import public_threshold
+        from discreet.privacy.accounting.budget import Budget
+
+        assert self.score_epsilon is not None
+        Budget(self.score_epsilon, self._delta)
+        public_threshold(model, [parse(name) for name in metrics], relevant)
+
+    def open_account(self) -> Any:
+        """Open the account that pays, if there is one."""
+        return None if self.account is None else account_at(self.account)
+
     def release(
         self,
         model: Any,
@@ -64,22 +91,20 @@ class Price:
         from discreet.evaluation.protocols import evaluate
 
         assert self.score_epsilon is not None
-        account = None if self.account is None else account_at(self.account)
-        with out.progress("Measuring") as progress:
-            found = evaluate(
-                model,
-                split,
-                metrics,
-                epsilon=self.score_epsilon,
-                delta=1e-6 if self.score_delta is None else self.score_delta,
-                neighbouring=neighbouring or "add-remove",
-                budget=account,
-                most_ratings=10 if self.most_ratings is None else self.most_ratings,
-                confidence=0.95 if self.confidence is None else self.confidence,
-                part=part,
-                relevant=relevant,
-                progress=progress,
-            )
+        account = self.open_account()
+        found = evaluate(
+            model,
+            split,
+            metrics,
+            epsilon=self.score_epsilon,
+            delta=self._delta,
+            neighbouring=neighbouring or "add-remove",
+            budget=account,
+            most_ratings=10 if self.most_ratings is None else self.most_ratings,
+            confidence=0.95 if self.confidence is None else self.confidence,
+            part=part,
+            relevant=relevant,
+        )
         if self.score_ledger is not None:
             found.privacy.ledger.save(self.score_ledger)
         _show(found, out)
@@ -95,9 +120,12 @@ def _show(found: PricedEvaluation, out: Output) -> None:
     rows = []
     for name, value in found.values.items():
         low, high = found.intervals[name]
-        rows.append([name, f"{value:.4f}", f"{low:.4f} to {high:.4f}", f"about {max(found.people[name], 0):,.0f}"])
+        score = "–" if math.isnan(value) else f"{value:.4f}"
+        people = f"about {max(found.people[name], 0):,.0f}"
+        rows.append([name, score, f"{low:.4f} to {high:.4f}", people])
     out.say()
     title = f"{found.conditions['model']} on {found.conditions['split']}, released with noise"
     out.table(["metric", "score", f"interval, {found.confidence:.0%}", "people"], rows, title=title)
     out.say("Intervals count the noise, and people as a sample of their crowd.")
     out.say(str(found.privacy), style="bold green" if found.privacy.private else "bold yellow")
+    out.say(EXACT_ABOVE)

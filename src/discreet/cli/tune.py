@@ -10,6 +10,7 @@ from discreet.cli.accounts import account_at, room
 from discreet.cli.app import command
 from discreet.cli.choice import Choice, parse_value
 from discreet.cli.output import Output
+from discreet.cli.scores import EXACT_ABOVE, public_facts
 from discreet.cli.source import Source
 from discreet.cli.train import check_out, described, examples, ledger_kept
 from discreet.errors import ConfigError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @command(
     "discreet tune ratings.parquet --out model/ --epsilon 1 --rating-range 1,5 --try factors=16,32,64",
     "discreet tune ratings.csv --out model/ --epsilon 2 --goal rating --try regularization=1..100 --runs 30",
-    "discreet tune ratings.csv --out model/ --epsilon 4 --try factors=8,16 --runs 3 --law composed",
+    "discreet tune ratings.csv -o m/ --epsilon 4 --relevant 4 --try factors=8,16 --law composed",
 )
 def tune(
     data: Annotated[str, typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA")],
@@ -48,6 +49,13 @@ def tune(
     ] = "geometric",
     metric: Annotated[
         str | None, typer.Option(help="What is best: recall@20 by default, or rmse for --goal rating.")
+    ] = None,
+    relevant: Annotated[
+        float | None,
+        typer.Option(
+            help="Lowest held-out rating that counts as relevant; or give --rating-range.",
+            metavar="RATING",
+        ),
     ] = None,
     held_out: Annotated[
         float, typer.Option(help="Share of everybody's ratings that scores are measured on.", metavar="SHARE")
@@ -83,6 +91,7 @@ def tune(
         runs=runs,
         law=law,
         metric=metric,
+        relevant=relevant,
         held_out=held_out,
         score_share=score_share,
     )
@@ -112,10 +121,10 @@ def tune(
         ]
         out.table(["setting", "noisy score, summed over people"], rows)
     out.say(str(found.privacy), style="bold green" if found.privacy.private else "bold yellow")
-    out.say("The numbers of users and ratings above are exact: no ε pays for them, so do not publish them.")
+    out.say(EXACT_ABOVE)
     result: dict[str, Any] = {
         "command": "tune",
-        **facts,
+        **public_facts(facts),
         "model": described(found.model),
         "setting": dict(found.setting),
         "score": found.score,

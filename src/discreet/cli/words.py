@@ -21,6 +21,8 @@ _RULES = [
     (r"\bunknown='(skip|drop)'", "--skip-unknown"),
     (r"\bfeedback='(\w+)'", r"--feedback \1"),
     (r"\bitems=(?=[\s,;:.]|$)", "--items"),
+    (r"\brelevant=(?=[\s,;:.]|$)", "--relevant"),
+    (r"\brating_range=(?=[\s,;:.]|$)", "--rating-range"),
     (r"\b(epsilon|delta|neighbouring|noise|accountant)='?([\w.+-]+)'?", r"--\1 \2"),
     (r"\bpath=(\.\.\.)?(?=[\s,;:.)]|$)", "--path"),
 ]

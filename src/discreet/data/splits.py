@@ -116,19 +116,42 @@ def by_person(ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), se
         Public.
     """
     _check_fractions(fractions)
-    _rng(seed)
-    user, item = (_keys(ids, seed) for ids in (ratings.user_ids, ratings.item_ids))
-    row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
-    coin = _mixed(user[row] ^ _mixed(item[ratings.indices])) / 2.0**64
+    coin = _draw_per_rating(ratings, seed) / 2.0**64
     label = np.searchsorted(np.cumsum(fractions)[:-1], coin, side="right").astype(np.uint8)
     split = _over_ratings(ratings, f"by person {_percent(fractions)}", seed, label, parts=len(fractions))
     return replace(split, apart=True)
 
 
+def _draw_per_rating(ratings: Ratings, seed: int) -> NDArray[np.uint64]:
+    """Draw 64 random bits for each rating from the seed, its user id and its item id alone.
+
+    Privacy: no other user's row, no order of rows, users or items, and no type of a column changes
+    the draw of a rating. Every split with ``apart=True`` takes its randomness from here.
+    """
+    _rng(seed)
+    user, item = (_keys(ids, seed) for ids in (ratings.user_ids, ratings.item_ids))
+    row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
+    return _mixed(user[row] ^ _mixed(item[ratings.indices]))
+
+
 def _keys(ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
-    """64 bits for each id, from its written form and the seed."""
-    digests = (hashlib.blake2b(f"{seed} {one}".encode(), digest_size=8).digest() for one in ids.tolist())
-    return np.frombuffer(b"".join(digests), np.uint64)
+    """Hash each id to 64 bits, from its written form and the seed."""
+    texts = (f"{seed} {_write_id(one)}".encode(errors="surrogatepass") for one in ids.tolist())
+    digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
+    return np.frombuffer(digests, np.uint64)
+
+
+def _write_id(one: Any) -> str:
+    """Write equal ids alike: 1, 1.0 and True are one id, in whichever form it came first."""
+    if type(one) in (int, str):
+        return str(one)
+    if isinstance(one, tuple):
+        return f"({', '.join(map(_write_id, one))})"
+    try:
+        over, under = one.as_integer_ratio()
+    except (AttributeError, OverflowError, ValueError):  # no number, or an infinite one
+        return str(one)
+    return f"{over}" if under == 1 else f"{over}/{under}"
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -155,6 +178,9 @@ def k_fold(ratings: Ratings, k: int = 5, seed: int = 0) -> list[Split]:
 def leave_one_out(ratings: Ratings, seed: int = 0, by_time: bool = False, *, valid: bool = False) -> Split:
     """Hold out one rating of every user who has at least two.
 
+    What is held out of a user follows from the seed and from that user's own ratings alone. Where
+    no user has two ratings nothing is held out.
+
     Parameters
     ----------
     ratings : Ratings
@@ -165,16 +191,13 @@ def leave_one_out(ratings: Ratings, seed: int = 0, by_time: bool = False, *, val
     valid : bool
         Hold out a second rating for validation, of users who have at least three.
     """
-    order = _rng(seed).random(ratings.n_ratings)
-    newness = _timestamps(ratings, "leave_one_out with by_time=True") if by_time else None
-    rank = _rank_in_row(ratings.indptr, order, newness)
+    times = _timestamps(ratings, "leave_one_out with by_time=True") if by_time else None
+    rank = _rank_in_row(ratings.indptr, _draw_per_rating(ratings, seed), times)
     counts = np.repeat(np.diff(ratings.indptr), np.diff(ratings.indptr))
     label = np.zeros(ratings.n_ratings, np.uint8)
     if valid:
         label[(rank == 1) & (counts >= 3)] = 1
     label[(rank == 0) & (counts >= 2)] = 2 if valid else 1
-    if not label.any():
-        raise DataError("no user has two ratings, so none can be left out: leave_one_out needs longer histories")
     name = f"leave one out, {'newest' if by_time else 'random'}"
     return replace(_over_ratings(ratings, name, seed, label, parts=3 if valid else 2), apart=True)
 
@@ -204,6 +227,8 @@ def by_time(
         raise ConfigError(
             f"fraction and valid must lie in (0, 1) and leave something to train on; given: {share:g}, {valid:g}"
         )
+    if not len(times):
+        raise DataError("by_time needs ratings, and there are none")
     ordered = np.sort(times)
     start = int(ordered[-math.ceil(share * len(ordered))]) if at is None else int(at)
     label = (times >= start).astype(np.uint8) * (2 if valid else 1)
@@ -289,11 +314,11 @@ def _labelled(label: NDArray[np.uint8], held_out: list[int]) -> NDArray[np.uint8
 
 
 def _rank_in_row(
-    indptr: NDArray[np.int64], order: NDArray[np.float64], newness: NDArray[np.int64] | None = None
+    indptr: NDArray[np.int64], order: NDArray[Any], times: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
-    """Rank of each entry within its row: newest first where ``newness`` is given, ties and the rest by ``order``."""
+    """Rank each entry within its row: newest first where ``times`` are given, else by ``order``."""
     row = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    keys = (order, row) if newness is None else (order, -newness, row)
+    keys = (order, row) if times is None else (order, ~times, row)  # -times would overflow
     position = np.empty(len(order), np.int64)
     position[np.lexsort(keys)] = np.arange(len(order))
     return position - indptr[row]
@@ -302,8 +327,6 @@ def _rank_in_row(
 def _timestamps(ratings: Ratings, what: str) -> NDArray[np.int64]:
     if ratings.timestamps is None:
         raise DataError(f"{what} needs timestamps, and these ratings have none: read them with timestamp=<column name>")
-    if not ratings.n_ratings:
-        raise DataError(f"{what} needs ratings, and there are none")
     return ratings.timestamps
 
 

@@ -125,7 +125,8 @@ def ndcg(hits: Array, n_relevant: Array, k: int) -> Floats:
     discount = 1 / np.log2(np.arange(k) + 2.0)
     best = np.concatenate([[0.0], np.cumsum(discount)])
     top = hits[:, :k]
-    return _ratio(top @ discount[: top.shape[1]], best[np.minimum(n_relevant, k)])
+    gains = (top * discount[: top.shape[1]]).sum(axis=1)  # BLAS would round by who shares the block
+    return _ratio(gains, best[np.minimum(n_relevant, k)])
 
 
 def average_precision(hits: Array, n_relevant: Array, k: int) -> Floats:

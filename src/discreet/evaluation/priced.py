@@ -166,6 +166,7 @@ def release_scores(
     half: float | None,
     price: ScorePrice,
     conditions: Mapping[str, Any],
+    cautions: Mapping[str, str] | None = None,
 ) -> PricedEvaluation:
     """Measure behind glass, and release.
 
@@ -180,17 +181,21 @@ def release_scores(
         D, half the public width of the scale of ratings; only rating metrics need it.
     price : ScorePrice
     conditions : what the scores depend on
+    cautions : what else they depend on that was read from data, by name
     """
     _check(metrics, half)
     layout = Layout.of(metrics)
     plan = Plan.calibrated([Release(RELEASE, shape=(len(layout.most),))], price.budget)
     session = Session(plan, price.noise, price.random_state)
     with charged(price.account, session, "scores"):
-        session.assume("model", "the model that is measured, which has a price of its own")
+        if "model" not in (cautions or {}):
+            session.assume("model", "the model that is measured, which has a price of its own")
         if conditions["apart"]:
             session.assume("held out", "what was held out, decided for each person apart from all others")
         else:
             session.assume("held out", "what was held out, decided over all people together", inferred=True)
+        for name, text in (cautions or {}).items():
+            session.assume(name, text, inferred=True)
         bounded = (
             f"nobody counts as more than {price.most_ratings} ratings" if layout.rated else "everybody counts once"
         )

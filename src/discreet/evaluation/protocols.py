@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
+from discreet.data.splits import Holdout
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.evaluation.metrics import (
     N_QUINTILES,
@@ -50,7 +51,7 @@ from discreet.showing import Progress, Shown, shown, silent
 
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
-    from discreet.data.splits import Holdout, Split
+    from discreet.data.splits import Split
 
 DEFAULTS = {"explicit": ("rmse", "mae"), "implicit": ("recall@20", "recall@50", "ndcg@100", "coverage@20")}
 RELEVANT_SHARE = 0.75
@@ -135,6 +136,8 @@ def evaluate(
         implicit feedback, and with explicit feedback those in the top quarter of the scale, low + ¾ (high − low) of
         the training ratings: 4 stars on 1–5, and the same idea on any scale. A model that ranks from ratings says
         itself from which on an item is liked. The number used is in ``conditions``.
+        With epsilon it must be given, unless the model's range of ratings (or what it counts as
+        liked) is public and was not read from the data.
     slices : {"ratings", "items", None}
         What each popularity quintile has a fifth of; None leaves slices out. Priced scores have none.
     epsilon, delta, neighbouring
@@ -180,7 +183,7 @@ def evaluate(
     if relevant is None:
         relevant = getattr(model, "liked_from_", None)
     threshold = _threshold(relevant, model.feedback, split.train, target)
-    keep = np.ones(target.n_ratings, np.bool_) if threshold is None else target.values >= np.float32(threshold)
+    keep = _find_relevant(target, threshold)
 
     rating = [m for m in wanted if m.kind == "rating"]
     ranking = [m for m in wanted if m.kind != "rating"]
@@ -229,14 +232,11 @@ def _priced(
     usual = [name for name in DEFAULTS[model.feedback] if parse(name).kind != "coverage"]
     wanted = _parse_all(usual if metrics is None else metrics, model.feedback)
     scale: tuple[float, float] | None = getattr(model, "rating_range_", None)
-    if relevant is None:
-        relevant = getattr(model, "liked_from_", None)
-    if relevant is None and scale is not None and model.feedback == "explicit":
-        relevant = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+    relevant = public_threshold(model, wanted, relevant)
+    holdout = split.part(part)
 
     def measure(names: Sequence[str]) -> Mapping[str, Array]:
-        found = evaluate(model, split, names, part=part, relevant=relevant, slices=None, progress=progress)
-        return found.per_user
+        return measure_users(model, holdout, [parse(name) for name in names], relevant, progress)
 
     conditions = {
         "model": type(model).__name__,
@@ -248,7 +248,99 @@ def _priced(
         "apart": split.apart,
     }
     half = None if scale is None else (scale[1] - scale[0]) / 2
-    return release_scores(wanted, measure, split.part(part), half, price, conditions)
+    rated = known_part(model, holdout)
+    cautions = _list_cautions(model, wanted, split)
+    return release_scores(wanted, measure, rated, half, price, conditions, cautions)
+
+
+def _list_cautions(model: Model, metrics: Iterable[Metric], split: Split) -> dict[str, str]:
+    """List by name what scores depend on and was read from data without noise."""
+    cautions = {a.name: a.text for a in _inferred_range(model)}
+    scale = getattr(model, "rating_range_", None)
+    statement = getattr(model, "privacy_", None)
+    if statement is None or not statement.finite:
+        cautions["model"] = "the model that is measured, which was trained without privacy"
+    if statement is None and scale is not None and any(m.kind == "rating" for m in metrics):
+        cautions["ratings"] = f"the range of ratings, {scale[0]:g} to {scale[1]:g}"
+    if split.train.filtered:
+        cautions["filter"] = split.train.filtered
+    return cautions
+
+
+def _inferred_range(model: Model) -> list[Any]:
+    """List the model's assumptions on its range of ratings that were read from data."""
+    statement = getattr(model, "privacy_", None)
+    assumptions = () if statement is None else statement.assumptions
+    return [a for a in assumptions if a.inferred and a.name in ("ratings", "liked")]
+
+
+def public_threshold(
+    model: Model,
+    metrics: Iterable[Metric],
+    relevant: float | None,
+) -> float | None:
+    """Give the lowest rating that counts as relevant in a release; None where every item does.
+
+    Privacy: the threshold must not follow from users' ratings, or one user could change what counts
+    for all others. Where it would, this refuses, by the model's parameters and its ledger alone; it
+    takes a model before and after training.
+    """
+    if relevant is not None:
+        return _check_relevant(relevant)
+    by_rating = model.feedback == "explicit" or hasattr(type(model), "liked_from_")
+    if not by_rating or all(metric.kind != "ranking" for metric in metrics):
+        return None
+    if not _has_public_range(model):
+        raise ConfigError(
+            "the relevance threshold of ranking scores would be read from the ratings: "
+            "pass relevant=, the lowest rating that counts, or train with a public rating_range="
+        )
+    scale = getattr(model, "rating_range_", None)
+    if model.feedback == "explicit" and scale is not None:
+        return float(scale[0] + RELEVANT_SHARE * (scale[1] - scale[0]))
+    threshold: float | None = getattr(model, "liked_from_", None)
+    return threshold
+
+
+def _has_public_range(model: Any) -> bool:
+    """Tell whether the range of ratings, or what counts as liked, was given and not inferred."""
+    if getattr(model, "privacy_", None) is not None:
+        return not _inferred_range(model)
+    if getattr(model, "rating_range", None) is not None:
+        return True
+    return model.feedback == "implicit" and model.algorithm().liked_from is not None
+
+
+def measure_users(
+    model: Model,
+    holdout: Holdout,
+    metrics: Sequence[Metric],
+    relevant: float | None,
+    progress: Progress = silent,
+) -> dict[str, Array]:
+    """Measure every user apart for a release: a value per user and metric, NaN where there is none.
+
+    Privacy: a user's value depends on the model, on public arguments and on that user's own
+    ratings. No data are refused: without any held-out rating all values are NaN. Held-out items
+    that the model does not know are left out of rating metrics and are misses in rankings.
+    """
+    groups = _Groups.none(holdout.target.n_items)
+    rating = [m for m in metrics if m.kind == "rating"]
+    ranking = [m for m in metrics if m.kind == "ranking"]
+    found = _rate(model, known_part(model, holdout), rating, groups) if rating else {}
+    if ranking:
+        keep = _find_relevant(holdout.target, relevant)
+        found |= _rank(model, holdout, keep, ranking, groups, progress)[0]
+    return {name: one.per_user for name, one in found.items() if one.per_user is not None}
+
+
+def known_part(model: Model, holdout: Holdout) -> Holdout:
+    """Keep the ratings of items that the model knows."""
+    relabel = _relabel(model, holdout.target)
+    if relabel is None:
+        return holdout
+    parts = (holdout.known, holdout.target)
+    return Holdout(*(part.keep(np.isin(part.indices, relabel)) for part in parts))
 
 
 # --- The two protocols ------------------------------------------------------------------------------------------------
@@ -277,7 +369,9 @@ class _Found:
 def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups) -> dict[str, _Found]:
     """Rating metrics: sums by (group, user), from which everything follows."""
     target = holdout.target
-    predicted = np.asarray(model.predict(holdout.known, target), np.float64)
+    predicted = np.zeros(0)
+    if target.n_ratings:
+        predicted = np.asarray(model.predict(holdout.known, target), np.float64)
     if predicted.shape != target.values.shape:
         raise DataError(f"predict gave {predicted.shape} scores for {target.n_ratings:,} held-out ratings")
     error = np.abs(predicted - target.values)
@@ -394,12 +488,23 @@ def _part(split: Split, part: str) -> Holdout:
 
 def _threshold(relevant: float | None, feedback: str, train: Ratings, target: Ratings) -> float | None:
     if relevant is not None:
-        if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
-            raise ConfigError(f"relevant is the lowest rating that counts as relevant, a number, not {relevant!r}")
-        return float(relevant)
+        return _check_relevant(relevant)
     if feedback == "implicit" or train.n_ratings == 0:
         return None
     return lowest_relevant((float(train.values.min()), float(train.values.max())), train, target)
+
+
+def _check_relevant(relevant: Any) -> float:
+    if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
+        raise ConfigError(f"relevant is the lowest rating that counts as relevant, a number, not {relevant!r}")
+    return float(relevant)
+
+
+def _find_relevant(target: Ratings, threshold: float | None) -> Array:
+    """Mark the held-out ratings that count as relevant; all of them without a threshold."""
+    if threshold is None:
+        return np.ones(target.n_ratings, np.bool_)
+    return np.asarray(target.values >= np.float32(threshold))
 
 
 def lowest_relevant(scale: tuple[float, float], *ratings: Ratings) -> float:

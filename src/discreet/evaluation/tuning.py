@@ -33,7 +33,7 @@ from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, by_person
 from discreet.errors import ConfigError, DiscreetError
 from discreet.evaluation.metrics import Metric, parse
-from discreet.evaluation.protocols import RELEVANT_SHARE, evaluate
+from discreet.evaluation.protocols import measure_users, public_threshold
 from discreet.models.history import to_learn_from
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import events as accounting
@@ -134,7 +134,8 @@ def tune(
     metric : str, optional
         ``recall@20`` or another ranking metric, ``rmse`` or ``mae``; by default recall@20 or rmse, as the model learns.
     relevant : float, optional
-        As in `evaluate`.
+        For ranking metrics, the lowest held-out rating that counts as relevant. It must be given
+        unless the model has a public threshold, such as one from its ``rating_range``.
     held_out : float
         Share of everybody's ratings that scores are measured on.
     score_share : float
@@ -209,8 +210,9 @@ class Tuning:
         training = self.mu * math.sqrt(1 - score_share)
         self.base_epsilon = gdp.epsilon(training, model.budget.delta - RESERVE) * (1 - 1e-9)
         self._draw = random.SystemRandom()
-        for _ in range(3):  # settings that do not fit the model are refused before anything is looked at
-            if not callable(self.space):
+        if not callable(self.space):  # settings that do not fit are refused before data are read
+            self.candidate(self._setting(()) | _list_open(self.space)).check()
+            for _ in range(3):
                 self.candidate(self._setting(())).check()
 
     # ------------------------------------------------------------ before any data
@@ -237,10 +239,13 @@ class Tuning:
             if name in own:
                 raise ConfigError(f"{name} is part of the promise, and not to be tried out")
         if not inner:
-            return kind(**(params | own))
-        if model.method is None:
-            return kind.configured(**(params | own | inner))
-        return kind(**(params | own | {"method": replace(model.method, **inner)}))
+            made = kind(**(params | own))
+        elif model.method is None:
+            made = kind.configured(**(params | own | inner))
+        else:
+            made = kind(**(params | own | {"method": replace(model.method, **inner)}))
+        public_threshold(made, [self.metric], self.relevant)  # refuse one that data would decide
+        return made
 
     # ------------------------------------------------------------ with data
 
@@ -328,13 +333,11 @@ class Tuning:
         )
         session = Session(plan)
         scale = getattr(model, "rating_range_", None)
-        relevant = getattr(model, "liked_from_", None) if self.relevant is None else self.relevant
-        if relevant is None and scale is not None and model.feedback == "explicit":
-            relevant = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+        relevant = public_threshold(model, [self.metric], self.relevant)
 
         def measured() -> NDArray[np.float64]:
-            found = evaluate(model, split, self.metric.name, relevant=relevant, slices=None, progress=False)
-            return goodness(found.per_user[self.metric.name], self.metric, scale)[:, None]
+            found = measure_users(model, split.test, [self.metric], relevant)
+            return goodness(found[self.metric.name], self.metric, scale)[:, None]
 
         return float(session.release("score", seal_values(measured).add_up(UserValues((1.0,))))[0])
 
@@ -391,6 +394,12 @@ def _unheard(hidden: bool) -> Iterator[None]:
 
 def _drawn(values: Sequence[Any] | Between, rng: random.Random) -> Any:
     return values.draw(rng) if isinstance(values, Between) else rng.choice(list(values))
+
+
+def _list_open(space: Space) -> Setting:
+    """List the parameters that a setting may leave open, such as the range of ratings, as None."""
+    listed = {name: values for name, values in space.items() if not isinstance(values, Between)}
+    return {name: None for name, values in listed.items() if any(one is None for one in values)}
 
 
 def _checked_space(space: Space) -> dict[str, Sequence[Any] | Between]:
