@@ -30,7 +30,10 @@ _READING = "Reading a file"
 _DATA_SET = "Reading a data set"
 _CHOOSING = "Choosing ratings"
 
-_FILE_ONLY = ("user", "item", "rating", "timestamp", "separator", "header", "duplicates", "items", "unknown_items")
+_FILE_ONLY = (
+    *("user", "item", "rating", "timestamp", "separator", "header", "duplicates", "items", "unknown_items"),
+    "trust_user_column",
+)
 _SET_ONLY = ("path", "catalogue", "scale")
 _FILTERS = ("min_rating", "binarize", "min_user_ratings", "min_item_ratings")
 
@@ -105,6 +108,10 @@ class Source(Layout):
         Literal["error", "drop"] | None,
         _option("What to do with ratings of items outside the catalogue; error by default."),
     ] = None
+    trust_user_column: Annotated[
+        bool,
+        _option("Train a private model although the user column does not look like one.", "--trust-user-column"),
+    ] = False
     path: Annotated[str | None, _option("Where the data set is: an archive or a folder.", panel=_DATA_SET)] = None
     catalogue: Annotated[bool, _option("Also keep items that nobody rated.", "--catalogue", panel=_DATA_SET)] = False
     scale: Annotated[
@@ -182,7 +189,12 @@ class Source(Layout):
             near = difflib.get_close_matches(data.lower(), names, n=2, cutoff=0.5)
             meant = f"did you mean {' or '.join(near)}?" if near else f"data sets are {', '.join(names)}"
             raise DataError(f"{data!r} is neither a file nor a data set: {meant}")
-        return self.read_file(data, items=self.items, unknown_items=self.unknown_items or "error")
+        return self.read_file(
+            data,
+            items=self.items,
+            unknown_items=self.unknown_items or "error",
+            trust_user_column=self.trust_user_column,
+        )
 
     def _choose(self, ratings: Ratings) -> Ratings:
         import numpy as np

@@ -28,7 +28,8 @@ def from_columns(columns: Columns, given: Catalogue | None, duplicates: str, unk
     found.clear()
     pa.default_memory_pool().release_unused()  # arrow keeps freed columns for itself otherwise
     values, times = columns.take("ratings"), columns.take("timestamps")
-    values = np.ones(len(users), np.float32) if values is None else values
+    rated = values is not None
+    values = values if rated else np.ones(len(users), np.float32)
     for name, column in (("items", items), ("ratings", values), ("timestamps", times)):
         if column is not None and len(column) != len(users):
             raise DataError(f"{len(column):,} {name} for {len(users):,} users: the columns must be equally long")
@@ -48,6 +49,7 @@ def from_columns(columns: Columns, given: Catalogue | None, duplicates: str, unk
         "item_ids": item_ids,
         "titles": titles,
         "catalogue": given is not None,
+        "rated": rated,
     }
 
 

@@ -21,7 +21,7 @@ from discreet.errors import DataError
 CSR = tuple[NDArray[Any], NDArray[Any]]
 
 
-def to_learn_from(given: Any) -> Ratings:
+def to_learn_from(given: Any, trust_user_column: bool = False) -> Ratings:
     """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy sparse matrix.
 
     Columns of a frame are found by convention, and its items are those that were rated, so that a private model's
@@ -32,7 +32,7 @@ def to_learn_from(given: Any) -> Ratings:
     if sparse.issparse(given):
         return Ratings.from_csr(given)
     if _is_table(given):
-        return Ratings.from_frame(given)
+        return Ratings.from_frame(given, trust_user_column=trust_user_column)
     raise DataError(
         f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given: read a file with "
         "Ratings.read, or make ratings with Ratings.from_arrays"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.data.untrusted import parse_json
+from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
 from discreet.models.base import Recommender, logger
@@ -207,7 +208,13 @@ class PrivateRecommender(Recommender):
     # ------------------------------------------------------------ learning
 
     def fit(
-        self, ratings: Any, *, budget: Account | None = None, progress: Shown = None, verbose: bool = False
+        self,
+        ratings: Any,
+        *,
+        budget: Account | None = None,
+        progress: Shown = None,
+        verbose: bool = False,
+        trust_user_column: bool = False,
     ) -> Self:
         """Learn from scratch and return self.
 
@@ -223,10 +230,14 @@ class PrivateRecommender(Recommender):
             any case, False never; a function is called as ``progress(done, total, text)``.
         verbose : bool
             A line on stderr for every step instead.
+        trust_user_column : bool
+            Learn from a frame although its user column does not look like one, as in `Ratings.from_frame`.
         """
         self.check()
         if not isinstance(ratings, People):
-            ratings = to_learn_from(ratings)
+            ratings = to_learn_from(ratings, trust_user_column)
+        if isinstance(ratings, Ratings):
+            check_user_column(ratings, self.rating_range)
         self._check_engine(ratings)
         given = self._given_range(ratings)
         seen = None if given else self._seen_range(ratings)
