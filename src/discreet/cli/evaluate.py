@@ -113,7 +113,7 @@ def evaluate(
         feedback = blank.feedback
         protocol.check()
         _check_metrics(wanted, feedback)
-        ratings, facts = source.read(what, out)
+        ratings, facts = source.read(what, out, blank if priced else None)
         scale = float(ratings.values.min()), float(ratings.values.max())
         if feedback == "explicit" and scale[0] == scale[1]:
             raise nothing_to_predict(what, scale[0], blank)

@@ -91,7 +91,7 @@ def tune(
     budget = None if account is None else account_at(account)
     check_out(to, replace)
     choice.use_threads()
-    ratings, facts = source.read(data, out)
+    ratings, facts = source.read(data, out, model)
     out.say(
         f"Trying settings by {tuning.metric.name}, {runs:g} {'times' if law == COMPOSED else 'times on average'}: "
         f"ε = {model.epsilon:g} in all, {tuning.base_epsilon:.4g} for each training"
@@ -112,7 +112,6 @@ def tune(
         ]
         out.table(["setting", "noisy score, summed over people"], rows)
     out.say(str(found.privacy), style="bold green" if found.privacy.private else "bold yellow")
-    out.say("The numbers of users and ratings above are exact: no ε pays for them, so do not publish them.")
     result: dict[str, Any] = {
         "command": "tune",
         **facts,

@@ -2,8 +2,8 @@
 
 Names are compared without regard to case and punctuation: ``user_id``, ``userId`` and ``UserID`` are the same. Of
 several matching columns the one whose name comes first in ``CONVENTIONS`` is used; but of two that may be the user, the
-caller has to say which one is. A user column is never suggested: a wrong one would make the guarantee one about stars or
-days. A message lists the columns, says what their values look like, and leaves the choice to the caller.
+caller has to say which one is. A user column is never suggested: with a wrong one the guarantee
+would be about stars or days. A message lists the columns and says what their values look like.
 """
 
 from __future__ import annotations

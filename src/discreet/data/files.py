@@ -206,9 +206,7 @@ def _explained(error: Exception, file: Path, layout: Layout) -> DataError:
 
 def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Columns:
     names = table_names(file, kind)
-    positions = find_columns(
-        names, chosen, str(file), sample=lambda at: _first_values(file, kind, names[at])
-    )
+    positions = find_columns(names, chosen, str(file), sample=lambda at: _first_values(file, kind, names[at]))
     for role, at in positions.items():  # arrow takes columns by name, whatever position is asked for
         only([other for other, name in enumerate(names) if name == names[at]], names, role, str(file))
     if kind == "parquet":

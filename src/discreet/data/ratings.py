@@ -112,6 +112,7 @@ class Ratings:
         header: bool | None = None,
         unknown_items: Unknown = "error",
         trust_user_column: bool = False,
+        normalize_ids: bool = False,
     ) -> Ratings:
         """Ratings from a file: csv, tsv, ``::``-separated (each plain, gz or zst), parquet, feather or arrow.
 
@@ -134,12 +135,15 @@ class Ratings:
         trust_user_column : bool
             Let private models learn from these ratings although the user column does not look like one: fewer than 100
             users, dates for ids, nearly all rows merged, or no ratings left for the rating range.
+        normalize_ids : bool
+            Take user ids that differ only in case, in blanks around them or in the Unicode form of their letters for
+            one user. Each id is changed by itself: to lower case, without those blanks, composed (NFC).
         """
         given = None if items is None else Catalogue.of(items)
         chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
         columns = read_columns(path, chosen, separator, header)
         try:
-            fields = from_columns(columns, given, duplicates, unknown_items)
+            fields = from_columns(columns, given, duplicates, unknown_items, normalize_ids)
             return cls.from_indices(**fields | _check_users(fields, trust_user_column))
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
@@ -157,13 +161,14 @@ class Ratings:
         duplicates: Duplicates = "last",
         unknown_items: Unknown = "error",
         trust_user_column: bool = False,
+        normalize_ids: bool = False,
     ) -> Ratings:
         """Ratings from a pandas, polars or pyarrow frame with one row per rating; parameters as in :meth:`read`."""
         given = None if items is None else Catalogue.of(items)
         columns = frame_columns(frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp})
         if len(columns.users) == 0:
             raise DataError(f"the {type(frame).__name__} holds no ratings: its columns are there and have no rows")
-        fields = from_columns(columns, given, duplicates, unknown_items)
+        fields = from_columns(columns, given, duplicates, unknown_items, normalize_ids)
         return cls.from_indices(**fields | _check_users(fields, trust_user_column))
 
     @classmethod

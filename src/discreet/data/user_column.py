@@ -1,10 +1,11 @@
 """Does the user column identify users? The guarantee of a private model is about the values of that column.
 
-With a column of stars in its place, a statement would protect five star values. So `Ratings` from files and frames
-remember what speaks against their user column, and a private training refuses them: where nearly all rows repeat a
-(user, item) pair, where there are fewer users than a public minimum, where the ids of users are dates, and where a
-rating range is given and no rating column is left. These refusals depend on the data and are not covered by ε: they come
-before anything is released, and name no number but public ones.
+With a column of stars in its place, a statement would protect five star values. So `Ratings` from
+files and frames remember what speaks against their user column, and a private training refuses them:
+where nearly all rows repeat a (user, item) pair, where there are fewer users than a public minimum,
+where the ids of users are dates, and where a rating range is given and no rating column is left.
+These refusals depend on the data and are not covered by ε: they come before anything is released,
+and name no number but public ones.
 """
 
 from __future__ import annotations

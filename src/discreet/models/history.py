@@ -102,6 +102,14 @@ def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
     return Ratings.from_csr(histories.reshape(rows, columns), item_ids=item_ids)
 
 
+def clip_histories(histories: Ratings, rating_range: tuple[float, float] | None) -> Ratings:
+    """Move ratings outside the range to its ends, each by itself."""
+    if rating_range is None:
+        return histories
+    low, high = rating_range
+    return histories._replace(values=np.clip(histories.values, np.float32(low), np.float32(high)))
+
+
 Exclusions = Sequence[Any] | Mapping[Any, Sequence[Any]] | Ratings
 
 

@@ -327,7 +327,8 @@ class PrivateRecommender(Recommender):
         if algorithm.feedback == "explicit":
             given = self._given_range(ratings)
             low, high = given or seen or COMMON_RANGE
-            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=given is None)
+            clipped = "" if given is None else " (others are clipped to it)"
+            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}{clipped}", inferred=given is None)
         for name, text in algorithm.assumptions().items():
             session.assume(name, text)
         if features is not None:
@@ -384,6 +385,12 @@ class PrivateRecommender(Recommender):
 
     def likeness(self) -> Likeness:
         return self.algorithm_.likeness(self._learnt())
+
+    @property
+    def history_range(self) -> tuple[float, float] | None:
+        """The range of ratings where it is public; where it was read from the data, histories are clipped to it."""
+        public = any(a.name == "ratings" and not a.inferred for a in self.privacy_.assumptions)
+        return self.rating_range_ if public else None
 
     @property
     def learnt_(self) -> str:

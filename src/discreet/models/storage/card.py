@@ -83,7 +83,8 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
 def _front_matter(name: str, statement: PrivacyStatement | None) -> str:
     """What hubs of models read: the library, tags to search by, and the promise as numbers."""
     finite = statement is not None and statement.finite
-    tags = ["recommender-system", "matrix-factorization", *(["differential-privacy"] if finite else [])]
+    protected = statement is not None and finite and not statement.weak
+    tags = ["recommender-system", "matrix-factorization", *(["differential-privacy"] if protected else [])]
     lines = ["---", "library_name: discreet", "tags:", *(f"- {tag}" for tag in tags), "discreet:", f"  model: {name}"]
     lines.append(f"  privacy: {statement.status if statement is not None else 'not private'}")
     if statement is not None and finite:
@@ -96,6 +97,8 @@ def _headline(name: str, statement: PrivacyStatement) -> str:
     price = f"ε = {statement.epsilon:.4g}, δ = {statement.delta:.3g}"
     if not statement.finite:
         return f"NOT PRIVATE: {name}, {price}"
+    if statement.weak:
+        return f"{name}: {statement.status} with {price}"
     return f"{name}: private with {price}" + (", WITH CAUTIONS" if statement.cautions else "")
 
 

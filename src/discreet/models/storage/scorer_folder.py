@@ -134,8 +134,11 @@ def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
 
 def _opened(contents: Contents, once: bool) -> OpenedModel:
     described, arrays = contents.described, contents.arrays
+    public_range = False
     if LEDGER in contents.files:
-        check_chain(parse_json(contents.files[LEDGER]))
+        ledger = parse_json(contents.files[LEDGER])
+        check_chain(ledger)
+        public_range = any(a["name"] == "ratings" and not a["inferred"] for a in ledger["assumptions"])
     if "read_out" not in described:
         from discreet.models.storage.model_folder import assemble
 
@@ -155,6 +158,7 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
         read_out_from(described["read_out"], own, (len(ids), factors.shape[1])),
         titles=None if titles is None else object_array(titles, len(titles)),
         rating_range=None if scale is None else (scale[0], scale[1]),
+        history_range=(scale[0], scale[1]) if public_range and scale is not None else None,
         liked_rating=float(described["liked_rating"]),
         likeness=Likeness(alike["first"], known),
         kernels=without_compiler if once else kernels,
