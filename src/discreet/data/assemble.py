@@ -96,7 +96,7 @@ def align(
     if unknown == "error":
         raise DataError(  # which items, and how many, is a fact about users
             f"some rated items are not in the catalogue of {len(given):,}: add them, or leave their ratings out with "
-            'unknown_items="drop"'
+            "unknown_items='drop'"
         )
     return aligned, known
 

@@ -40,6 +40,7 @@ from discreet.privacy.people.protocol import People
 from discreet.privacy.people.users import Users, seal
 from discreet.showing import Progress, Shown, shown
 
+CLIPPED = " (others are clipped to it)"  # said of any data, so that it says nothing about them
 COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
 
 
@@ -327,7 +328,7 @@ class PrivateRecommender(Recommender):
         if algorithm.feedback == "explicit":
             given = self._given_range(ratings)
             low, high = given or seen or COMMON_RANGE
-            clipped = "" if given is None else " (others are clipped to it)"
+            clipped = CLIPPED if given else ""
             session.assume("ratings", f"the range of ratings, {low:g} to {high:g}{clipped}", inferred=given is None)
         for name, text in algorithm.assumptions().items():
             session.assume(name, text)
@@ -390,7 +391,8 @@ class PrivateRecommender(Recommender):
     def history_range(self) -> tuple[float, float] | None:
         """The range of ratings where it is public; where it was read from the data, histories are clipped to it."""
         public = any(a.name == "ratings" and not a.inferred for a in self.privacy_.assumptions)
-        return self.rating_range_ if public else None
+        used = self.rating_range_ or getattr(self.algorithm_, "rating_range", None)
+        return (float(used[0]), float(used[1])) if public and used is not None else None
 
     @property
     def learnt_(self) -> str:

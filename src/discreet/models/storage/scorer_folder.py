@@ -134,11 +134,8 @@ def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
 
 def _opened(contents: Contents, once: bool) -> OpenedModel:
     described, arrays = contents.described, contents.arrays
-    public_range = False
     if LEDGER in contents.files:
-        ledger = parse_json(contents.files[LEDGER])
-        check_chain(ledger)
-        public_range = any(a["name"] == "ratings" and not a["inferred"] for a in ledger["assumptions"])
+        check_chain(parse_json(contents.files[LEDGER]))
     if "read_out" not in described:
         from discreet.models.storage.model_folder import assemble
 
@@ -146,6 +143,7 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
     factors, biases = arrays["item_factors"], arrays["item_biases"]
     ids = contents.item_ids
     titles, scale = described["titles"], described["rating_range"]
+    bounds = described.get("history_range")  # folders of version 0.2 have none
     own = {name.removeprefix("read_out."): array for name, array in arrays.items() if name.startswith("read_out.")}
     alike = described["likeness"]
     known = arrays.get("likeness.known")
@@ -158,7 +156,7 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
         read_out_from(described["read_out"], own, (len(ids), factors.shape[1])),
         titles=None if titles is None else object_array(titles, len(titles)),
         rating_range=None if scale is None else (scale[0], scale[1]),
-        history_range=(scale[0], scale[1]) if public_range and scale is not None else None,
+        history_range=None if bounds is None else (float(bounds[0]), float(bounds[1])),
         liked_rating=float(described["liked_rating"]),
         likeness=Likeness(alike["first"], known),
         kernels=without_compiler if once else kernels,
