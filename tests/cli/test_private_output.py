@@ -171,3 +171,37 @@ def test_no_user_column_is_suggested_and_wrong_ones_are_refused(run, german, tmp
     assert trusted.code == 0, trusted.err
     right = run("train", german, "--user", "Kundennummer", "--rating", "Sterne", *item, *private, "--replace")
     assert right.code == 0, right.err
+
+
+# ------------------------------------------------------------ histories, and spellings of ids
+
+
+def test_histories_outside_the_public_range_are_refused(run, private, tmp_path):
+    (tmp_path / "h.csv").write_text("movieId,rating\n12,99\n")
+    (tmp_path / "users.csv").write_text("userId,movieId,rating\n1,12,4\n2,13,99\n")
+    (tmp_path / "good.csv").write_text("userId,movieId,rating\n1,12,4\n2,13,5\n")
+    for way in (
+        ("--history", "12=99"),
+        ("--history", "12=4,13=0.5"),
+        ("--history-file", tmp_path / "h.csv"),
+        ("--users", tmp_path / "users.csv"),
+    ):
+        done = run("recommend", private / "model", *way)
+        assert done.code == 2
+        assert "a rating in the history is outside the range 1 to 5" in done.err
+        assert "99" not in done.err
+    for way in (("--history", "12=5,13=1,14"), ("--users", tmp_path / "good.csv")):
+        assert run("recommend", private / "model", *way).code == 0
+
+
+def test_normalized_ids_are_an_option_of_files(run, tmp_path):
+    rows = [f"{name},{item},{1 + item % 5}" for item in range(6) for name in ("Anna", "ANNA ", "bob")]
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
+    train = ("train", tmp_path / "r.csv", "--not-private", "--model", "bias", "--json")
+    plain = run(*train, "--out", tmp_path / "a")
+    one = run(*train, "--out", tmp_path / "b", "--normalize-ids")
+    assert [json.loads(done.out)["users"] for done in (plain, one)] == [3, 2]
+    files = ("--not-private", "--out", tmp_path / "c", "--normalize-ids")
+    assert "is for files of your own" in run("train", "cinema", *files).err
+    blocks = ("--epsilon", 1, "--engine", "blocks", "--out", tmp_path / "d", "--normalize-ids")
+    assert "--normalize-ids goes with --engine memory" in run("train", tmp_path / "r.csv", *blocks).err
