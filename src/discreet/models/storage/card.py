@@ -83,8 +83,7 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
 def _front_matter(name: str, statement: PrivacyStatement | None) -> str:
     """What hubs of models read: the library, tags to search by, and the promise as numbers."""
     finite = statement is not None and statement.finite
-    protected = statement is not None and finite and not statement.weak
-    tags = ["recommender-system", "matrix-factorization", *(["differential-privacy"] if protected else [])]
+    tags = ["recommender-system", "matrix-factorization", *(["differential-privacy"] if finite else [])]
     lines = ["---", "library_name: discreet", "tags:", *(f"- {tag}" for tag in tags), "discreet:", f"  model: {name}"]
     lines.append(f"  privacy: {statement.status if statement is not None else 'not private'}")
     if statement is not None and finite:
