@@ -5,13 +5,14 @@ import json
 import pytest
 
 import discreet
+from conftest import write_ratings
 
 ALL = {"dpfrankwolfe": "covariance × 5", "dpsvd": "covariance", "dpsgld": "gradient 1 to 20", "dpsgd": "gradient × 40"}
 
 
 @pytest.fixture
-def ratings(shelf):
-    return shelf / "ratings.csv"
+def ratings(tmp_path):
+    return write_ratings(tmp_path / "ratings.csv", n_users=120)
 
 
 @pytest.mark.parametrize("model", ALL)

@@ -231,6 +231,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
             (
                 "train",
                 "{shelf}/ratings.csv",
+                "--trust-user-column",
                 "--out",
                 "m",
                 "--model",

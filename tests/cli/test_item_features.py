@@ -29,7 +29,7 @@ def test_train_and_evaluate_take_features(run, tmp_path):
 
 
 def test_wrong_features_are_one_sentence_and_exit_code_2(run, tmp_path):
-    ratings, kinds = write_ratings(tmp_path / "ratings.csv"), features(tmp_path / "kinds.csv")
+    ratings, kinds = write_ratings(tmp_path / "ratings.csv", n_users=120), features(tmp_path / "kinds.csv")
     other = tmp_path / "other.csv"
     other.write_text("item_id,kind\nx,1\ny,2\n")
     for given, words in (

@@ -100,6 +100,7 @@ def test_a_bad_pipe_is_called_by_its_name(tmp_path, given, sentence):
 
 def test_auto_is_an_accountant_of_huberals_only(run, shelf, tmp_path):
     words = ["train", shelf / "ratings.csv", "--epsilon", 50, "--rating-range", "1,5", "--accountant", "auto"]
+    words.append("--trust-user-column")
     result = run(*words, "--model", "huberals", "--out", tmp_path / "m", "--json")
     assert result.code == 0, result.err
     assert json.loads(result.out)["model"]["parameters"]["accountant"] == "auto"

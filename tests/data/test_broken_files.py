@@ -55,9 +55,12 @@ TEXT = {
     "header only": ("user,item,rating\n", "has a header line and no ratings"),
     "one column": ("user\n1\n", "has only one column when split at any of"),
     "unknown separator": ("user#item\n1#2\n", "has only one column when split at any of"),
-    "no user column": ("person_name,item,rating\nx,2,3\n", "did you mean user='person_name'?"),
+    "no user column": (
+        "person_name,item,rating\nx,2,3\n",
+        "identifies users, or say header=False if the first line holds no names. Columns: 'person_name', 'item'",
+    ),
     "no item column": ("user,flm,rating\nx,2,3\n", "recognisably the item: its columns are 'user', 'flm', 'rating'"),
-    "no known column": ("a,b,c\nx,y,z\n", "name it with user=... or, if the first line holds no names, header=False"),
+    "no known column": ("a,b,c\nx,y,z\n", "say with user=... which column identifies users, or say header=False"),
     "UTF-16": ("user,item\na,b\n".encode("utf-16"), "is encoded as UTF-16"),
     "UTF-16 without mark": (("user,item\na,b\n" * 9).encode("utf-16-le"), "is encoded as UTF-16"),
     "Latin-1": ("user,item,rating\na,b,3\nRené,b,2\n".encode("latin-1"), "line 3: the user is not UTF-8 text"),
@@ -102,7 +105,7 @@ def test_line_number_far_down(tmp_path):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"user": "usr"}, "has no column 'usr': its columns are 'user', 'item', 'rating'; did you mean user='user'?"),
+        ({"user": "usr"}, "has no column 'usr': its columns are 'user', 'item', 'rating'"),
         ({"item": 9}, "has 3 columns, so there is none at position 9"),
         ({"rating": "ratings"}, "did you mean rating='rating'?"),
         ({"user": "item"}, "the column 'item' cannot be both the user and the item"),
@@ -163,7 +166,7 @@ def test_damaged_containers(tmp_path, name, content, expected):
         ({"user": [1, 2], "item": [1, 2], "time": [1, None]}, "row 1 (counting from 0): the timestamp is missing"),
         ({"user": [[1], [2]], "item": [1, 2]}, "must be hashable"),
         ({"user": [], "item": []}, "holds no ratings"),
-        ({"usr": [1], "item": [1]}, "did you mean user='usr'?"),
+        ({"usr": [1], "item": [1]}, "say with user=... which column identifies users. Columns: 'usr', 'item'"),
     ],
     ids=str,
 )

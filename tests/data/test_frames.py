@@ -46,7 +46,7 @@ def test_columns_by_name_and_position(make):
     assert Ratings.from_frame(frame, user="who", item="what", rating=False).values.tolist() == [1, 1, 1]
     with pytest.raises(DataError, match=r"no column that is recognisably the user.*'when', 'who', 'what', 'score'"):
         Ratings.from_frame(frame)
-    with pytest.raises(DataError, match=r"no column 'whom'.*did you mean user='who'"):
+    with pytest.raises(DataError, match=r"no column 'whom': its columns are 'when', 'who', 'what', 'score'$"):
         Ratings.from_frame(frame, user="whom")
 
 
@@ -82,7 +82,7 @@ def test_catalogue_and_duplicates(make):
     ratings = Ratings.from_frame(frame, items=["b", "a", "z"], duplicates="mean")
     assert triples(ratings) == [(1, "a", 2.0, None), (2, "b", 5.0, None)]
     assert ratings.item_ids.tolist() == ["b", "a", "z"]
-    with pytest.raises(DataError, match="1 rated items are not in the catalogue"):
+    with pytest.raises(DataError, match="some rated items are not in the catalogue"):
         Ratings.from_frame(frame, items=["a"])
     assert Ratings.from_frame(frame, items=["a"], unknown_items="drop").n_ratings == 1
 

@@ -283,8 +283,9 @@ def test_fit_takes_frames_and_matrices_as_they_are(name, kind):
     ratings = some_ratings()
     make = MODELS.get(name, lambda: DPALS(2, epsilon=50.0, rating_range=(1, 5), noise="seeded", random_state=0))
     given = ratings.to_csr() if kind == "sparse" else ratings.to_frame(kind.removeprefix("lazy "))
-    same = Ratings.from_csr(given) if kind == "sparse" else Ratings.from_frame(given)
-    found = make().fit(given.lazy() if kind == "lazy polars" else given)
+    same = Ratings.from_csr(given) if kind == "sparse" else Ratings.from_frame(given, trust_user_column=True)
+    few = {"trust_user_column": True} if name == "private" else {}
+    found = make().fit(given.lazy() if kind == "lazy polars" else given, **few)
     expected = make().fit(same)
     assert np.array_equal(found.item_ids_, expected.item_ids_)
     assert np.array_equal(found.item_factors_, expected.item_factors_)

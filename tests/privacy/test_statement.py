@@ -127,3 +127,16 @@ def test_a_delta_above_one_over_the_released_number_of_users_is_a_caution(sessio
     assert bool(door.statement.cautions) is warned
     assert "Taken to be public: the list of items." in str(door.statement)
     assert Ledger.from_dict(door.ledger.to_dict()).assumptions == door.ledger.assumptions
+
+
+@pytest.mark.parametrize(("epsilon", "weak"), [(20.0, False), (21.0, True), (500.0, True)])
+def test_a_large_epsilon_is_not_called_private(row_sum, epsilon, weak):
+    door = Session(Plan.calibrated([Release("sum")], Budget(epsilon, 1e-6)), "secure")
+    door.release("sum", row_sum(np.ones((3, 2))))
+    statement = door.finish()
+    assert statement.finite
+    assert statement.weak is weak
+    assert statement.private is not weak
+    assert statement.status == ("no meaningful protection" if weak else "private")
+    assert statement.cautions == (("ε is above 20, which is no meaningful protection",) if weak else ())
+    assert statement.to_dict()["status"] == statement.status

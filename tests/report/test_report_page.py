@@ -20,6 +20,7 @@ from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
 from discreet.report import charts, html, promise, quality, write_report
 from discreet.report.page import render
+from discreet.serve.web_page import web_page
 from support.reported import NASTY, invented
 
 STYLE = (Path(discreet.__file__).parent / "report" / "style.css").read_text(encoding="utf-8")
@@ -438,3 +439,17 @@ def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(rate, shown, 
     model = discreet.DPSGD(2, epsilon=20.0, iterations=3, batch_rate=rate, rating_range=(1, 5), accountant="gdp")
     write_report(model.fit(ratings), tmp_path / "report.html")
     assert ("<dt>μ</dt>" in (tmp_path / "report.html").read_text(encoding="utf-8")) is shown
+
+
+@pytest.mark.parametrize(("epsilon", "weak"), [(8, False), (500, True)])
+def test_no_title_calls_a_large_epsilon_private(tmp_path, epsilon, weak):
+    """The card, its front matter, the report and the page for browsers: ε = 500 is no meaningful protection."""
+    model = discreet.DPALS(2, epsilon=epsilon, item_fraction=0.2, rating_range=(0.5, 5)).fit(make_cinema(0, 0.05))
+    write_report(model, tmp_path / "r.html")
+    _, front, card = model.card().split("---\n", 2)
+    title = re.search(r"<title>(.*?)</title>", text_of(tmp_path / "r.html"))[1]
+    page = web_page(model.scorer(), model.privacy_.to_dict())
+    badge = re.search(r'<p class="badge[^>]*>(.*?)</p>', page)[1]
+    for text in (front.replace("differential-privacy", ""), card.strip().splitlines()[0], title, badge):
+        assert ("no meaningful protection" in text) is weak
+        assert (re.search("privat|privacy:? ε", text) is not None) is not weak

@@ -279,3 +279,14 @@ def test_the_schema_is_kept(app):
 
         no_failure()
     assert checked > 60
+
+
+@pytest.mark.parametrize("name", ["lists", "stars"])
+@pytest.mark.parametrize("history", [{"i1": 77}, {"i1": 3, "i2": 0.5}, [{"item": "i1", "rating": -1}]])
+def test_ratings_outside_the_public_range_are_refused(app, name, history):
+    question = {"history": history, "n": 3, "model": name}
+    for path, body in (("/v1/recommend", question), ("/v1/recommend/batch", {"requests": [question]})):
+        refused = ask(app, "POST", path, json=body)
+        assert refused.status_code == 422
+        assert "outside the range 1 to 5" in refused.json()["error"]["message"]
+    assert ask(app, "POST", "/v1/recommend", json={"history": {"i1": 77}, "model": "open"}).status_code == 200

@@ -65,12 +65,14 @@ class Engine:
             raise ConfigError("--master goes with --engine spark")
 
     @contextmanager
-    def people(self, data: list[str], source: Source, out: Output) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """What `fit` learns from, and what was read as a dictionary."""
+    def people(
+        self, data: list[str], source: Source, out: Output, model: Any = None
+    ) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """What `fit` learns from, and what was read as a dictionary; nothing exact for a private model."""
         if self.engine == "memory":
             if len(data) > 1:
                 raise ConfigError(f"{len(data)} files were given: several are read with --engine blocks")
-            yield source.read(data[0], out)
+            yield source.read(data[0], out, model)
             return
         source.check()
         source.refuse_filters(f"goes with --engine memory, and this is --engine {self.engine}")

@@ -116,7 +116,7 @@ def evaluate(
         _check_metrics(wanted, feedback)
         if priced:
             _check_release(blank, protocol, price, wanted, relevant, slices)
-        ratings, facts = source.read(what, out)
+        ratings, facts = source.read(what, out, blank if priced else None)
         if priced:
             _release_trained(choice, protocol, price, ratings, facts, wanted, part, relevant, out)
             return

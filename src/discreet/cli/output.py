@@ -2,6 +2,10 @@
 
 Results go to stdout, everything else (progress, log lines, warnings, errors) to stderr, so that a pipe carries results
 only. With ``--json`` stdout holds exactly one JSON document and nothing else.
+
+A private command prints exact numbers of its data (users, ratings, repeated rows, seconds) on a
+terminal only, and marks them (`say_exact`). In JSON, and where stdout is a file or a pipe, there are
+none (`without_exact`): both may be kept as a log.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from discreet.showing import Progress, shown, shows_progress
 if TYPE_CHECKING:
     from rich.console import Console
 
+EXACT = ("users", "ratings", "merged", "kept", "left_out", "seconds")
+EXACT_MARK = "exact, not covered by ε: do not publish"
 PIPE_WIDTH = 160  # tables are as narrow as they can be; this only keeps long titles from being cut in a pipe
 
 
@@ -44,6 +50,10 @@ class Output:
             self._console.print(
                 printable(text), style=style, soft_wrap=True, markup=False, highlight=False, emoji=False
             )
+
+    def say_exact(self, text: str, public: str) -> None:
+        """Print a line with exact numbers of private data, marked, on a terminal; elsewhere only its public part."""
+        self.say(f"{text} [{EXACT_MARK}]" if sys.stdout.isatty() else public)
 
     def table(
         self,
@@ -101,6 +111,11 @@ class Output:
         from rich.console import Console
 
         return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+
+
+def without_exact(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out the exact numbers of private data, which have no place in a document of a private command."""
+    return {name: value for name, value in facts.items() if name not in EXACT}
 
 
 class _Formatter(logging.Formatter):

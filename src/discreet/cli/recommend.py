@@ -123,9 +123,11 @@ def _many(
     model: Any, file: str, layout: Layout, n: int, include_seen: bool, skip: bool, to: str | None, out: Output
 ) -> None:
     from discreet.cli.typed_history import known_only
+    from discreet.models.checks import check_history_range
 
     n = min(n, len(model.item_ids_))
     ratings, left_out = known_only(layout.read_file(file), model, file, skip)
+    check_history_range(ratings.values, model.history_range)
     with out.progress("Recommending") as progress:
         places, scores = model.recommend_indices(ratings, n, exclude_seen=not include_seen, progress=progress)
     items = Items(model)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _PANEL = "Priced scores"
 
-EXACT_ABOVE = "The numbers of users and ratings above are exact: no ε covers them. Keep them private."
 _PUBLIC_FACTS = ("data", "model", "known", "target")
 
 
@@ -128,4 +127,3 @@ def _show(found: PricedEvaluation, out: Output) -> None:
     out.table(["metric", "score", f"interval, {found.confidence:.0%}", "people"], rows, title=title)
     out.say("Intervals count the noise, and people as a sample of their crowd.")
     out.say(str(found.privacy), style="bold green" if found.privacy.private else "bold yellow")
-    out.say(EXACT_ABOVE)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
-from discreet.cli.output import Output
+from discreet.cli.output import Output, without_exact
 from discreet.cli.words import counted
 from discreet.errors import ConfigError, DataError, DiscreetError
 
@@ -30,7 +30,11 @@ _READING = "Reading a file"
 _DATA_SET = "Reading a data set"
 _CHOOSING = "Choosing ratings"
 
-_FILE_ONLY = ("user", "item", "rating", "timestamp", "separator", "header", "duplicates", "items", "unknown_items")
+_FILE_ONLY = (
+    *("user", "item", "rating", "timestamp", "separator", "header", "duplicates", "items", "unknown_items"),
+    "trust_user_column",
+    "normalize_ids",
+)
 _SET_ONLY = ("path", "catalogue", "scale")
 _FILTERS = ("min_rating", "binarize", "min_user_ratings", "min_item_ratings")
 
@@ -105,6 +109,14 @@ class Source(Layout):
         Literal["error", "drop"] | None,
         _option("What to do with ratings of items outside the catalogue; error by default."),
     ] = None
+    trust_user_column: Annotated[
+        bool,
+        _option("Train a private model although the user column does not look like one.", "--trust-user-column"),
+    ] = False
+    normalize_ids: Annotated[
+        bool,
+        _option("Take user ids that differ in case, blanks or Unicode form for one user.", "--normalize-ids"),
+    ] = False
     path: Annotated[str | None, _option("Where the data set is: an archive or a folder.", panel=_DATA_SET)] = None
     catalogue: Annotated[bool, _option("Also keep items that nobody rated.", "--catalogue", panel=_DATA_SET)] = False
     scale: Annotated[
@@ -129,25 +141,31 @@ class Source(Layout):
         ),
     ] = 0
 
-    def read(self, data: str, out: Output) -> tuple[Ratings, dict[str, Any]]:
-        """The ratings, and what was read as a dictionary; says the same to people."""
+    def read(self, data: str, out: Output, model: Any = None) -> tuple[Ratings, dict[str, Any]]:
+        """Read the ratings; returns them and a dictionary of facts, and prints the same.
+
+        For a private `model` the facts hold nothing exact.
+        """
+        private = hasattr(model, "plan")
         self.check()
         start = time.perf_counter()
-        with out.progress(f"Reading {_shown(data)}") as progress, said_below("merged repeated"):
+        with out.progress(f"Reading {_shown(data)}") as progress:
             ratings = self._load(data, progress)
         facts = {"data": data, **_counts(ratings), "merged": ratings.merged}
         merged = f", {counted(ratings.merged, 'repeated rating')} merged" if ratings.merged else ""
-        out.say(f"Read {_shown(data)}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)")
+        line = f"Read {_shown(data)}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)"
+        out.say_exact(line, f"Read {_shown(data)}") if private else out.say(line)
         chosen = self._choose(ratings)
         if chosen is not ratings:
             facts["kept"] = _counts(chosen)
-            out.say(f"Kept {_sentence(chosen)}")
+            line = f"Kept {_sentence(chosen)}"
+            out.say_exact(line, "Kept what the filters leave") if private else out.say(line)
         if chosen.n_ratings == 0:
             raise DataError(
-                f"none of the {ratings.n_ratings:,} ratings of {data} is left: relax --min-rating, "
-                "--binarize, --min-user-ratings or --min-item-ratings"
+                f"none of the ratings of {data} is left: relax --min-rating, --binarize, --min-user-ratings or "
+                "--min-item-ratings"
             )
-        return chosen, facts
+        return chosen, without_exact(facts) if private else facts
 
     def check(self) -> None:
         """Refuse numbers that cannot be meant, before anything is read."""
@@ -160,7 +178,7 @@ class Source(Layout):
 
     def refuse_filters(self, why: str) -> None:
         """Refuse the options that choose among ratings, or name a data set."""
-        self.refuse(why, *_SET_ONLY, *_FILTERS)
+        self.refuse(why, *_SET_ONLY, *_FILTERS, "normalize_ids", "trust_user_column")
 
     def refuse_choosing(self, why: str) -> None:
         """Refuse the options that choose among ratings, or name a data set, where only a file is read as it is."""
@@ -182,7 +200,13 @@ class Source(Layout):
             near = difflib.get_close_matches(data.lower(), names, n=2, cutoff=0.5)
             meant = f"did you mean {' or '.join(near)}?" if near else f"data sets are {', '.join(names)}"
             raise DataError(f"{data!r} is neither a file nor a data set: {meant}")
-        return self.read_file(data, items=self.items, unknown_items=self.unknown_items or "error")
+        return self.read_file(
+            data,
+            items=self.items,
+            unknown_items=self.unknown_items or "error",
+            trust_user_column=self.trust_user_column,
+            normalize_ids=self.normalize_ids,
+        )
 
     def _choose(self, ratings: Ratings) -> Ratings:
         import numpy as np

@@ -21,7 +21,7 @@ from discreet.cli.accounts import account_at, room
 from discreet.cli.app import command, program
 from discreet.cli.choice import PRIVACY, Choice, is_private
 from discreet.cli.engine import Engine
-from discreet.cli.output import Output
+from discreet.cli.output import Output, without_exact
 from discreet.cli.source import Source
 from discreet.errors import ConfigError, DataError
 
@@ -84,11 +84,14 @@ def train(
     budget = None if account is None else _account(account, model)
     choice.use_threads()
     engine.check(model)
-    with engine.people(data, source, out) as (ratings, facts):
+    with engine.people(data, source, out, model) as (ratings, facts):
         if getattr(model, "rating_range", ()) is None and model.feedback == "explicit":  # it is read from the data then
             low, high = ratings.rating_range() or (0.0, 0.0)
             if low == high:
                 raise nothing_to_predict(data[0], low, model)
+        if getattr(model, "rating_range", None) is not None:  # said whatever the ratings are
+            low, high = model.rating_range
+            out.say(f"Ratings outside --rating-range {low:g},{high:g} are clipped to it.")
         with ledger_kept(model, to, out):
             seconds = fit(model, ratings, out, budget)
             model.save(to, replace=replace)
@@ -96,8 +99,6 @@ def train(
     statement = getattr(model, "privacy_", None)
     if statement is not None and statement.finite:
         out.say(str(statement), style="bold green" if statement.private else "bold yellow")
-        if engine.engine == "memory":
-            out.say("The numbers of users and ratings above are exact: no ε pays for them, so do not publish them.")
         remedies = [REMEDIES[a.name] for a in model.privacy_.assumptions if a.inferred and a.name in REMEDIES]
         if budget is not None:
             left = budget.balance
@@ -109,6 +110,7 @@ def train(
     out.next_steps(examples(to, model))
     charged = {} if budget is None else {"account": budget.balance.to_dict()}
     result = {"command": "train", **facts, "model": described(model), "out": to, "seconds": round(seconds, 3)}
+    result = without_exact(result) if statement is not None else result
     out.result(result | charged)
 
 
@@ -140,7 +142,8 @@ def fit(model: Any, ratings: Any, out: Output, budget: Any = None) -> float:
     with out.progress(f"Training {type(model).__name__}") as progress:
         model.fit(ratings, progress=progress, **charged)
     seconds = time.perf_counter() - start
-    out.say(f"Trained {model} in {seconds:.1f} s")
+    line = f"Trained {model} in {seconds:.1f} s"
+    out.say_exact(line, f"Trained {model}") if hasattr(model, "plan") else out.say(line)
     return seconds
 
 

@@ -10,7 +10,7 @@ from discreet.cli.accounts import account_at, room
 from discreet.cli.app import command
 from discreet.cli.choice import Choice, parse_value
 from discreet.cli.output import Output
-from discreet.cli.scores import EXACT_ABOVE, public_facts
+from discreet.cli.scores import public_facts
 from discreet.cli.source import Source
 from discreet.cli.train import check_out, described, examples, ledger_kept
 from discreet.errors import ConfigError
@@ -100,7 +100,7 @@ def tune(
     budget = None if account is None else account_at(account)
     check_out(to, replace)
     choice.use_threads()
-    ratings, facts = source.read(data, out)
+    ratings, facts = source.read(data, out, model)
     out.say(
         f"Trying settings by {tuning.metric.name}, {runs:g} {'times' if law == COMPOSED else 'times on average'}: "
         f"ε = {model.epsilon:g} in all, {tuning.base_epsilon:.4g} for each training"
@@ -121,7 +121,6 @@ def tune(
         ]
         out.table(["setting", "noisy score, summed over people"], rows)
     out.say(str(found.privacy), style="bold green" if found.privacy.private else "bold yellow")
-    out.say(EXACT_ABOVE)
     result: dict[str, Any] = {
         "command": "tune",
         **public_facts(facts),

@@ -11,6 +11,8 @@ _RULES = [
     (r"\b(user|item|rating|timestamp)=(\.\.\.|<column name>)", r"--\1 COLUMN"),
     (r"\b(user|item|rating|timestamp)=(?=[\s,;:.]|$)", r"--\1"),
     (r"\breplace=True\b", "--replace"),
+    (r"\btrust_user_column=True( when reading)?", "--trust-user-column"),
+    (r"\brating_range\b(?!=)", "--rating-range"),
     (r"\brandom_state=(?=[\s,;:.]|$)", "--random-state"),
     (r"\bheader=False", "--no-header"),
     (r"\bheader=True", "--header"),

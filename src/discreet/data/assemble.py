@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,22 +12,25 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Columns
 from discreet.data.csr import check_duplicates_rule, compress_rows, matrix_entries
-from discreet.data.encode import IdIndex, as_ids, encode, first_repeated, stands_for_nothing
+from discreet.data.encode import IdIndex, as_ids, encode, first_repeated, normalize_column, stands_for_nothing
 from discreet.errors import ConfigError, DataError
 
-logger = logging.getLogger("discreet")
 
-
-def from_columns(columns: Columns, given: Catalogue | None, duplicates: str, unknown: str) -> dict[str, Any]:
+def from_columns(
+    columns: Columns, given: Catalogue | None, duplicates: str, unknown: str, normalize_ids: bool = False
+) -> dict[str, Any]:
     """Fields of the ratings in the columns, which are taken one by one so that their memory is freed early."""
     check_duplicates_rule(duplicates)
+    if normalize_ids:
+        columns.users = normalize_column(columns.users)
     with ThreadPoolExecutor(2) as pool:
         found = [pool.submit(encode, columns.take(f"{who}s"), f"{who} id") for who in ("user", "item")]
     (user_ids, users), (item_ids, items) = (each.result() for each in found)
     found.clear()
     pa.default_memory_pool().release_unused()  # arrow keeps freed columns for itself otherwise
     values, times = columns.take("ratings"), columns.take("timestamps")
-    values = np.ones(len(users), np.float32) if values is None else values
+    rated = values is not None
+    values = values if rated else np.ones(len(users), np.float32)
     for name, column in (("items", items), ("ratings", values), ("timestamps", times)):
         if column is not None and len(column) != len(users):
             raise DataError(f"{len(column):,} {name} for {len(users):,} users: the columns must be equally long")
@@ -42,12 +44,12 @@ def from_columns(columns: Columns, given: Catalogue | None, duplicates: str, unk
     rows = {"users": users, "items": items, "values": values, "timestamps": times}
     del users, items, values, times  # whoever compresses them frees them one by one
     parts = compress_rows(rows, len(user_ids), len(item_ids), duplicates)
-    _report(parts.merged, duplicates)
     return parts._asdict() | {
         "user_ids": user_ids,
         "item_ids": item_ids,
         "titles": titles,
         "catalogue": given is not None,
+        "rated": rated,
     }
 
 
@@ -77,7 +79,6 @@ def from_matrix(
         titles = given.titles
     if titles is not None and len(titles) != matrix.shape[1]:
         raise DataError(f"{len(titles):,} titles for {matrix.shape[1]:,} columns: one title for each is needed")
-    _report(parts.merged, duplicates)
     return parts._asdict() | {"user_ids": ids[0], "item_ids": ids[1], "titles": titles, "catalogue": names_columns}
 
 
@@ -93,10 +94,9 @@ def align(
     if bool(known.all()):
         return aligned, None
     if unknown == "error":
-        missing = item_ids[np.unique(items[~known])]
-        raise DataError(
-            f"{len(missing):,} rated items are not in the catalogue of {len(given):,}, such as {examples(missing)}: "
-            'add them, or leave their ratings out with unknown_items="drop"'
+        raise DataError(  # which items, and how many, is a fact about users
+            f"some rated items are not in the catalogue of {len(given):,}: add them, or leave their ratings out with "
+            "unknown_items='drop'"
         )
     return aligned, known
 
@@ -105,9 +105,3 @@ def examples(values: Any, most: int = 3) -> str:
     """The first few values, for a message."""
     values = values.tolist() if isinstance(values, np.ndarray) else list(values)
     return ", ".join(repr(value) for value in values[:most])
-
-
-def _report(merged: int, duplicates: str) -> None:
-    if merged:
-        # how many there were is in `Ratings.merged`: an exact number of people's rows has no place in a log
-        logger.warning("merged repeated (user, item) pairs (duplicates=%r)", duplicates)

@@ -2,14 +2,16 @@
 
 Names are compared without regard to case and punctuation: ``user_id``, ``userId`` and ``UserID`` are the same. Of
 several matching columns the one whose name comes first in ``CONVENTIONS`` is used; but of two that may be the user, the
-caller has to say which one is.
+caller has to say which one is. A user column is never suggested: with a wrong one the guarantee
+would be about stars or days. A message lists the columns and says what their values look like.
 """
 
 from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +79,12 @@ CONVENTIONS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+MAX_LISTED = 12  # columns that a message lists: as many as fit on two lines
+MAX_CATEGORIES = 25  # half stars from 0 to 10 are 21 values, the hours of a day 24
+ROWS_PER_CATEGORY = 4  # below this, a short sample of distinct ids would pass for categories
+_DATE = re.compile(r"\d{1,4}([-./])\d{1,2}\1\d{1,4}(?!\d)")
+_NUMBER = re.compile(r"[+-]?\d{1,3}([.,]\d{1,2})?")
+
 Column = str | int | bool | None
 """A column as the caller names it: a name, a position from 0, ``False`` for "ignore it", ``None`` for "find it"."""
 
@@ -102,7 +110,12 @@ def normalise(name: object) -> str:
 
 
 def find_columns(
-    names: Sequence[Any], chosen: Mapping[str, Column], where: str, no_header_hint: bool = False
+    names: Sequence[Any],
+    chosen: Mapping[str, Column],
+    where: str,
+    no_header_hint: bool = False,
+    sample: Callable[[int], Sequence[Any]] | None = None,
+    naming: str = "user=...",
 ) -> dict[str, int]:
     """Position of the column for each role; ``rating`` and ``timestamp`` may be absent.
 
@@ -116,6 +129,10 @@ def find_columns(
         File or frame, for messages.
     no_header_hint : bool
         Whether the names were read from a first line that may be no header at all.
+    sample : function of a position, optional
+        First values of the column there; used only to describe columns in a message.
+    naming : str
+        How the caller names the user column, for messages.
     """
     found: dict[str, int] = {}
     for role in ROLES:
@@ -131,7 +148,7 @@ def find_columns(
         if position is not None:
             found[role] = position
         elif role in ("user", "item"):
-            raise DataError(_not_found(names, role, where, no_header_hint))
+            raise DataError(_not_found(names, role, where, no_header_hint, sample, naming))
     taken: dict[int, str] = {}
     for role, position in found.items():
         if position in taken:
@@ -217,19 +234,61 @@ def _as_chosen(names: Sequence[Any], role: str, wish: str | int, where: str) -> 
     if same:
         return only(same, names, role, where)
     near = difflib.get_close_matches(wish, [str(name) for name in names], n=2, cutoff=0.5)
+    near = [] if role == "user" else near
     hint = f"; did you mean {' or '.join(f'{role}={name!r}' for name in near)}?" if near else ""
     raise DataError(f"{where} has no column {wish!r}: its columns are {_listed(names)}{hint}")
 
 
-def _not_found(names: Sequence[Any], role: str, where: str, no_header_hint: bool) -> str:
+def _not_found(
+    names: Sequence[Any],
+    role: str,
+    where: str,
+    no_header_hint: bool,
+    sample: Callable[[int], Sequence[Any]] | None,
+    naming: str,
+) -> str:
+    missing = f"{where} has no column that is recognisably the {role}"
+    if role == "user":
+        no_header = ", or say header=False if the first line holds no names" if no_header_hint else ""
+        return (
+            f"{missing}: say with {naming} which column identifies users{no_header}. "
+            f"Columns: {_described(names, sample)}"
+        )
     others = {known for other in ROLES if other != role for known in CONVENTIONS[other]}
     near = near_misses(role, [name for name in names if normalise(name) not in others])[:2]
     hint = f"did you mean {' or '.join(f'{role}={name!r}' for name in near)}?" if near else f"name it with {role}=..."
     if no_header_hint and not near:
         hint += " or, if the first line holds no names, header=False"
-    return f"{where} has no column that is recognisably the {role}: its columns are {_listed(names)}; {hint}"
+    return f"{missing}: its columns are {_listed(names)}; {hint}"
 
 
-def _listed(names: Sequence[Any], most: int = 12) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+def _described(names: Sequence[Any], sample: Callable[[int], Sequence[Any]] | None) -> str:
+    """Columns in the order of the file, each with what its values look like."""
+    if sample is None:
+        return _listed(names)
+    kinds = [describe_values(sample(at)) for at in range(min(len(names), MAX_LISTED))]
+    shown = ", ".join(f"{name!r}{f' ({kind})' if kind else ''}" for name, kind in zip(names, kinds, strict=False))
+    return shown + _more(names)
+
+
+def describe_values(values: Sequence[Any]) -> str:
+    """Say what the values of a column look like where that is not an id: dates, ratings, or few distinct values."""
+    texts = [text for value in values if (text := str(value).strip())]
+    if not texts:
+        return ""
+    if all(_DATE.match(text) for text in texts):
+        return "dates"
+    distinct = set(texts)
+    if len(distinct) > MAX_CATEGORIES or len(texts) < ROWS_PER_CATEGORY * len(distinct):
+        return ""
+    numbers = [float(text.replace(",", ".")) for text in distinct if _NUMBER.fullmatch(text)]
+    rated = len(numbers) == len(distinct) and min(numbers) >= -10 and max(numbers) <= 100
+    return "few distinct numbers, like ratings" if rated else "few distinct values"
+
+
+def _listed(names: Sequence[Any]) -> str:
+    return ", ".join(repr(name) for name in names[:MAX_LISTED]) + _more(names)
+
+
+def _more(names: Sequence[Any]) -> str:
+    return f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 import sys
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -87,6 +88,29 @@ def written(text: str) -> int | str:
 def canonical(value: Any) -> Any:
     """What an id has in common with all others that mean the same."""
     return written(value) if isinstance(value, str) else value
+
+
+def normalize_id(value: Any) -> Any:
+    """One spelling of an id: without blanks around it, in lower case, composed (NFC), and read as in a text file."""
+    if not isinstance(value, str):
+        return value
+    folded = unicodedata.normalize("NFC", value).casefold().strip()
+    return written(unicodedata.normalize("NFC", folded))
+
+
+def normalize_column(ids: Any) -> Any:
+    """Normalize a column of ids, each by itself; columns of numbers stay as they are."""
+    if _is_arrow(ids):
+        column = refuse_nulls(ids, "user id")
+        if not is_text(column.type):
+            return ids
+        ids = as_coded(column)
+    if isinstance(ids, Coded):
+        return Coded([normalize_id(value) for value in ids.values], ids.codes)
+    if isinstance(ids, Integers):
+        return ids
+    array = as_ids(ids, "user id")
+    return array if array.dtype == np.int64 else [normalize_id(value) for value in array.tolist()]
 
 
 def as_ids(ids: Any, what: str = "id") -> NDArray[Any]:

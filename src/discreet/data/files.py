@@ -17,6 +17,7 @@ import pyarrow as pa
 from discreet.data.columns import Column, Columns, find_columns, only
 from discreet.data.diagnose import first_problem
 from discreet.data.encode import RowError, refuse_nulls
+from discreet.data.frames import SAMPLE_ROWS
 from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.row_groups import read_row_groups
 from discreet.data.scan import check_quotes, scan
@@ -205,7 +206,7 @@ def _explained(error: Exception, file: Path, layout: Layout) -> DataError:
 
 def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Columns:
     names = table_names(file, kind)
-    positions = find_columns(names, chosen, str(file))
+    positions = find_columns(names, chosen, str(file), sample=lambda at: _first_values(file, kind, names[at]))
     for role, at in positions.items():  # arrow takes columns by name, whatever position is asked for
         only([other for other, name in enumerate(names) if name == names[at]], names, role, str(file))
     if kind == "parquet":
@@ -228,6 +229,12 @@ def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Col
         )
     except RowError as error:
         raise DataError(f"{file}, {error}") from error
+
+
+def _first_values(file: Path, kind: str, name: str) -> list[Any]:
+    """Values of a column in the first rows, from which a message says what they look like."""
+    values: list[Any] = read_table(file, kind, [name]).column(0).slice(0, SAMPLE_ROWS).to_pylist()
+    return values
 
 
 def damage(file: Path, error: Exception) -> str:

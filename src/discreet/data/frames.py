@@ -15,6 +15,7 @@ from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.errors import ConfigError, DataError
 
 BACKENDS = ("pandas", "polars", "pyarrow")
+SAMPLE_ROWS = 1000  # enough to tell five star values from ids
 
 
 def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
@@ -25,7 +26,13 @@ def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
     try:
         wrapped = _wrapped(frame, what)
         names = list(wrapped.collect_schema().names())
-        positions = find_columns(names, chosen, what + _index_hint(frame))
+        positions = find_columns(
+            names,
+            chosen,
+            what + _index_hint(frame),
+            sample=lambda at: _first_values(wrapped, at, nw),
+            naming="Ratings.from_frame(frame, user=...)",
+        )
         if isinstance(wrapped, nw.LazyFrame):
             eager = wrapped.select([names[at] for at in positions.values()]).collect()
             series: dict[str, Any] = {role: eager[names[at]] for role, at in positions.items()}
@@ -72,6 +79,14 @@ def _wrapped(frame: Any, what: str) -> Any:
             f"{what} is not a data frame: give one of pandas, polars or pyarrow, "
             "or use Ratings.from_arrays or Ratings.from_csr"
         ) from None
+
+
+def _first_values(wrapped: Any, at: int, nw: Any) -> list[Any]:
+    """Values of a column in the first rows, from which a message says what they look like."""
+    head = wrapped.head(SAMPLE_ROWS)
+    head = head.collect() if isinstance(head, nw.LazyFrame) else head
+    values: list[Any] = head[:, at].to_list()
+    return values
 
 
 def _index_hint(frame: Any) -> str:

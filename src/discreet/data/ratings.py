@@ -24,6 +24,7 @@ from discreet.data.encode import IdIndex, as_ids, choose
 from discreet.data.files import read_columns
 from discreet.data.frames import frame_columns, make_frame
 from discreet.data.numbers import as_ratings, as_timestamps
+from discreet.data.user_column import find_user_problem
 from discreet.errors import ConfigError, DataError
 
 Duplicates = Literal["last", "mean", "error"]
@@ -39,6 +40,8 @@ _FIELDS = (
     "catalogue",
     "merged",
     "filtered",
+    "rated",
+    "user_problem",
 )
 
 
@@ -64,6 +67,11 @@ class Ratings:
         How many rows were merged into others because they repeated a (user, item) pair.
     filtered : str
         What exact counts over users decided, in words that private models put into their statement; empty if nothing.
+    rated : bool
+        Whether ratings were given; False where a file or frame has no column of them, so that each counts as 1.
+    user_problem : str
+        Why the user column of a file or frame may not identify users (`discreet.data.user_column`); empty if nothing
+        speaks against it. Private models refuse such ratings.
     """
 
     __slots__ = (*_FIELDS, "_item_index", "_user_index")
@@ -79,6 +87,8 @@ class Ratings:
     catalogue: bool
     merged: int
     filtered: str
+    rated: bool
+    user_problem: str
     _user_index: IdIndex
     _item_index: IdIndex
 
@@ -101,6 +111,8 @@ class Ratings:
         separator: str | None = None,
         header: bool | None = None,
         unknown_items: Unknown = "error",
+        trust_user_column: bool = False,
+        normalize_ids: bool = False,
     ) -> Ratings:
         """Ratings from a file: csv, tsv, ``::``-separated (each plain, gz or zst), parquet, feather or arrow.
 
@@ -120,12 +132,19 @@ class Ratings:
             Of text files; found out where not given. Without header the columns are user, item, rating, timestamp.
         unknown_items : {"error", "drop"}
             What to do with ratings of items that are not in the catalogue.
+        trust_user_column : bool
+            Let private models learn from these ratings although the user column does not look like one: fewer than 100
+            users, dates for ids, nearly all rows merged, or no ratings left for the rating range.
+        normalize_ids : bool
+            Take user ids that differ only in case, in blanks around them or in the Unicode form of their letters for
+            one user. Each id is changed by itself: to lower case, without those blanks, composed (NFC).
         """
         given = None if items is None else Catalogue.of(items)
         chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
         columns = read_columns(path, chosen, separator, header)
         try:
-            return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items))
+            fields = from_columns(columns, given, duplicates, unknown_items, normalize_ids)
+            return cls.from_indices(**fields | _check_users(fields, trust_user_column))
         except DataError as error:
             raise DataError(f"{path}: {error}") from error
 
@@ -141,13 +160,16 @@ class Ratings:
         items: Any = None,
         duplicates: Duplicates = "last",
         unknown_items: Unknown = "error",
+        trust_user_column: bool = False,
+        normalize_ids: bool = False,
     ) -> Ratings:
         """Ratings from a pandas, polars or pyarrow frame with one row per rating; parameters as in :meth:`read`."""
         given = None if items is None else Catalogue.of(items)
         columns = frame_columns(frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp})
         if len(columns.users) == 0:
             raise DataError(f"the {type(frame).__name__} holds no ratings: its columns are there and have no rows")
-        return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items))
+        fields = from_columns(columns, given, duplicates, unknown_items, normalize_ids)
+        return cls.from_indices(**fields | _check_users(fields, trust_user_column))
 
     @classmethod
     def from_arrays(
@@ -172,7 +194,7 @@ class Ratings:
         values = None if ratings is None else as_ratings(ratings)
         times = None if timestamps is None else as_timestamps(timestamps)
         columns = Columns(users, items, values, times)
-        return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items))
+        return cls.from_indices(**from_columns(columns, given, duplicates, unknown_items) | {"rated": True})
 
     @classmethod
     def from_csr(
@@ -211,6 +233,8 @@ class Ratings:
         catalogue: bool = False,
         merged: int = 0,
         filtered: str = "",
+        rated: bool = True,
+        user_problem: str = "",
     ) -> Ratings:
         """Ratings over arrays that are already in the inner form; trusted, so only lengths are checked.
 
@@ -235,7 +259,9 @@ class Ratings:
         assert int(self.indptr[-1]) == len(self.indices) == len(self.values), "indptr, indices and values disagree"
         assert self.timestamps is None or len(self.timestamps) == self.n_ratings, "one timestamp per rating is needed"
         assert self.titles is None or len(self.titles) == self.n_items, "one title per item is needed"
-        for name, value in (("catalogue", bool(catalogue)), ("merged", int(merged)), ("filtered", str(filtered))):
+        facts: dict[str, Any] = {"catalogue": bool(catalogue), "merged": int(merged), "filtered": str(filtered)}
+        facts |= {"rated": bool(rated), "user_problem": str(user_problem)}
+        for name, value in facts.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_user_index", IdIndex(self.user_ids))
         object.__setattr__(self, "_item_index", IdIndex(self.item_ids))
@@ -420,6 +446,14 @@ class Ratings:
 
 def _trusted(ids: Any, what: str) -> NDArray[Any]:
     return ids if isinstance(ids, np.ndarray) and ids.dtype in (np.int64, object) else as_ids(ids, what)
+
+
+def _check_users(fields: Mapping[str, Any], trusted: bool) -> dict[str, Any]:
+    """Fields that say what speaks against the user column; none does where it is trusted."""
+    if trusted:
+        return {"rated": True, "user_problem": ""}
+    merged = fields["merged"]
+    return {"user_problem": find_user_problem(fields["user_ids"], len(fields["indices"]) + merged, merged)}
 
 
 def _with_filter(before: str, min_user_ratings: int, min_item_ratings: int) -> str:

@@ -165,15 +165,19 @@ def find_layout(
         hint = f"pass separator={guess!r}" if guess else "pass the right one as separator="
         raise DataError(f"{where} has only one column when split at {tried} (first line {lines[0][:60]!r}): {hint}")
     header = has_header(first, chosen, where) if header is None else header
+    sample = split(lines[int(header) :], separator)
+
+    def values(at: int) -> list[str]:
+        return [row[at] for row in sample if at < len(row)]
+
     if header:
         names = tuple(name.strip() for name in first)
-        columns = find_columns(names, chosen, where, no_header_hint=True)
+        columns = find_columns(names, chosen, where, no_header_hint=True, sample=values)
         if len(lines) == 1:
             raise DataError(f"{where} has a header line and no ratings below it: give a file with at least one")
     else:
         names = tuple(str(at) for at in range(len(first)))
         columns = by_order(len(first), chosen, where)
-    sample = split(lines[int(header) :], separator)
     return Layout(separator, header, names, blank + int(header), columns, tuple(sample), guessed)
 
 

@@ -45,6 +45,7 @@ from discreet.evaluation.metrics import (
 )
 from discreet.evaluation.priced import PricedEvaluation, ScorePrice, release_scores
 from discreet.evaluation.results import Evaluation, Slice
+from discreet.models.history import clip_histories
 from discreet.privacy.accounting.budget import Budget, Neighbouring
 from discreet.privacy.accounting.lifetime import Account
 from discreet.showing import Progress, Shown, shown, silent
@@ -369,9 +370,10 @@ class _Found:
 def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups) -> dict[str, _Found]:
     """Rating metrics: sums by (group, user), from which everything follows."""
     target = holdout.target
+    known = clip_histories(holdout.known, getattr(model, "history_range", None))
     predicted = np.zeros(0)
     if target.n_ratings:
-        predicted = np.asarray(model.predict(holdout.known, target), np.float64)
+        predicted = np.asarray(model.predict(known, target), np.float64)
     if predicted.shape != target.values.shape:
         raise DataError(f"predict gave {predicted.shape} scores for {target.n_ratings:,} held-out ratings")
     error = np.abs(predicted - target.values)

@@ -26,7 +26,7 @@ from discreet.data.encode import IdIndex, as_ids
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
-from discreet.models.checks import require, require_one_of, require_whole
+from discreet.models.checks import check_history_range, require, require_one_of, require_whole
 from discreet.models.estimator import Estimator
 from discreet.models.history import Exclusions, as_exclusions, as_pairs, as_rows, as_user_rows
 from discreet.models.read_outs import Likeness, ReadOut, Rows
@@ -201,6 +201,9 @@ class Recommender(Estimator, ABC):
         progress
             As for `fit`.
         """
+        self._check_fitted()
+        ratings = as_user_rows(ratings, self.item_ids_)
+        check_history_range(ratings.values, self.history_range)
         with shown(progress, "Recommending") as told:
             at, scores = self.recommend_indices(
                 ratings, n, exclude_seen=exclude_seen, exclude=exclude, items=items, unknown=unknown, progress=told
@@ -256,7 +259,10 @@ class Recommender(Estimator, ABC):
         unknown: Unknown = "error",
         progress: Progress | None = None,
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """As `recommend_many`, with positions in ``item_ids_`` instead of ids; nobody is shown its progress."""
+        """As `recommend_many`, with positions in ``item_ids_`` instead of ids, and without a progress bar.
+
+        Ratings outside the public range are clipped: evaluation, which calls this, must not stop at what users rated.
+        """
         self._check_fitted()
         people = as_user_rows(ratings, self.item_ids_)
         rows = self._rows(people, unknown)
@@ -324,6 +330,7 @@ class Recommender(Estimator, ABC):
                 rating_range=self.rating_range_,
                 liked_rating=self.liked_rating,
                 likeness=self.likeness(),
+                history_range=self.history_range,
             )
             known = self._scorer = (made_of, scorer)
         found: Scorer = known[1]
@@ -337,6 +344,11 @@ class Recommender(Estimator, ABC):
     def liked_rating(self) -> float:
         """What an item of a history counts as rated with where only that it is liked is said."""
         return 1.0 if self.rating_range_ is None else self.rating_range_[1]
+
+    @property
+    def history_range(self) -> tuple[float, float] | None:
+        """The public range that ratings of histories must lie in; None where there is none."""
+        return None
 
     def fold_in(self, history: Any, *, unknown: Unknown = "error") -> NDArray[np.floating[Any]]:
         """The vector (factors,) of a user with this history; see `recommend` for what a history may be."""
@@ -368,6 +380,7 @@ class Recommender(Estimator, ABC):
                 "leave them out, or say unknown='skip'"
             )
         ratings = as_user_rows(ratings, self.item_ids_)
+        check_history_range(ratings.values, self.history_range)
         row = ratings.user_index(user_ids)
         known = row >= 0
         histories = ratings.select_users(row[known], by="index")
@@ -452,7 +465,9 @@ class Recommender(Estimator, ABC):
     def _history(self, history: Any, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of one user's history; an item without a rating counts as rated with the top of the scale."""
         self._check_fitted()
-        return self._rows(as_rows(history, self.item_ids_, self.liked_rating), unknown)
+        rows = as_rows(history, self.item_ids_, self.liked_rating)
+        check_history_range(rows.values, self.history_range)
+        return self._rows(rows, unknown)
 
     def _rows(self, ratings: Ratings, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of the histories over the model's items."""

@@ -7,7 +7,9 @@ from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from discreet.errors import ConfigError
+import numpy as np
+
+from discreet.errors import ConfigError, DataError
 
 #: Every iteration of a private model is released and charged, so more would be nothing but noise.
 MOST_SWEEPS = 1_000
@@ -18,6 +20,23 @@ def require(condition: bool, message: str) -> None:
     """Raise a `ConfigError` with the message unless the condition holds."""
     if not condition:
         raise ConfigError(message)
+
+
+def check_history_range(values: Any, history_range: tuple[float, float] | None) -> None:
+    """Raise a `DataError` for ratings of a history outside the public range; any will do where there is none."""
+    if not in_range(values, history_range):
+        assert history_range is not None
+        low, high = history_range
+        raise DataError(f"a rating in the history is outside the range {low:g} to {high:g}: correct it or leave it out")
+
+
+def in_range(values: Any, history_range: tuple[float, float] | None) -> bool:
+    """Whether all values, as 32-bit numbers, lie in the range; True where there is none."""
+    if history_range is None:
+        return True
+    values = np.asarray(values, np.float32)
+    low, high = map(np.float32, history_range)
+    return bool(((low <= values) & (values <= high)).all())
 
 
 def require_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:

@@ -12,7 +12,7 @@ from discreet.models.algorithms.algorithm import Algorithm
 from discreet.models.algorithms.pair_ranking import EVERYTHING, PairRanking
 from discreet.models.algorithms.residual_gradient import ResidualGradient
 from discreet.models.checks import require, require_one_of
-from discreet.models.private import PrivateRecommender
+from discreet.models.private import CLIPPED, PrivateRecommender
 from discreet.privacy.accounting.budget import Neighbouring
 from discreet.privacy.door.session import Session
 
@@ -139,6 +139,9 @@ class DPMF(PrivateRecommender):
         features: NDArray[Any] | None,
     ) -> None:
         super()._assume(session, ratings, algorithm, seen, features)
+        graded = getattr(algorithm, "liked_from", EVERYTHING) != EVERYTHING
+        if self.goal == "ranking" and graded and (given := self._given_range(ratings)) is not None:
+            session.assume("ratings", f"the range of ratings, {given[0]:g} to {given[1]:g}{CLIPPED}")
         if self.goal == "ranking" and seen is not None and seen[0] < seen[1]:
             session.assume("ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True)
         elif self.goal == "ranking" and seen is not None:

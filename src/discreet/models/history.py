@@ -21,7 +21,7 @@ from discreet.errors import DataError
 CSR = tuple[NDArray[Any], NDArray[Any]]
 
 
-def to_learn_from(given: Any) -> Ratings:
+def to_learn_from(given: Any, trust_user_column: bool = False) -> Ratings:
     """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy sparse matrix.
 
     Columns of a frame are found by convention, and its items are those that were rated, so that a private model's
@@ -32,7 +32,7 @@ def to_learn_from(given: Any) -> Ratings:
     if sparse.issparse(given):
         return Ratings.from_csr(given)
     if _is_table(given):
-        return Ratings.from_frame(given)
+        return Ratings.from_frame(given, trust_user_column=trust_user_column)
     raise DataError(
         f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given: read a file with "
         "Ratings.read, or make ratings with Ratings.from_arrays"
@@ -100,6 +100,14 @@ def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
         turned = ": did you transpose?" if rows == len(item_ids) else ""
         raise DataError(f"{columns:,} columns for the {len(item_ids):,} items of the model{turned}")
     return Ratings.from_csr(histories.reshape(rows, columns), item_ids=item_ids)
+
+
+def clip_histories(histories: Ratings, rating_range: tuple[float, float] | None) -> Ratings:
+    """Move ratings outside the range to its ends, each by itself."""
+    if rating_range is None:
+        return histories
+    low, high = rating_range
+    return histories._replace(values=np.clip(histories.values, np.float32(low), np.float32(high)))
 
 
 Exclusions = Sequence[Any] | Mapping[Any, Sequence[Any]] | Ratings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.models.base import Recommender, Unknown
-from discreet.models.checks import require_whole
+from discreet.models.checks import check_history_range, require_whole
 from discreet.models.history import as_user_rows
 from discreet.showing import Progress, Shown, shown
 
@@ -51,6 +51,7 @@ def recommend_frame(
 
     require_whole("n", n)
     histories = as_user_rows(ratings, model.item_ids_)
+    check_history_range(histories.values, model.history_range)
     with shown(progress, "Recommending") as told:
         blocks = _blocks(model, histories, n, exclude_seen, unknown, told)
         first = next(blocks)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.data.untrusted import parse_json
+from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
 from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
 from discreet.models.base import Recommender, logger
@@ -39,6 +40,7 @@ from discreet.privacy.people.protocol import People
 from discreet.privacy.people.users import Users, seal
 from discreet.showing import Progress, Shown, shown
 
+CLIPPED = " (others are clipped to it)"  # said of any data, so that it says nothing about them
 COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
 
 
@@ -207,7 +209,13 @@ class PrivateRecommender(Recommender):
     # ------------------------------------------------------------ learning
 
     def fit(
-        self, ratings: Any, *, budget: Account | None = None, progress: Shown = None, verbose: bool = False
+        self,
+        ratings: Any,
+        *,
+        budget: Account | None = None,
+        progress: Shown = None,
+        verbose: bool = False,
+        trust_user_column: bool = False,
     ) -> Self:
         """Learn from scratch and return self.
 
@@ -223,10 +231,14 @@ class PrivateRecommender(Recommender):
             any case, False never; a function is called as ``progress(done, total, text)``.
         verbose : bool
             A line on stderr for every step instead.
+        trust_user_column : bool
+            Learn from a frame although its user column does not look like one, as in `Ratings.from_frame`.
         """
         self.check()
         if not isinstance(ratings, People):
-            ratings = to_learn_from(ratings)
+            ratings = to_learn_from(ratings, trust_user_column)
+        if isinstance(ratings, Ratings):
+            check_user_column(ratings, self.rating_range)
         self._check_engine(ratings)
         given = self._given_range(ratings)
         seen = None if given else self._seen_range(ratings)
@@ -316,7 +328,8 @@ class PrivateRecommender(Recommender):
         if algorithm.feedback == "explicit":
             given = self._given_range(ratings)
             low, high = given or seen or COMMON_RANGE
-            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}", inferred=given is None)
+            clipped = CLIPPED if given else ""
+            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}{clipped}", inferred=given is None)
         for name, text in algorithm.assumptions().items():
             session.assume(name, text)
         if features is not None:
@@ -373,6 +386,13 @@ class PrivateRecommender(Recommender):
 
     def likeness(self) -> Likeness:
         return self.algorithm_.likeness(self._learnt())
+
+    @property
+    def history_range(self) -> tuple[float, float] | None:
+        """The range of ratings where it is public; where it was read from the data, histories are clipped to it."""
+        public = any(a.name == "ratings" and not a.inferred for a in self.privacy_.assumptions)
+        used = self.rating_range_ or getattr(self.algorithm_, "rating_range", None)
+        return (float(used[0]), float(used[1])) if public and used is not None else None
 
     @property
     def learnt_(self) -> str:

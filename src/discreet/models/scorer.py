@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from discreet import kernels as compiled
 from discreet.data.encode import canonical
 from discreet.errors import ConfigError, DataError
-from discreet.models.checks import require, require_whole
+from discreet.models.checks import check_history_range, in_range, require, require_whole
 from discreet.models.read_outs import Likeness, ReadOut, Rows
 
 Array = NDArray[Any]
@@ -40,6 +40,8 @@ class Scorer:
     liked_rating : float
         What an item of a history counts as rated with where only that it is liked is said.
     likeness : Likeness, optional
+    history_range : (low, high), optional
+        Public range of the ratings: histories with others are refused.
     kernels : module
         `discreet.kernels`, or `discreet.kernels.once` to answer a single question without loading compiled code.
     """
@@ -56,6 +58,7 @@ class Scorer:
         liked_rating: float = 1.0,
         likeness: Likeness | None = None,
         kernels: Any = compiled,
+        history_range: tuple[float, float] | None = None,
     ) -> None:
         self.item_ids = item_ids
         self.factors = factors
@@ -66,6 +69,7 @@ class Scorer:
         self.liked_rating = liked_rating
         self.likeness = likeness or Likeness()
         self.kernels = kernels
+        self.history_range = history_range
 
     def __len__(self) -> int:
         return len(self.item_ids)
@@ -92,7 +96,8 @@ class Scorer:
     def history(self, history: Any) -> tuple[NDArray[np.int32], NDArray[np.float32]] | None:
         """Positions, in order, and ratings of a plain history: a mapping id -> rating, or a list of ids.
 
-        None for anything that is not plain: other forms, unknown items, an item twice, ratings that are no numbers.
+        None for anything that is not plain: other forms, unknown items, an item twice, ratings that are no numbers or
+        outside the public range.
         """
         ids: Iterable[Any]
         if type(history) is dict:
@@ -100,6 +105,8 @@ class Scorer:
                 return None
             ids = history
             values = np.fromiter(history.values(), np.float32, len(history))
+            if not in_range(values, self.history_range):
+                return None
         elif type(history) in (list, tuple):
             ids = history
             values = np.full(len(history), self.liked_rating, np.float32)
@@ -281,6 +288,7 @@ def as_history(scorer: Scorer, history: Mapping[Any, Any] | Sequence[Any]) -> tu
         for value in history.values():
             if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
                 raise DataError(f"a history maps item ids to finite ratings, and {value!r} is not one")
+        check_history_range(list(history.values()), scorer.history_range)
     strange = [item for item in history if scorer.position(item) < 0]
     if strange:
         raise DataError(f"the model does not know {len(strange):,} of the item ids given, such as {strange[0]!r}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from discreet.privacy.accounting.budget import WEAK_EPSILON
 from discreet.privacy.accounting.events import CONVERSIONS
 from discreet.privacy.door.statement import PrivacyStatement
 from discreet.report import charts, promise
@@ -23,7 +24,8 @@ _NOISE = {
 VERDICTS = (
     (1.0, "By common reading that is a strong promise."),
     (10.0, "By common reading that is a reasonable promise, though not a strong one."),
-    (math.inf, "By common reading that is a weak promise: it rules out certainty rather than good guesses."),
+    (WEAK_EPSILON, "By common reading that is a weak promise: it rules out certainty rather than good guesses."),
+    (math.inf, f"An ε above {WEAK_EPSILON:g} is no meaningful protection."),
 )
 QUINTILES = ("1 (head)", "2", "3", "4", "5 (tail)")
 _TRACES = {"DPLMC": "How far the item vectors moved (root mean square)"}

@@ -27,6 +27,7 @@ from starlette.routing import Route
 
 from discreet.errors import ConfigError, DiscreetError
 from discreet.kernels import thread_count
+from discreet.models.checks import in_range
 from discreet.serve.counters import Counters
 from discreet.serve.gate import FAILED, Gate, TooLarge
 from discreet.serve.questions import LARGEST_N, LONGEST_NAME, Answer, Answers, Batch, Question, Rated, Refusal
@@ -198,6 +199,9 @@ def understood(served: Served, question: Question) -> tuple[Any, ...]:
     ratings = {places[item]: liked if rating is None else rating for item, rating in pairs if places[item] >= 0}
     order = sorted(ratings)
     values = np.array([ratings[at] for at in order], np.float32)
+    if not in_range(values, served.scorer.history_range):
+        low, high = served.scorer.history_range or (0.0, 0.0)
+        raise Refused(422, "invalid", f"a rating in the history is outside the range {low:g} to {high:g}")
     exclude = [at for item in question.exclude if (at := others[item]) >= 0]
     only = None if question.only is None else [at for item in question.only if (at := others[item]) >= 0]
     options = {"exclude_seen": question.exclude_seen, "exclude": exclude or None, "only": only}

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from discreet.errors import ConfigError
 from discreet.models.read_outs import KINDS
 from discreet.models.scorer import Scorer
+from discreet.privacy.door.statement import WEAK
 from discreet.version import __version__
 
 MOST_ITEMS = 200_000
@@ -55,6 +56,8 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
     badge = "NOT PRIVATE"
     if private:
         badge = f"Learnt with privacy: ε = {statement['epsilon']:.4g} for each person"
+    if statement["status"] == WEAK:
+        badge = f"ε = {statement['epsilon']:.4g} for each person: {WEAK}"
     filled = {
         "policy": policy(script, style),
         "heading": _text(heading or "Recommendations made on your device"),
@@ -152,6 +155,11 @@ def _promise(statement: dict[str, Any], private: bool) -> str:
         f"took part: at most {odds:.3g} times as likely, but for a chance of one in {1 / delta:,.0f}. This is "
         "differential privacy, for each person with all of their choices.</p>"
     )
+    if statement["status"] == WEAK:
+        plain = (
+            f"<p>This model was trained with ε = {statement['epsilon']:.4g}, which is {WEAK}: what can be "
+            f"found out about one person may be up to {odds:.3g} times as likely because that person took part.</p>"
+        )
     cautions = "".join(f"<li>{_text(caution)}</li>" for caution in statement.get("cautions", ()))
     listed = f"<p>It depends on this:</p><ul class='check'>{cautions}</ul>" if cautions else ""
     whole = f"<details><summary>In full</summary><p>{_text(statement['text'])}</p></details>"

@@ -96,6 +96,8 @@ def _headline(name: str, statement: PrivacyStatement) -> str:
     price = f"ε = {statement.epsilon:.4g}, δ = {statement.delta:.3g}"
     if not statement.finite:
         return f"NOT PRIVATE: {name}, {price}"
+    if statement.weak:
+        return f"{name}: {statement.status} with {price}"
     return f"{name}: private with {price}" + (", WITH CAUTIONS" if statement.cautions else "")
 
 

@@ -161,6 +161,7 @@ def _reading(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
     said = {
         "read_out": read_out.numbers(),
         "liked_rating": model.liked_rating,
+        "history_range": model.history_range,
         "likeness": {"first": likeness.first},
     }
     return said, arrays

@@ -143,6 +143,7 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
     factors, biases = arrays["item_factors"], arrays["item_biases"]
     ids = contents.item_ids
     titles, scale = described["titles"], described["rating_range"]
+    bounds = described.get("history_range")  # folders of version 0.2 have none
     own = {name.removeprefix("read_out."): array for name, array in arrays.items() if name.startswith("read_out.")}
     alike = described["likeness"]
     known = arrays.get("likeness.known")
@@ -155,6 +156,7 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
         read_out_from(described["read_out"], own, (len(ids), factors.shape[1])),
         titles=None if titles is None else object_array(titles, len(titles)),
         rating_range=None if scale is None else (scale[0], scale[1]),
+        history_range=None if bounds is None else (float(bounds[0]), float(bounds[1])),
         liked_rating=float(described["liked_rating"]),
         likeness=Likeness(alike["first"], known),
         kernels=without_compiler if once else kernels,

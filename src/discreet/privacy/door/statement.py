@@ -6,13 +6,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from discreet.privacy.accounting.budget import LARGE_DELTA, WEAK_EPSILON
 from discreet.privacy.accounting.events import conversion
 from discreet.privacy.door.ledger import Assumption, Ledger, jsonable
 
-Status = Literal["private", "private with cautions", "not private"]
+WEAK: Final = "no meaningful protection"
+Status = Literal["private", "private with cautions", "no meaningful protection", "not private"]
 
 _RELATION = {
     "add-remove": "with or without all the ratings of any one person",
@@ -70,7 +71,13 @@ class PrivacyStatement:
         seed = (
             ["the noise came from a seed: whoever learns it can subtract the noise"] if self.noise == "seeded" else []
         )
-        return (*taken, *seed, *self._large_delta())
+        weak = [f"ε is above {WEAK_EPSILON:g}, which is {WEAK}"] if self.weak else []
+        return (*weak, *taken, *seed, *self._large_delta())
+
+    @property
+    def weak(self) -> bool:
+        """Whether ε is finite and so large that the guarantee protects little."""
+        return WEAK_EPSILON < self.epsilon < math.inf
 
     def _large_delta(self) -> list[str]:
         """Why δ is too large, if it is."""
@@ -87,6 +94,8 @@ class PrivacyStatement:
         """The shortest true thing to say about it."""
         if not self.finite:
             return "not private"
+        if self.weak:
+            return WEAK
         return "private with cautions" if self.cautions else "private"
 
     def __str__(self) -> str:
@@ -153,7 +162,7 @@ class PrivacyStatement:
     def _judged(self) -> str:
         """What the numbers are worth, where that is little."""
         parts = []
-        if WEAK_EPSILON < self.epsilon < math.inf:
+        if self.weak:
             parts.append(
                 f"An ε above {WEAK_EPSILON:g} is WEAK: it bounds what can be learnt about anybody, "
                 "but so far up that little is promised by it."

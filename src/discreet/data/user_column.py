@@ -1,0 +1,64 @@
+"""Does the user column identify users? The guarantee of a private model is about the values of that column.
+
+With a column of stars in its place, a statement would protect five star values. So `Ratings` from
+files and frames remember what speaks against their user column, and a private training refuses them:
+where nearly all rows repeat a (user, item) pair, where there are fewer users than a public minimum,
+where the ids of users are dates, and where a rating range is given and no rating column is left.
+These refusals depend on the data and are not covered by ε: they come before anything is released,
+and name no number but public ones.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.columns import describe_values
+from discreet.errors import DataError
+
+MIN_USERS = 100  # at ε ≤ 10 the noise hides what fewer users have in common; scales of ratings have up to 101 steps
+MAX_MERGED = 0.9  # share of rows; a log of plays repeats pairs, but rarely nine times in ten
+_CHECKED_IDS = 1000  # enough to tell dates from ids
+
+
+def find_user_problem(user_ids: NDArray[Any], n_rows: int, merged: int) -> str:
+    """Say in a clause why a column may not identify users; empty where nothing speaks against it.
+
+    Parameters
+    ----------
+    user_ids : (n_users,) array
+        Distinct ids.
+    n_rows, merged : int
+        Rows that were read, and those of them that repeated a (user, item) pair.
+    """
+    if _are_dates(user_ids):
+        return "the user column holds dates"
+    if len(user_ids) < MIN_USERS:
+        return f"the user column has fewer than {MIN_USERS} distinct values"
+    if merged > MAX_MERGED * n_rows:
+        return "nearly all rows repeat a pair of user and item, so that the user column may not identify users"
+    return ""
+
+
+def check_user_column(ratings: Any, rating_range: tuple[float, float] | None) -> None:
+    """Raise a `DataError` for ratings whose user column may not identify users."""
+    if rating_range is not None and not ratings.rated:
+        raise DataError(
+            "rating_range is given, and no column is left for the ratings: name it with rating=..., leave "
+            "rating_range out, or say trust_user_column=True when reading"
+        )
+    if ratings.user_problem:
+        raise DataError(
+            f"{ratings.user_problem}: name the column that identifies users with user=..., or, if this one does, "
+            "say trust_user_column=True when reading"
+        )
+
+
+def _are_dates(ids: NDArray[Any]) -> bool:
+    first = ids[:_CHECKED_IDS].tolist()
+    if ids.dtype == np.int64 or not first:
+        return False
+    return all(isinstance(value, date | np.datetime64) for value in first) or describe_values(first) == "dates"
