@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.errors import BudgetExceeded, ConfigError, DataError, PrivacyError
+from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
 from discreet.experiments.store_stress import stress
 from discreet.privacy import Budget, BudgetStore, Plan, Release, Session
 from discreet.privacy.accounting import gdp
@@ -300,6 +300,13 @@ def test_records_taken_from_the_end_are_found_by_a_hash_kept_elsewhere(store):
     head = store.verify().head
     assert store.verify(head).head == head
     tampered(store, "DELETE FROM log WHERE sequence = 2")
+    with pytest.raises(DamagedStore, match="missing at its end"):
+        account.reserve(plan(), "secure", "x")
+    rewritten = "UPDATE head SET (sequence, hash) = (SELECT sequence, hash FROM log WHERE sequence = 1)"
+    base = sqlite3.connect(store.path)
+    base.execute(rewritten)
+    base.commit()
+    base.close()
     store.verify()  # nothing else can tell
     with pytest.raises(PrivacyError, match="taken away"):
         store.verify(head)
