@@ -293,9 +293,11 @@ class BudgetStore:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             if code in _UNUSABLE:
                 raise DataError(f"{self.path} cannot be used as a store of budgets: {error}") from error
-            raise self._damaged(error) from error
+            raise self._damaged("SQLite cannot read its tables") from error
+        except UnicodeDecodeError as error:  # from an error of SQLite that quotes what it cannot read
+            raise self._damaged("SQLite cannot read its tables") from error
 
-    def _damaged(self, why: Exception) -> DamagedStore:
+    def _damaged(self, why: object) -> DamagedStore:
         return DamagedStore(f"{self.path} is damaged or was changed: {why}. Restore a backup of it.")
 
     @contextmanager
@@ -438,6 +440,8 @@ class Account:
         units = store_log.cost(plan.events)
         if not any(event.count for event in plan.events):
             raise PrivacyError("this training plans no release, so that it has no price: its model is not private")
+        if units < 0:
+            raise PrivacyError("this training would cost less than nothing. Report it as a fault of its plan.")
         if noise != "secure":
             raise PrivacyError(
                 f"the account {self.name!r} is charged for secure noise only, and this noise is {noise!r}"

@@ -26,6 +26,9 @@ from discreet.privacy.accounting.events import Event
 #: So many units are a μ² of one.
 UNITS = 2**50
 
+#: Made once: `json.dumps` with separators makes an encoder for every row.
+_COMPACT = json.JSONEncoder(separators=(",", ":")).encode
+
 #: The end of the chain is recorded a second time, in `head`, because a chain that lost its last records is unbroken.
 HEAD_TABLE = """
 CREATE TABLE head (
@@ -202,7 +205,7 @@ def record_end(base: sqlite3.Connection, sequence: int, end: str) -> None:
 
 
 def _chained(previous: str, row: tuple[Any, ...]) -> str:
-    return digest(previous + json.dumps(row, separators=(",", ":")))
+    return digest(previous + _COMPACT(row))
 
 
 def digest(text: str) -> str:
