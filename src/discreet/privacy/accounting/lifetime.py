@@ -41,7 +41,8 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
 from discreet.privacy.accounting import gdp, store_log
 from discreet.privacy.accounting.budget import Budget, Neighbouring
-from discreet.privacy.accounting.store_log import UNITS, AccountSums, Head, Log, Record
+from discreet.privacy.accounting.store_log import UNITS, AccountSums, Log, Record
+from discreet.privacy.door.chain import Head
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -397,6 +398,13 @@ class Account:
         done = [record.reservation for record in log.of(self.name) if record.kind in ("settle", "broken")]
         return [Ledger.from_dict(json.loads(log.ledgers[reservation])) for reservation in done]
 
+    def has_ledger(self, ledger: Ledger) -> bool:
+        """Tell whether a training with this ledger was charged, by the ledger's id and the end of its chain."""
+        own = ledger.to_dict()
+        log = self.store._read()
+        texts = [log.ledgers[r.reservation] for r in log.of(self.name) if r.kind in ("settle", "broken")]
+        return any((found["id"], found["head"]) == (own["id"], own["head"]) for found in map(json.loads, texts))
+
     def check_head(self, head: Head | None) -> None:
         """Raise a `DamagedStore` if the account lost records that a model carries the hash of.
 
@@ -548,14 +556,17 @@ class Reservation:
         return Head(name, sums.opened.hash, end.sequence, end.hash)
 
 
-def charged(account: Account | None, session: Session, what: str) -> AbstractContextManager[Any]:
-    """`Account.charge`, or nothing where no account was given."""
+def charged(
+    account: Account | None, session: Session, what: str, head: Head | None = None
+) -> AbstractContextManager[Any]:
+    """`Account.charge`, or nothing where no account was given; `head` is one that the account must still have."""
     if account is None:
         return nullcontext()
     if not isinstance(account, Account):
         raise ConfigError(
             f"budget is an account, such as BudgetStore('people.sqlite')['customers'], not {type(account).__name__}"
         )
+    account.check_head(head)
     return account.charge(session, what)
 
 

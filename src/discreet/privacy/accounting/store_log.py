@@ -81,40 +81,6 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Head:
-    """Where an account's chain ended when a training was settled, for a copy kept outside the store.
-
-    Attributes
-    ----------
-    account : str
-        Name of the account.
-    opened : str
-        Hash of the record that opened the account, which tells it from another one of the same name.
-    sequence : int
-        Number of the last record.
-    hash : str
-        Hash of the last record.
-    """
-
-    account: str
-    opened: str
-    sequence: int
-    hash: str
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, document: Any) -> Head:
-        """Read a head from what `to_dict` returned; a `ValueError` for anything else."""
-        kinds = {"account": str, "opened": str, "sequence": int, "hash": str}
-        good = isinstance(document, dict) and set(document) == set(kinds)
-        if not good or any(type(document[name]) is not kind for name, kind in kinds.items()):
-            raise ValueError("the head of an account must be its name, two hashes and a number")
-        return cls(**document)
-
-
-@dataclass(frozen=True)
 class Log:
     """All records of a store, checked, oldest first, and its archived ledgers by reservation."""
 
