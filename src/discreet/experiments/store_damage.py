@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from discreet.errors import DiscreetError
 from discreet.experiments.store_stress import _ledger
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.accounting.lifetime import BudgetStore
+from discreet.privacy.accounting.lifetime import Balance, BudgetStore
+from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Plan, Release
 
 NAME = "people.sqlite"
@@ -137,6 +139,12 @@ class Inspection:
             self.errors.append(error)
             return None
 
+    def read_balance(self, name: str) -> Balance:
+        return self.store[name].balance
+
+    def read_ledgers(self, name: str) -> list[Ledger]:
+        return self.store[name].ledgers()
+
     def reserve(self, name: str, epsilon: float) -> bool:
         plan = _plan(epsilon)
         return self.attempt(lambda: self.store[name].reserve(plan, "secure", "x")) is not None
@@ -144,12 +152,12 @@ class Inspection:
     def run(self) -> set[str]:
         """Use the store in every way; returns some of `OUTCOMES`."""
         verified = self.attempt(self.store.verify) is not None
-        balances = [self.attempt(lambda n=name: self.store[n].balance) for name in self.left]
+        balances = [self.attempt(partial(self.read_balance, name)) for name in self.left]
         pairs = zip(balances, self.left.values(), strict=True)
         raised = any(balance is not None and balance.left > most for balance, most in pairs)
         self.attempt(self.store.log)
         for name in self.left:
-            self.attempt(lambda n=name: self.store[n].ledgers())
+            self.attempt(partial(self.read_ledgers, name))
         too_much = [self.reserve(name, _too_much(most)) for name, most in self.left.items()]
         reserved = [self.reserve(name, SMALL) for name in self.left]
         sound = verified and self.attempt(self.store.verify) is not None

@@ -117,7 +117,8 @@ def _check_chain(rows: sqlite3.Cursor) -> list[Record]:
         if row[0] != position or row[-1] != _chained(previous, row[:-1]):
             raise Damage(f"record {position} breaks the hash chain")
         previous = row[-1]
-        found.append(Record(*row[:7], json.loads(row[7]), row[8]))
+        sequence, time, account, kind, reservation, units, draws, content, end = row
+        found.append(Record(sequence, time, account, kind, reservation, units, draws, json.loads(content), end))
     return found
 
 
