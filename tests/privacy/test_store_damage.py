@@ -107,6 +107,13 @@ def test_sums_are_checked_also_where_the_chain_is_whole(store, kind, reservation
             use()
 
 
+def test_an_account_without_a_total_is_damage(store):
+    with store._writing() as (base, log):
+        store_log.append(base, log, "others", "open", "", 0, 0, {"note": "by another program"})
+    with pytest.raises(DamagedStore, match="record 5 does not open the account 'others'"):
+        _ = store["others"].balance
+
+
 def test_a_balance_does_not_depend_on_an_index(store):
     """An index of a store of the first format, from which entries are missing, hides nothing."""
     left = store["customers"].balance.left

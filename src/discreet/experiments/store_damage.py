@@ -113,7 +113,8 @@ def damage(folder: Path, rng: random.Random) -> str:
     elif kind == "swap":
         one, other = rng.choice(pages), rng.choice(pages)
         first, second = content[one : one + PAGE], content[other : other + PAGE]
-        content[one : one + PAGE], content[other : other + PAGE] = second, first
+        content[one : one + PAGE] = second
+        content[other : other + PAGE] = first
     else:
         one = rng.choice(pages)
         content[one : one + PAGE] = bytes(len(content[one : one + PAGE]))

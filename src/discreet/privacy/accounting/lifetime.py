@@ -267,7 +267,7 @@ class BudgetStore:
         records = {record.hash: record for record in log.records}
         if head.opened not in records:
             raise DamagedStore(
-                f"{self.path} is not the store that the model was charged to: its account {head.account!r} is not "
+                f"{self.path} is not the store that the model was charged to: its account {head.account[:60]!r} is not "
                 "there, or was opened anew. Name the right store, or choose a new folder for the model."
             )
         if head.hash not in records or records[head.hash].sequence != head.sequence:
@@ -403,7 +403,7 @@ class Account:
         own = ledger.to_dict()
         log = self.store._read()
         texts = [log.ledgers[r.reservation] for r in log.of(self.name) if r.kind in ("settle", "broken")]
-        return any((found["id"], found["head"]) == (own["id"], own["head"]) for found in map(json.loads, texts))
+        return any((found.get("id", ""), found["head"]) == (own["id"], own["head"]) for found in map(json.loads, texts))
 
     def check_head(self, head: Head | None) -> None:
         """Raise a `DamagedStore` if the account lost records that a model carries the hash of.
@@ -551,7 +551,8 @@ class Reservation:
             base.execute("INSERT INTO ledgers VALUES (?, ?, ?)", (self.id, store_log.digest(text), text))
             content = {"ledger": store_log.digest(text), "releases": len(ledger.entries)}
             kind = "broken" if broken else "settle"
-            units, draws = used - self.units, drawn - reserved.draws
+            units = used - self.units
+            draws = drawn - reserved.draws
             end = store_log.append(base, log, name, kind, self.id, units, draws, content)
         return Head(name, sums.opened.hash, end.sequence, end.hash)
 

@@ -231,12 +231,16 @@ class AccountSums:
         return int(self.opened.content["limit"]) - self.units
 
 
+#: What an account is opened with, and its balance needs.
+_TERMS = {"epsilon", "delta", "neighbouring", "allowance", "limit", "draws"}
+
+
 def sum_account(log: Log, name: str) -> AccountSums | None:
     """Add up an account record by record, and check every step; None where there is no such account."""
     own = log.of(name)
     if not own:
         return None
-    if own[0].kind != "open" or own[0].units or own[0].draws:
+    if own[0].kind != "open" or own[0].units or own[0].draws or not _TERMS <= set(own[0].content):
         raise Damage(f"record {own[0].sequence} does not open the account {name!r}")
     sums = AccountSums(own[0])
     seen: set[str] = set()
