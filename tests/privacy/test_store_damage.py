@@ -1,11 +1,13 @@
 """A damaged store never gives budget back, and is refused by one kind of error."""
 
+import errno
 import os
 import sqlite3
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -192,7 +194,7 @@ def test_only_the_owner_can_read_a_store_and_its_backup(tmp_path):
         os.umask(before)
 
 
-def test_a_backup_is_complete_and_replaces_nothing(store, tmp_path):
+def test_a_backup_is_complete_and_replaces_nothing(store, tmp_path, monkeypatch):
     target = tmp_path / "copy.sqlite"
     assert store.backup(target).head == store.verify().head
     assert BudgetStore(target).log() == store.log()
@@ -200,6 +202,11 @@ def test_a_backup_is_complete_and_replaces_nothing(store, tmp_path):
         store.backup(target)
     with pytest.raises(DataError, match="cannot be written"):
         store.backup(tmp_path / "missing" / "copy.sqlite")
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with monkeypatch.context() as patch:
+        patch.setattr("discreet.privacy.accounting.lifetime._copy", Mock(side_effect=full))
+        with pytest.raises(DataError, match=r"other\.sqlite cannot be written: No space left"):
+            store.backup(tmp_path / "other.sqlite")
     change(store, "DELETE FROM log WHERE sequence = 4")
     with pytest.raises(DamagedStore):
         store.backup(tmp_path / "other.sqlite")

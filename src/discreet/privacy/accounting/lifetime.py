@@ -251,15 +251,17 @@ class BudgetStore:
             raise ConfigError(f"{target} exists already. Name a new file for the backup.")
         try:
             _create_private(part)
-            with self._reading() as (base, _), closing(sqlite3.connect(part)) as copy:
-                base.backup(copy)
-                copy.execute("PRAGMA journal_mode = DELETE")
+            with self._reading() as (base, _):
+                _copy(base, part)
             verified = BudgetStore(part).verify()
             _move_to_new(part, target)
+        except FileExistsError:
+            raise ConfigError(f"{target} exists already. Name a new file for the backup.") from None
         except OSError as error:
             raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
         finally:
-            part.unlink(missing_ok=True)
+            for rest in (part, part.with_name(f"{part.name}-journal")):
+                rest.unlink(missing_ok=True)
         return verified
 
     def _check_head(self, log: Log, head: Head) -> None:
@@ -594,6 +596,16 @@ def _create_private(path: Path) -> None:
     To open and close a file of SQLite would drop the locks that other threads of this process have on it.
     """
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _copy(base: sqlite3.Connection, path: Path) -> None:
+    """Copy a database, which was read before, to an empty file; an `OSError` where it cannot be written."""
+    try:
+        with closing(sqlite3.connect(path)) as copy:
+            base.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as error:
+        raise OSError(str(error)) from error
 
 
 def _move_to_new(part: Path, target: Path) -> None:

@@ -240,7 +240,7 @@ def sum_account(log: Log, name: str) -> AccountSums | None:
     own = log.of(name)
     if not own:
         return None
-    if own[0].kind != "open" or own[0].units or own[0].draws or not _TERMS <= set(own[0].content):
+    if own[0].kind != "open" or own[0].units or own[0].draws or not set(own[0].content) >= _TERMS:
         raise Damage(f"record {own[0].sequence} does not open the account {name!r}")
     sums = AccountSums(own[0])
     seen: set[str] = set()
