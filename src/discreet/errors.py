@@ -33,6 +33,10 @@ class BudgetExceeded(PrivacyError):
     """The releases asked for cost more than the budget allows."""
 
 
+class DamagedStore(PrivacyError):
+    """A store of budgets was damaged, changed or rolled back, so that no balance in it can be believed."""
+
+
 class PlanMismatch(PrivacyError):
     """A release was not in the plan, came once too often, or had another shape."""
 

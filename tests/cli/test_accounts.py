@@ -1,5 +1,6 @@
 """``discreet budget open | show | log | verify`` and ``discreet train --account``."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -66,9 +67,78 @@ def test_log_and_verify(run, private, people, tmp_path):
     assert run("budget", "verify", people, "--head", "0" * 64).code == 2
 
 
+def test_the_page_to_sign_and_the_log_have_the_checksum_of_the_ledger(run, private, people, tmp_path):
+    train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)
+    checksum = hashlib.sha256((tmp_path / "m" / "ledger.json").read_bytes()).hexdigest()
+    assert f"ledger {checksum[:12]}" in run("budget", "log", people).out
+    page = tmp_path / "page.html"
+    result = run("report", tmp_path / "m", "--sign-off", "--account", f"{people}:customers", "--out", page)
+    assert result.code == 0, result.err
+    assert checksum in page.read_text(encoding="utf-8")
+
+
+def test_backup(run, people, tmp_path):
+    copy = tmp_path / "copy.sqlite"
+    found = json.loads(run("budget", "backup", people, "--out", copy, "--json").out)
+    assert found["head"] == BudgetStore(people).verify().head == BudgetStore(copy).verify().head
+    again = run("budget", "backup", people, "--out", copy)
+    assert again.code == 2
+    assert "exists already" in again.err
+    assert "-wal" in run("budget", "--help").out
+
+
+def test_a_model_notices_that_an_older_copy_of_its_account_was_put_back(run, private, people, tmp_path):
+    older = tmp_path / "older.sqlite"
+    run("budget", "backup", people, "--out", older)
+    train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)
+    assert "is in it" in run("budget", "verify", people, "--folder", tmp_path / "m").out
+    older.replace(people)
+    for result in (
+        train(run, private, tmp_path / "m", f"{people}:customers", "--replace", epsilon=1),
+        run("budget", "verify", people, "--folder", tmp_path / "m"),
+    ):
+        assert result.code == 2
+        assert "it is an older copy" in result.err
+        assert len(result.err.strip().splitlines()) == 1
+    assert run("budget", "verify", people).code == 0  # nothing else can tell
+
+
+def test_a_model_notices_that_its_account_was_opened_anew(run, private, people, tmp_path):
+    train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)
+    people.unlink()
+    run("budget", "open", f"{people}:customers", "--epsilon", 6, "--note", "decided by the board")
+    for result in (
+        train(run, private, tmp_path / "m", f"{people}:customers", "--replace", epsilon=1),
+        run("budget", "verify", people, "--folder", tmp_path / "m"),
+    ):
+        assert result.code == 2
+        assert "opened anew" in result.err
+    assert train(run, private, tmp_path / "new", f"{people}:customers", epsilon=1).code == 0
+
+
+def test_a_damaged_store_is_one_sentence(run, private, people, tmp_path):
+    content = bytearray(people.read_bytes())
+    content[content.index(b"customers") + 1] ^= 1
+    people.write_bytes(content)
+    for result in (
+        run("budget", "show", people),
+        run("budget", "verify", people),
+        train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1),
+    ):
+        assert result.code == 2
+        assert "is damaged or was changed: record 1 breaks the hash chain. Restore a backup" in result.err
+        assert len(result.err.strip().splitlines()) == 1
+    assert not (tmp_path / "m").exists()
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (("budget", "backup", "{people}"), "Name a new file"),
+        (("budget", "backup", "{people}:customers", "--out", "x"), "whole file"),
+        (("budget", "show", "{people}", "--out", "x"), "--out has no meaning"),
+        (("budget", "show", "{people}", "--folder", "x"), "--folder has no meaning"),
+        (("budget", "verify", "{people}", "--folder", "missing"), "does not exist"),
         (("budget", "show"), "say which store"),
         (("budget", "show", "nowhere.sqlite"), "does not exist"),
         (("budget", "show", "{people}:nobody"), "no account 'nobody'"),

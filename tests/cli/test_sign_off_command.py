@@ -20,6 +20,17 @@ def test_the_conformance_kit_is_run_where_asked_for(run, private, tmp_path):
     assert "rules kept, none broken" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
+def test_an_account_that_did_not_pay_ends_in_an_error(run, private, tmp_path):
+    store = tmp_path / "people.sqlite"
+    run("budget", "open", f"{store}:customers", "--epsilon", 4)
+    page = tmp_path / "page.html"
+    result = run("report", private / "model", "--sign-off", "--account", f"{store}:customers", "--out", page)
+    assert result.code == 2
+    assert "does not verify: the account 'customers' did not pay" in result.err
+    assert len(result.err.strip().splitlines()) == 1
+    assert "DOES NOT VERIFY" in page.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

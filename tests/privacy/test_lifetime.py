@@ -10,7 +10,7 @@ import pytest
 
 import discreet
 from benchmarks.store_stress import stress
-from discreet.errors import BudgetExceeded, ConfigError, DataError, PrivacyError
+from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
 from discreet.privacy import Budget, BudgetStore, Plan, Release, Session
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.store_log import UNITS
@@ -235,6 +235,25 @@ def test_fit_takes_the_price_and_the_ledger_is_archived(store, ratings):
     assert store.verify().ledgers == 1
 
 
+def test_the_next_fit_notices_that_an_older_copy_was_put_back(store, ratings, tmp_path):
+    account = store.open("students", 60.0)
+    store.backup(tmp_path / "older.sqlite")
+    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, budget=account)
+    assert model.account_head_.hash == account.log()[-1].hash
+    model.save(tmp_path / "model")
+    assert discreet.load(tmp_path / "model").account_head_ == model.account_head_
+    discreet.load(tmp_path / "model").fit(ratings, budget=account)  # nothing is lost so far
+    (tmp_path / "older.sqlite").replace(store.path)
+    with pytest.raises(DamagedStore, match="older copy"):
+        discreet.load(tmp_path / "model").fit(ratings, budget=account)
+    assert len(account.log()) == 1
+
+
+def test_a_fit_without_an_account_carries_no_head(store, ratings):
+    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, budget=store.open("students", 30.0))
+    assert not hasattr(model.fit(ratings), "account_head_")
+
+
 def test_a_refused_fit_looks_at_nothing_and_leaves_the_model_as_it_was(store, ratings):
     account = store.open("students", 22.0)
     model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, budget=account)
@@ -300,6 +319,13 @@ def test_records_taken_from_the_end_are_found_by_a_hash_kept_elsewhere(store):
     head = store.verify().head
     assert store.verify(head).head == head
     tampered(store, "DELETE FROM log WHERE sequence = 2")
+    with pytest.raises(DamagedStore, match="missing at its end"):
+        account.reserve(plan(), "secure", "x")
+    rewritten = "UPDATE head SET (sequence, hash) = (SELECT sequence, hash FROM log WHERE sequence = 1)"
+    base = sqlite3.connect(store.path)
+    base.execute(rewritten)
+    base.commit()
+    base.close()
     store.verify()  # nothing else can tell
     with pytest.raises(PrivacyError, match="taken away"):
         store.verify(head)

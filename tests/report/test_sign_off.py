@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 
@@ -11,6 +12,7 @@ import discreet
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
 from discreet.privacy import Budget, Ledger, Plan, PrivacyStatement, Release
+from discreet.report import privacy_part
 from discreet.report.sign_off import Signing, families, read_audit, render, write_sign_off
 from discreet.testing.report import Check, Report
 
@@ -31,6 +33,11 @@ def text_of(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
 
 
+def charge(account, ledger):
+    """Have an account pay for a training that was made without one."""
+    account.reserve(ledger.plan, "secure", "x").settle(ledger)
+
+
 @pytest.fixture(scope="module")
 def private(shelf):
     return discreet.load(shelf / "private")
@@ -38,7 +45,7 @@ def private(shelf):
 
 def test_everything_that_has_to_be_signed_is_there(private, shelf, tmp_path):
     account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 20.0)
-    discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3).fit(make_cinema(0, 0.1), budget=account)
+    charge(account, private.privacy_.ledger)
     conformance = Report("DPALS(4)", (Check("plan", "as planned", True, ""), Check("twin", "a twin", None, "none")))
     signing = Signing("all guests", "films for tonight", "the board", account, AUDIT, conformance)
     said = text_of(render(private, signing, shelf / "private"))
@@ -56,11 +63,38 @@ def test_everything_that_has_to_be_signed_is_there(private, shelf, tmp_path):
         "μ 1.09 of 1.1",
         "1 of 2 rules kept, none broken; not applicable: twin",
         f"Trained by discreet {statement.ledger.library['version']}",
-        statement.ledger.to_dict()["seal"],
+        "the ledger of this model is among them",
+        hashlib.sha256((shelf / "private" / "ledger.json").read_bytes()).hexdigest(),
         "Signature",
     ):
         assert expected in said, expected
     assert "another ε" not in said
+    assert "DOES NOT VERIFY" not in said
+
+
+def test_an_account_that_did_not_pay_is_said_at_the_top(private, shelf, tmp_path):
+    account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 20.0)
+    discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3).fit(make_cinema(0, 0.1), budget=account)
+    page = render(private, Signing(account=account), shelf / "private")
+    said = text_of(page)
+    assert "DOES NOT VERIFY: the account &#x27;guests&#x27; did not pay for this model." in said
+    assert "NOT among them" in said
+    assert said.index("DOES NOT VERIFY") < said.index("To everybody")
+    assert 'class="promise bad uncovered"' in page
+
+
+def test_a_ledger_has_one_checksum_everywhere(tmp_path):
+    account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 20.0)
+    model = discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3)
+    model.fit(make_cinema(0, 0.1), budget=account).save(tmp_path / "model")
+    of_file = hashlib.sha256((tmp_path / "model" / "ledger.json").read_bytes()).hexdigest()
+    assert account.log()[-1].content["ledger"] == of_file
+    loaded = discreet.load(tmp_path / "model")
+    assert of_file in render(loaded, Signing(account=account), tmp_path / "model")
+    assert of_file in render(model, Signing())
+    assert of_file in privacy_part.ledger(loaded)
+    model.privacy_.ledger.save(tmp_path / "alone.json")
+    assert hashlib.sha256((tmp_path / "alone.json").read_bytes()).hexdigest() == of_file
 
 
 def test_what_is_missing_is_said_to_be_missing(private):

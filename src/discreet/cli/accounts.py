@@ -1,20 +1,23 @@
-"""``discreet budget open | show | log | verify``: accounts that last longer than one training."""
+"""``discreet budget open | show | log | verify | backup``: accounts that last longer than one training."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from discreet.cli.choice import Choice
 from discreet.cli.output import Output
 from discreet.cli.words import counted
-from discreet.errors import ConfigError
+from discreet.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from discreet.privacy.accounting.lifetime import Account, Balance, BudgetStore
+    from discreet.privacy.door.chain import Head
 
-VERBS = ("open", "show", "log", "verify")
+VERBS = ("open", "show", "log", "verify", "backup")
 _OF_AN_ACCOUNT = ("epsilon", "delta", "neighbouring")
 
 
@@ -25,6 +28,8 @@ def run(
     others: Mapping[str, Any],
     note: str | None,
     head: str | None,
+    folder: str | None,
+    to: str | None,
     out: Output,
 ) -> None:
     """One of the verbs on a store; options that would do nothing are refused."""
@@ -36,6 +41,8 @@ def run(
     used += [name for name in given if name not in allowed]
     used += ["--note"] if note is not None and verb != "open" else []
     used += ["--head"] if head is not None and verb != "verify" else []
+    used += ["--folder"] if folder is not None and verb != "verify" else []
+    used += ["--out"] if to is not None and verb != "backup" else []
     if used:
         raise ConfigError(f"{used[0]} has no meaning for budget {verb}")
     if verb == "open":
@@ -44,8 +51,10 @@ def run(
         _show(where, out)
     elif verb == "log":
         _log(where, out)
+    elif verb == "backup":
+        _backup(where, to, out)
     else:
-        _verify(where, head, out)
+        _verify(where, head, folder, out)
 
 
 def split_name(where: str) -> tuple[str, str | None]:
@@ -133,16 +142,51 @@ def _log(where: str, out: Output) -> None:
     out.result({"command": "budget log", "store": str(store.path), "records": [r.to_dict() for r in records]})
 
 
-def _verify(where: str, head: str | None, out: Output) -> None:
+def _backup(where: str, to: str | None, out: Output) -> None:
+    store, name = _store(where)
+    if name is not None:
+        raise ConfigError(f"A backup is of the whole file. Write budget backup {store.path} --out copy.sqlite.")
+    if to is None:
+        raise ConfigError(f"Name a new file for the backup: budget backup {store.path} --out copy.sqlite")
+    found = store.backup(to)
+    out.say(f"Wrote {to}: {counted(found.records, 'record')}, verified", style="bold green")
+    out.say(f"The hash of its last record, for budget verify --head: {found.head}")
+    out.result({"command": "budget backup", "store": str(store.path), "out": to, "head": found.head})
+
+
+def check_folder(account: Account, folder: str) -> None:
+    """Refuse to train on an account that has lost the training of the model in a folder."""
+    from discreet.models.storage.contents import MAPPED, MODEL, read_contents
+
+    if not Path(folder, MODEL).is_file():
+        return
+    with suppress(DataError):  # a folder that cannot be read says nothing about the account
+        account.check_head(read_contents(folder, mapped=MAPPED).account_head)
+
+
+def _head_in(folder: str) -> Head:
+    from discreet.models.storage.contents import MAPPED, read_contents
+
+    found = read_contents(folder, mapped=MAPPED).account_head
+    if found is None:
+        raise DataError(f"{folder} was not charged to an account. Give a model that was trained with --account.")
+    return found
+
+
+def _verify(where: str, head: str | None, folder: str | None, out: Output) -> None:
     store, name = _store(where)
     if name is not None:
         raise ConfigError(f"verify looks through the whole file: write budget verify {store.path}")
     found = store.verify(head)
+    if folder is not None:
+        store.verify(_head_in(folder))
     out.say(
         f"{store.path} is in order: {counted(found.records, 'record')} in an unbroken chain, "
         f"{counted(found.ledgers, 'ledger')} as recorded, no account overspent",
         style="bold green",
     )
+    if folder is not None:
+        out.say(f"The training of {folder} is in it.")
     out.say(f"Keep this hash elsewhere, and give it to --head next time: {found.head}")
     facts = {"records": found.records, "ledgers": found.ledgers, "accounts": list(found.accounts), "head": found.head}
     out.result({"command": "budget verify", "store": str(store.path), **facts})

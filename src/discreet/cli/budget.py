@@ -60,7 +60,8 @@ class Bill:
     "discreet budget open people.sqlite:customers --epsilon 4 --delta 1e-6",
     "discreet budget show people.sqlite",
     "discreet budget log people.sqlite:customers",
-    "discreet budget verify people.sqlite",
+    "discreet budget verify people.sqlite --folder model/",
+    "discreet budget backup people.sqlite --out copy.sqlite",
 )
 def budget(
     choice: Choice,
@@ -68,7 +69,7 @@ def budget(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="Folder of a private model, or its ledger.json; or open, show, log, verify for a STORE.",
+            help="Folder of a private model, or its ledger.json; or open, show, log, verify, backup for a STORE.",
             metavar="LEDGER",
         ),
     ] = None,
@@ -86,6 +87,13 @@ def budget(
     head: Annotated[
         str | None, typer.Option(help="With verify: a hash from earlier, which must still be there.", metavar="HASH")
     ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option(help="With verify: a model whose training must still be there.", metavar="FOLDER"),
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--out", "-o", help="With backup: the new file to write.", metavar="FILE")
+    ] = None,
 ) -> None:
     """Price a private model before it sees any data, or check the ledger of a trained one.
 
@@ -95,12 +103,13 @@ def budget(
 
     With STORE: one budget for all trainings on the same people. open makes an account with its total --epsilon and
     --delta, which cannot be changed; show prints what is left; log every training; verify checks the whole file.
-    discreet train --account takes from it.
+    discreet train --account takes from it. backup copies the file, also while trainings use it: a copy made by other
+    means, without the -journal or -wal file next to it, can be damaged or lack spending.
     """
     if what in accounts.VERBS:
-        accounts.run(what, store, choice, {"--items": items, "--plot": plot}, note, head, out)
+        accounts.run(what, store, choice, {"--items": items, "--plot": plot}, note, head, folder, to, out)
         return
-    if store is not None or note is not None or head is not None:
+    if any(option is not None for option in (store, note, head, folder, to)):
         raise ConfigError(f"a store goes with one of {', '.join(accounts.VERBS)}, such as budget show people.sqlite")
     _check_plot(plot)
     bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)

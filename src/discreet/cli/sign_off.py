@@ -9,7 +9,7 @@ import typer
 
 from discreet.cli.accounts import account_at
 from discreet.cli.output import Output
-from discreet.errors import ConfigError
+from discreet.errors import ConfigError, PrivacyError
 
 _PANEL = "The page to sign"
 
@@ -62,6 +62,11 @@ class SignOff:
             conformance=conformance,
         )
         write_sign_off(model, to, signing, folder)
+        if account is not None and not account.has_ledger(model.privacy_.ledger):
+            raise PrivacyError(
+                f"{to} does not verify: the account {account.name!r} did not pay for {folder}. Name the account that "
+                "was charged, or leave out --account."
+            )
         missing = [
             name
             for name, there in (

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from discreet.cli import ENDINGS
-from discreet.cli.accounts import account_at, room
+from discreet.cli.accounts import account_at, check_folder, room
 from discreet.cli.app import command, program
 from discreet.cli.choice import PRIVACY, Choice, is_private
 from discreet.cli.engine import Engine
@@ -82,6 +82,8 @@ def train(
     check_meant(model, not_private)
     check_out(to, replace)
     budget = None if account is None else _account(account, model)
+    if budget is not None:
+        check_folder(budget, to)
     choice.use_threads()
     engine.check(model)
     with engine.people(data, source, out, model) as (ratings, facts):

@@ -258,11 +258,13 @@ class Tuning:
         held = None if budget is None else budget.reserve(plan, "secure", f"tuning of {type(self.model).__name__}")
         try:
             self.privacy_ = PrivacyStatement.of(ledger)
-            return self._run(ratings, ledger)
+            found = self._run(ratings, ledger)
         finally:
             self.privacy_ = PrivacyStatement.of(ledger)
-            if held is not None:
-                held.settle(ledger)
+            head = None if held is None else held.settle(ledger)
+        if head is not None:
+            found.model.account_head_ = head
+        return found
 
     def _run(self, ratings: Ratings, ledger: Ledger) -> Tuned:
         hidden = isinstance(self._number, Runs)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
 import math
 import secrets
 from collections.abc import Mapping
@@ -69,6 +68,9 @@ class PrivateRecommender(Recommender):
         Of the last fit, also if it was interrupted; then it is all there is.
     earlier_ledgers_ : tuple of Ledger
         Those of the fits before, which have been spent as well. They are saved with the model.
+    account_head_ : Head
+        Where the account's chain ended after the last fit, where an account was charged. It is saved with the model,
+        and the next fit on that account is refused if the account has lost that record.
     """
 
     epsilon: float
@@ -250,7 +252,8 @@ class PrivateRecommender(Recommender):
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
         plan = algorithm.plan(ratings.n_items, self.budget, self.accountant)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
-        with charged(budget, session, type(self).__name__):
+        head = getattr(self, "account_head_", None)
+        with charged(budget, session, type(self).__name__, head) as held:
             self._begin(ratings)  # a fit that is refused before there is a session leaves the last one as it is
             self._assume(session, ratings, algorithm, seen, features)
             try:
@@ -264,6 +267,8 @@ class PrivateRecommender(Recommender):
             except BaseException:  # Ctrl-C as well: what was released stays released
                 self._abandon(algorithm, session.ledger)
                 raise
+        if held is not None:
+            self.account_head_ = held.head
         return self
 
     def _abandon(self, algorithm: Algorithm, ledger: Ledger) -> None:
@@ -472,8 +477,8 @@ class PrivateRecommender(Recommender):
         self._try_out()
 
     def extra_files(self) -> dict[str, str]:
-        earlier = [_as_text(ledger) for ledger in self.earlier_ledgers_]
-        return {LEDGER: _as_text(self.privacy_.ledger)} | {earlier_name(text.encode()): text for text in earlier}
+        earlier = [ledger.to_text() for ledger in self.earlier_ledgers_]
+        return {LEDGER: self.privacy_.ledger.to_text()} | {earlier_name(text.encode()): text for text in earlier}
 
     def restore_files(self, files: dict[str, bytes]) -> None:
         self._state(Ledger.from_dict(parse_json(files[LEDGER])))
@@ -482,7 +487,3 @@ class PrivateRecommender(Recommender):
         from discreet.models.storage.card import private
 
         return private(self, self.privacy_)
-
-
-def _as_text(ledger: Ledger) -> str:
-    return json.dumps(ledger.to_dict(), indent=1, ensure_ascii=False) + "\n"

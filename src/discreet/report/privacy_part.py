@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -231,6 +232,9 @@ def ledger(model: Any) -> Html:
                     tag("code", whole["head"]),
                     ". Seal over the stated ε and δ: ",
                     tag("code", whole["seal"]),
+                    ". Both are hashes within the ledger; that of the file (sha256sum ledger.json, discreet budget "
+                    "log) is another one: ",
+                    tag("code", hashlib.sha256(statement.ledger.to_text().encode()).hexdigest()),
                     ".",
                 ),
                 tag("p", "To price the ledger again: ", tag("code", "discreet budget model/"), "."),

@@ -105,10 +105,11 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
         raise ConfigError(f"{name} is not a private model: there is no promise to sign")
     parts = [
         tag("header", tag("h1", "Privacy sign-off"), tag("p", _verdict(statement))),
+        _not_charged(statement, signing),
         _promised(model, statement, signing),
         tag("div", _public(statement, signing), _delta(statement), class_="columns"),
         _releases(statement),
-        tag("div", _balance(signing), _earlier(model), class_="columns"),
+        tag("div", _balance(statement, signing), _earlier(model), class_="columns"),
         tag("div", _audit(signing.audit, statement), _conformance(signing.conformance), class_="columns"),
         _identity(model, statement, folder),
         tag("div", tag("div", "Name and role"), tag("div", "Signature"), tag("div", "Date"), class_="sign"),
@@ -301,7 +302,18 @@ def _totals(statement: PrivacyStatement) -> list[Any]:
 # ------------------------------------------------------------ what else was spent
 
 
-def _balance(signing: Signing) -> Html:
+def _not_charged(statement: PrivacyStatement, signing: Signing) -> Html | None:
+    if signing.account is None or signing.account.has_ledger(statement.ledger):
+        return None
+    return tag(
+        "p",
+        tag("strong", f"DOES NOT VERIFY: the account {signing.account.name!r} did not pay for this model. "),
+        "The ledger of this model is not among the trainings of the account, so the balance below does not cover it.",
+        class_="promise bad uncovered",
+    )
+
+
+def _balance(statement: PrivacyStatement, signing: Signing) -> Html:
     head = tag("h2", "All trainings on these people")
     if signing.account is None:
         text = "No account was named: what other trainings on the same people cost is not known here."
@@ -314,6 +326,8 @@ def _balance(signing: Signing) -> Html:
     ]
     more = f", {b.unsettled} that never ended and stay spent" if b.unsettled else ""
     verified = signing.account.store.verify()
+    charged = signing.account.has_ledger(statement.ledger)
+    of_model = "the ledger of this model is among them" if charged else "the ledger of this model is NOT among them"
     return tag(
         "section",
         head,
@@ -322,6 +336,7 @@ def _balance(signing: Signing) -> Html:
             rows,
             caption=f"{b.trainings} settled{more}; the log of {verified.records} records verifies",
         ),
+        tag("p", f"Compared by ledger id and hash chain: {of_model}.", class_="good" if charged else "bad"),
         tag("p", "NOT PRIVATE: something left without noise.", class_="bad") if b.broken else None,
     )
 
@@ -390,18 +405,31 @@ def _conformance(report: Report | None) -> Html:
 
 def _identity(model: Any, statement: PrivacyStatement, folder: str | Path) -> Html:
     ledger = statement.ledger.to_dict()
-    file = Path(folder, "model.json")
-    checksum = hashlib.sha256(file.read_bytes()).hexdigest() if folder and file.is_file() else "not saved"
+    own = hashlib.sha256(statement.ledger.to_text().encode()).hexdigest()
+    checksum = _checksum(folder, "model.json") or "not saved"
     library = ledger["library"]["version"]
     return tag(
         "footer",
         tag("p", f"Trained by discreet {library}, page by discreet {__version__}. Parameters: {model!r}."),
-        tag("p", "Ledger ", tag("code", ledger["seal"]), ", model.json ", tag("code", checksum), " (SHA-256)."),
+        tag(
+            "p",
+            "ledger.json ",
+            tag("code", _checksum(folder, "ledger.json") or own),
+            ", model.json ",
+            tag("code", checksum),
+            " (SHA-256 of the files, as sha256sum and, of the ledger, discreet budget log print it).",
+        ),
         tag(
             "p",
             "This page looks at nobody's ratings. It states what the files say, and is no proof that they are genuine.",
         ),
     )
+
+
+def _checksum(folder: str | Path, name: str) -> str:
+    """SHA-256 of a file of the model's folder; empty where there is none."""
+    file = Path(folder, name)
+    return hashlib.sha256(file.read_bytes()).hexdigest() if folder and file.is_file() else ""
 
 
 def _number(value: Any) -> str:

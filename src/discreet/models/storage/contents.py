@@ -27,6 +27,7 @@ from discreet.errors import DataError, DiscreetError, PrivacyError
 from discreet.models import MODELS
 from discreet.models.storage.earlier_ledgers import LEDGER, is_earlier
 from discreet.models.storage.exchange import displaced
+from discreet.privacy.door.chain import Head
 
 FORMAT = 2
 FACTORS = "factors.safetensors"
@@ -71,6 +72,11 @@ class Contents:
     files: dict[str, bytes]
     arrays: dict[str, NDArray[Any]]
     item_ids: NDArray[Any]
+
+    @property
+    def account_head(self) -> Head | None:
+        """Where the account's chain ended that the model was charged to; None where there was none."""
+        return Head.from_dict(self.described["account"]) if "account" in self.described else None
 
 
 @contextlib.contextmanager
@@ -183,6 +189,8 @@ def _check_description(described: dict[str, Any], n: int) -> None:
             raise ValueError(f"{part} must be an object")
     if not isinstance(described["state"].get("details", {}), dict):
         raise ValueError("details must be an object")
+    if "account" in described:
+        Head.from_dict(described["account"])
     titles, scale = described["titles"], described["rating_range"]
     if titles is not None and (
         not isinstance(titles, list) or len(titles) != n or not all(isinstance(title, str) for title in titles)

@@ -127,6 +127,8 @@ def _assemble(contents: Contents) -> Recommender:
     )
     model.restore(described["state"])
     model.restore_files(contents.files)
+    if contents.account_head is not None:
+        model.account_head_ = contents.account_head  # type: ignore[attr-defined]
     with np.errstate(all="ignore"):
         model.check_restored()
     return model
@@ -141,6 +143,7 @@ def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
         "state": model.state(),
         "rating_range": model.rating_range_,
         **_reading(model)[0],
+        **_account(model),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         "titles": None if model.titles_ is None else model.titles_.tolist(),
         "item_ids": [encoded(i) for i in model.item_ids_.tolist()],
@@ -165,6 +168,12 @@ def _reading(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
         "likeness": {"first": likeness.first},
     }
     return said, arrays
+
+
+def _account(model: Recommender) -> dict[str, Any]:
+    """Where the account's chain ended that the model was charged to, so that an older copy of it is noticed."""
+    head = getattr(model, "account_head_", None)
+    return {} if head is None else {"account": head.to_dict()}
 
 
 def _as_json(described: dict[str, Any]) -> bytes:

@@ -18,26 +18,31 @@ ever changed or removed: the balance is the sum over an append-only log, in whic
 before, beside the ledgers themselves. A reservation whose process died was never settled, and stays spent in full. What
 comes back is only what the ledger says was never looked at, because a ledger records before anything is opened.
 
-SQLite does the rest: a write-ahead log, one writer at a time (``BEGIN IMMEDIATE``), every commit on disk before a
-rating is sealed. That asks for a file system with working locks, which network shares often lack.
+SQLite does the rest: one writer at a time (``BEGIN IMMEDIATE``), every commit on disk before a rating is sealed. That
+asks for a file system with working locks, which network shares often lack. What is committed is in the file itself
+(a rollback journal, no write-ahead log), so a copy of the file holds all of it. Every use reads the whole log and
+checks it before it believes a balance, and a reservation has SQLite check the pages as well: a damaged file is refused
+and never gives budget back (`DamagedStore`).
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.errors import BudgetExceeded, ConfigError, DataError, PrivacyError
+from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
 from discreet.privacy.accounting import gdp, store_log
 from discreet.privacy.accounting.budget import Budget, Neighbouring
-from discreet.privacy.accounting.store_log import UNITS, Record
+from discreet.privacy.accounting.store_log import UNITS, AccountSums, Log, Record
+from discreet.privacy.door.chain import Head
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -51,8 +56,21 @@ LARGEST_LIMIT = 2**12
 #: Less is not offered as something that would fit.
 SMALLEST_EPSILON = 1e-3
 _APPLICATION = 0x64697363  # "disc", in the header of the file
-_VERSION = 1
+_VERSION = 2  # 1 had a write-ahead log and no record of where the chain ends; the next writing makes it 2
 _WAIT = 120.0  # seconds for other writers
+#: Of SQLite: the file cannot be used here and now. Every other error is of what is in the file.
+_UNUSABLE = {
+    sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
 
 
 @dataclass(frozen=True)
@@ -168,97 +186,164 @@ class BudgetStore:
             "limit": math.floor(most * UNITS),
             "draws": math.floor(allowance / 2 / _draw()),
             "note": note,
+            "id": secrets.token_hex(8),  # tells it from an account of the same name and total in another store
         }
-        with self._writing(create=True) as base:
-            if store_log.opened(base, name) is not None:
+        with self._writing(create=True) as (base, log):
+            if log.of(name):
                 raise ConfigError(f"{self.path} has an account {name!r} already, and no account is ever reset")
-            store_log.append(base, name, "open", "", 0, 0, content)
+            store_log.append(base, log, name, "open", "", 0, 0, content)
         return Account(self, name)
 
     def __getitem__(self, name: str) -> Account:
-        with self._reading() as base:
-            found = store_log.opened(base, name)
-            known = store_log.names(base)
-        if found is None:
+        known = self._read().names
+        if name not in known:
             others = f"it has {', '.join(map(repr, known))}" if known else "it has none yet"
             raise ConfigError(f"{self.path} has no account {name!r}: {others}")
         return Account(self, name)
 
     def accounts(self) -> list[Account]:
         """All of them, in the order in which they were opened."""
-        with self._reading() as base:
-            return [Account(self, name) for name in store_log.names(base)]
+        return [Account(self, name) for name in self._read().names]
 
     def log(self, name: str | None = None) -> list[Record]:
         """Every record, or those of one account, oldest first."""
-        with self._reading() as base:
-            return [record for record in store_log.records(base) if name in (None, record.account)]
+        found = self._read()
+        return list(found.records) if name is None else found.of(name)
 
-    def verify(self, head: str | None = None) -> Verified:
-        """Look through everything: the chain of hashes, the sums, the ledgers.
+    def verify(self, head: str | Head | None = None) -> Verified:
+        """Look through everything: SQLite's pages, the chain of hashes, the sums, the ledgers and their prices.
 
         Parameters
         ----------
-        head : str, optional
-            A hash that an earlier look gave: it has to be in the chain, or records were taken away since.
+        head : str or Head, optional
+            A hash that an earlier look gave, or what a model carries: it has to be in the chain, or records were taken
+            away since.
 
         Raises
         ------
-        PrivacyError
+        DamagedStore
             Names the first record that is not in order.
         """
-        with self._reading() as base:
-            records = list(store_log.records(base))
-            archived = dict(base.execute("SELECT reservation, sha256 || ' ' || text FROM ledgers"))
-        store_log.check_chain(records)
-        if head is not None and head not in {record.hash for record in records}:
-            raise PrivacyError(f"the hash {head[:12]}… is not in the log of {self.path}: records were taken away since")
-        names = [record.account for record in records if record.kind == "open"]
-        for name in names:
-            store_log.check_account(name, [record for record in records if record.account == name], archived)
-        settled = {record.reservation for record in records if record.kind in ("settle", "broken")}
-        if stray := sorted(set(archived) - settled):
-            raise PrivacyError(f"the ledger of reservation {stray[0]} belongs to no record of the log")
-        return Verified(len(records), len(archived), tuple(names), records[-1].hash if records else "")
+        with self._reading() as (base, log):
+            store_log.check_integrity(base)
+            for name in dict.fromkeys(record.account for record in log.records):
+                store_log.sum_account(log, name)
+            store_log.check_prices(log)
+            if isinstance(head, Head):
+                self._check_head(log, head)
+            elif head is not None and head not in {record.hash for record in log.records}:
+                raise store_log.Damage(f"the hash {head[:12]}… is not in its log, so records were taken away since")
+        end = log.records[-1].hash if log.records else ""
+        return Verified(len(log.records), len(log.ledgers), tuple(log.names), end)
+
+    def backup(self, path: str | Path) -> Verified:
+        """Copy the store to a new file, whole or not at all, and verify the copy.
+
+        Other processes may use the store at the same time.
+
+        Parameters
+        ----------
+        path : path of the copy; an existing file is refused
+        """
+        target = Path(path)
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        if os.path.lexists(target):
+            raise ConfigError(f"{target} exists already. Name a new file for the backup.")
+        try:
+            _create_private(part)
+            with self._reading() as (base, _):
+                _copy(base, part)
+            verified = BudgetStore(part).verify()
+            _move_to_new(part, target)
+        except FileExistsError:
+            raise ConfigError(f"{target} exists already. Name a new file for the backup.") from None
+        except OSError as error:
+            raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
+        finally:
+            for rest in (part, part.with_name(f"{part.name}-journal")):
+                rest.unlink(missing_ok=True)
+        return verified
+
+    def _check_head(self, log: Log, head: Head) -> None:
+        """Raise unless the account is the one that the head was taken from, and still has that record."""
+        records = {record.hash: record for record in log.records}
+        if head.opened not in records:
+            raise DamagedStore(
+                f"{self.path} is not the store that the model was charged to: its account {head.account[:60]!r} is not "
+                "there, or was opened anew. Name the right store, or choose a new folder for the model."
+            )
+        if head.hash not in records or records[head.hash].sequence != head.sequence:
+            raise store_log.Damage(
+                f"record {head.sequence}, which a model carries the hash of, is not in it, so it is an older copy"
+            )
 
     # ------------------------------------------------------------ the file
 
     @contextmanager
     def _connected(self, create: bool = False) -> Iterator[sqlite3.Connection]:
         """A connection of its own for every use: none is ever shared between threads or inherited by a child."""
-        if not create and not self.path.is_file():
+        if create:
+            self._create_file()
+        elif not self.path.is_file():
             raise DataError(f"{self.path} does not exist: open an account in it first (discreet budget open)")
         try:
             with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as base:
-                base.execute("PRAGMA synchronous = FULL")
+                base.execute("PRAGMA synchronous = EXTRA")  # the journal's end as well outlasts a power cut
                 yield base
+        except store_log.Damage as error:
+            raise self._damaged(error) from error
         except sqlite3.Error as error:
-            raise DataError(f"{self.path} cannot be used as a store of budgets: {error}") from error
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+            if code in _UNUSABLE:
+                raise DataError(f"{self.path} cannot be used as a store of budgets: {error}") from error
+            raise self._damaged("SQLite cannot read its tables") from error
+        except UnicodeDecodeError as error:  # from an error of SQLite that quotes what it cannot read
+            raise self._damaged("SQLite cannot read its tables") from error
+
+    def _damaged(self, why: object) -> DamagedStore:
+        return DamagedStore(f"{self.path} is damaged or was changed: {why}. Restore a backup of it.")
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> Iterator[tuple[sqlite3.Connection, Log]]:
         with self._connected() as base:
             self._check_file(base)
             base.execute("BEGIN")  # one state of the file throughout
-            yield base
+            yield base, store_log.read(base)
+
+    def _read(self) -> Log:
+        with self._reading() as (_, log):
+            return log
 
     @contextmanager
-    def _writing(self, create: bool = False) -> Iterator[sqlite3.Connection]:
+    def _writing(self, create: bool = False) -> Iterator[tuple[sqlite3.Connection, Log]]:
+        """A transaction of the only writer, in which pages and log were checked."""
         with self._connected(create) as base:
             if create and not self._is_ours(base):
                 self._create(base)
             self._check_file(base)
+            with suppress(sqlite3.OperationalError):  # another process reads just now: the next writing does it
+                base.execute("PRAGMA journal_mode = DELETE")
             base.execute("BEGIN IMMEDIATE")
             try:
-                yield base
+                store_log.check_integrity(base)
+                log = store_log.read(base)
+                self._upgrade(base, log)
+                yield base, log
                 base.execute("COMMIT")
             except BaseException:
                 if base.in_transaction:
                     base.execute("ROLLBACK")
                 raise
 
+    def _create_file(self) -> None:
+        """Make the file, for its owner alone; SQLite gives its journal the same permissions."""
+        try:
+            with suppress(FileExistsError):
+                _create_private(Path(os.path.realpath(self.path)))
+        except OSError as error:
+            raise DataError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
     def _create(self, base: sqlite3.Connection) -> None:
-        base.execute("PRAGMA journal_mode = WAL")
         base.execute("BEGIN IMMEDIATE")
         if not self._is_ours(base):  # another process may have been first
             if base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
@@ -271,6 +356,15 @@ class BudgetStore:
             base.execute(f"PRAGMA user_version = {_VERSION}")
         base.execute("COMMIT")
 
+    def _upgrade(self, base: sqlite3.Connection, log: Log) -> None:
+        """Record the end of the chain in a store of the first format."""
+        if base.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+            return
+        base.execute(store_log.HEAD_TABLE)
+        if log.records:
+            store_log.record_end(base, log.records[-1].sequence, log.records[-1].hash)
+        base.execute(f"PRAGMA user_version = {_VERSION}")
+
     def _is_ours(self, base: sqlite3.Connection) -> bool:
         return bool(base.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION)
 
@@ -278,7 +372,7 @@ class BudgetStore:
         if not self._is_ours(base):
             raise DataError(f"{self.path} is not a store of budgets: open an account in a new file")
         version = base.execute("PRAGMA user_version").fetchone()[0]
-        if version != _VERSION:
+        if version not in (1, _VERSION):
             raise DataError(f"{self.path} was written by another version of discreet (format {version})")
 
 
@@ -291,8 +385,8 @@ class Account:
 
     @property
     def balance(self) -> Balance:
-        with self.store._reading() as base:
-            return self._balance(base)
+        with self.store._reading() as (_, log):
+            return self._balance(self._sums(log))
 
     def log(self) -> list[Record]:
         """The account's records, oldest first."""
@@ -302,10 +396,25 @@ class Account:
         """The archived ledgers of its trainings, verified, oldest first."""
         from discreet.privacy.door.ledger import Ledger
 
-        done = [record.reservation for record in self.log() if record.kind in ("settle", "broken")]
-        with self.store._reading() as base:
-            texts = dict(base.execute("SELECT reservation, text FROM ledgers"))
-        return [Ledger.from_dict(json.loads(texts[reservation])) for reservation in done]
+        log = self.store._read()
+        done = [record.reservation for record in log.of(self.name) if record.kind in ("settle", "broken")]
+        return [Ledger.from_dict(json.loads(log.ledgers[reservation])) for reservation in done]
+
+    def has_ledger(self, ledger: Ledger) -> bool:
+        """Tell whether a training with this ledger was charged, by the ledger's id and the end of its chain."""
+        own = ledger.to_dict()
+        log = self.store._read()
+        texts = [log.ledgers[r.reservation] for r in log.of(self.name) if r.kind in ("settle", "broken")]
+        return any((found.get("id", ""), found["head"]) == (own["id"], own["head"]) for found in map(json.loads, texts))
+
+    def check_head(self, head: Head | None) -> None:
+        """Raise a `DamagedStore` if the account lost records that a model carries the hash of.
+
+        A head of an account with another name says nothing about this one.
+        """
+        if head is not None and head.account == self.name:
+            with self.store._reading() as (_, log):
+                self.store._check_head(log, head)
 
     @contextmanager
     def charge(self, session: Session, what: str) -> Iterator[Reservation]:
@@ -314,7 +423,7 @@ class Account:
         try:
             yield held
         finally:
-            held.settle(session.ledger)
+            held.head = held.settle(session.ledger)
 
     def reserve(self, plan: Plan, noise: str, what: str) -> Reservation:
         """Take the price of a plan from the account, before anything is sealed.
@@ -331,6 +440,8 @@ class Account:
         ------
         BudgetExceeded
             Says what would fit.
+        DamagedStore
+            The file was damaged or changed.
         PrivacyError
             The plan is of another relation, or has no price in μ.
         """
@@ -339,36 +450,34 @@ class Account:
         units = store_log.cost(plan.events)
         if not any(event.count for event in plan.events):
             raise PrivacyError("this training plans no release, so that it has no price: its model is not private")
+        if units < 0:
+            raise PrivacyError("this training would cost less than nothing. Report it as a fault of its plan.")
         if noise != "secure":
             raise PrivacyError(
                 f"the account {self.name!r} is charged for secure noise only, and this noise is {noise!r}"
             )
         held = Reservation(self, secrets.token_hex(8), units)
-        with self.store._writing() as base:
-            balance = self._balance(base)
-            opened = self._opened(base)
-            taken, drawn = store_log.used(base, self.name)
-            self._admit(plan, units, opened["limit"] - taken, balance)
-            if drawn + MOST_DRAWS > opened["draws"]:
+        with self.store._writing() as (base, log):
+            sums = self._sums(log)
+            self._admit(plan, units, sums.left, self._balance(sums))
+            if sums.draws + MOST_DRAWS > sums.opened.content["draws"]:
                 raise BudgetExceeded(
                     f"the account {self.name!r} has no room for further draws of noise: too many trainings were made, "
                     "or died, since it was opened"
                 )
             content = {"what": what, "plan": store_log.digest(plan.to_json()), "epsilon": plan.budget.epsilon}
             content["delta"] = plan.budget.delta
-            store_log.append(base, self.name, "reserve", held.id, units, MOST_DRAWS, content)
+            store_log.append(base, log, self.name, "reserve", held.id, units, MOST_DRAWS, content)
         return held
 
-    def _opened(self, base: sqlite3.Connection) -> dict[str, Any]:
-        found = store_log.opened(base, self.name)
-        assert found is not None, "an account is made by `open` or `__getitem__` only"
+    def _sums(self, log: Log) -> AccountSums:
+        found = store_log.sum_account(log, self.name)
+        if found is None:
+            raise store_log.Damage(f"the account {self.name!r} is gone")
         return found
 
-    def _balance(self, base: sqlite3.Connection) -> Balance:
-        opened = self._opened(base)
-        taken, _ = store_log.used(base, self.name)
-        unsettled, reserved = store_log.unsettled(base, self.name)
-        kinds = store_log.kinds(base, self.name)
+    def _balance(self, sums: AccountSums) -> Balance:
+        opened = sums.opened.content
         return Balance(
             self.name,
             opened["epsilon"],
@@ -376,12 +485,12 @@ class Account:
             opened["neighbouring"],
             opened["allowance"],
             limit=opened["limit"] / UNITS,
-            spent=(taken - reserved) / UNITS,
-            reserved=reserved / UNITS,
-            left=(opened["limit"] - taken) / UNITS,
-            trainings=kinds.get("settle", 0) + kinds.get("broken", 0),
-            unsettled=unsettled,
-            broken="broken" in kinds,
+            spent=(sums.units - sums.reserved) / UNITS,
+            reserved=sums.reserved / UNITS,
+            left=sums.left / UNITS,
+            trainings=sums.trainings,
+            unsettled=len(sums.held),
+            broken=sums.broken,
         )
 
     def _admit(self, plan: Plan, units: int, left: int, balance: Balance) -> None:
@@ -403,41 +512,64 @@ class Account:
             )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Reservation:
-    """What a training under way has taken from an account. If it is never settled, all of it stays spent."""
+    """What a training under way has taken from an account. If it is never settled, all of it stays spent.
+
+    Attributes
+    ----------
+    account : Account
+    id : str
+        Names the reservation in the log.
+    units : int
+        How much of μ² was taken, in units of 1 / `UNITS`.
+    head : Head or None
+        Where the chain ended when it was settled by `Account.charge`.
+    """
 
     account: Account
     id: str
     units: int
+    head: Head | None = None
 
-    def settle(self, ledger: Ledger) -> None:
-        """Give back what the ledger says was never looked at, and keep the ledger. Can be done once."""
+    def settle(self, ledger: Ledger) -> Head:
+        """Give back what the ledger says was never looked at, and keep the ledger. Can be done once.
+
+        Returns where the chain ends now, to be kept outside the store.
+        """
         broken = not ledger.private and bool(ledger.entries)
         used = self.units if broken else store_log.cost(ledger.events())
-        text = json.dumps(ledger.to_dict(), sort_keys=True)
-        with self.account.store._writing() as base:
+        text = ledger.to_text()
+        with self.account.store._writing() as (base, log):
             name = self.account.name
-            reserved = store_log.found(base, name, "reserve", self.id)
-            if store_log.found(base, name, "settle", self.id) or store_log.found(base, name, "broken", self.id):
+            sums = self.account._sums(log)
+            own = [record for record in log.of(name) if record.reservation == self.id]
+            if len(own) > 1:
                 raise PrivacyError(f"reservation {self.id} of the account {name!r} was settled before")
+            reserved = sums.held.get(self.id)
             if reserved is None or reserved.content["plan"] != store_log.digest(ledger.plan.to_json()):
                 raise PrivacyError(f"the ledger is not of the plan that reservation {self.id} was made for")
             drawn = min(reserved.draws, math.ceil(ledger.noise_delta / _draw()))
             base.execute("INSERT INTO ledgers VALUES (?, ?, ?)", (self.id, store_log.digest(text), text))
             content = {"ledger": store_log.digest(text), "releases": len(ledger.entries)}
             kind = "broken" if broken else "settle"
-            store_log.append(base, name, kind, self.id, used - self.units, drawn - reserved.draws, content)
+            units = used - self.units
+            draws = drawn - reserved.draws
+            end = store_log.append(base, log, name, kind, self.id, units, draws, content)
+        return Head(name, sums.opened.hash, end.sequence, end.hash)
 
 
-def charged(account: Account | None, session: Session, what: str) -> AbstractContextManager[Any]:
-    """`Account.charge`, or nothing where no account was given."""
+def charged(
+    account: Account | None, session: Session, what: str, head: Head | None = None
+) -> AbstractContextManager[Any]:
+    """`Account.charge`, or nothing where no account was given; `head` is one that the account must still have."""
     if account is None:
         return nullcontext()
     if not isinstance(account, Account):
         raise ConfigError(
             f"budget is an account, such as BudgetStore('people.sqlite')['customers'], not {type(account).__name__}"
         )
+    account.check_head(head)
     return account.charge(session, what)
 
 
@@ -456,3 +588,33 @@ def _draw() -> float:
     from discreet.privacy.noise.sources import DRAW_DISTANCE
 
     return DRAW_DISTANCE
+
+
+def _create_private(path: Path) -> None:
+    """Make an empty file that only its owner can read; a file that is there is never opened.
+
+    To open and close a file of SQLite would drop the locks that other threads of this process have on it.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _copy(base: sqlite3.Connection, path: Path) -> None:
+    """Copy a database, which was read before, to an empty file; an `OSError` where it cannot be written."""
+    try:
+        with closing(sqlite3.connect(path)) as copy:
+            base.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as error:
+        raise OSError(str(error)) from error
+
+
+def _move_to_new(part: Path, target: Path) -> None:
+    """Rename a file, but never over another one."""
+    try:
+        os.link(part, target)  # a rename would replace a file that another process has just made
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if os.path.lexists(target):
+            raise
+        part.rename(target)

@@ -1,15 +1,53 @@
-"""The hash chain of a ledger, checked from its document alone: nothing is priced, and nothing heavy is imported."""
+"""The hash chain of a ledger, checked from its document alone: nothing is priced, and nothing heavy is imported.
+
+`Head` is where the chain of an account ended when a model was trained, as the model's folder carries it.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from discreet.errors import PrivacyError
 
 HEADER = ("format", "library", "neighbouring", "accountant", "noise", "plan")
 STATED = ("epsilon", "delta", "mu", "conversion", "noise_delta")
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where an account's chain ended when a training was settled, for a copy kept outside the store.
+
+    Attributes
+    ----------
+    account : str
+        Name of the account.
+    opened : str
+        Hash of the record that opened the account, which tells it from another one of the same name.
+    sequence : int
+        Number of the last record.
+    hash : str
+        Hash of the last record.
+    """
+
+    account: str
+    opened: str
+    sequence: int
+    hash: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, document: Any) -> Head:
+        """Read a head from what `to_dict` returned; a `ValueError` for anything else."""
+        kinds = {"account": str, "opened": str, "sequence": int, "hash": str}
+        good = isinstance(document, dict) and set(document) == set(kinds)
+        if not good or any(type(document[name]) is not kind for name, kind in kinds.items()):
+            raise ValueError("the head of an account must be its name, two hashes and a number")
+        return cls(**document)
 
 
 def digest(previous: str, content: dict[str, Any]) -> str:

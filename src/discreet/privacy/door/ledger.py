@@ -201,9 +201,16 @@ class Ledger:
             "id": self.id,
         }
 
+    def to_text(self) -> str:
+        """Write the ledger as JSON text.
+
+        The same text is saved with a model and archived in an account, so its SHA-256 is the same everywhere.
+        """
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
     def save(self, path: str | Path) -> None:
         """Write the ledger as JSON."""
-        Path(path).write_text(json.dumps(self.to_dict(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        Path(path).write_bytes(self.to_text().encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Ledger:
