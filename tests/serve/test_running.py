@@ -54,7 +54,7 @@ class Running:
     def ask(self, path="/v1/recommend", body=None, timeout=30):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with contextlib.closing(connection):
-            headers = {"Connection": "close"}
+            headers = {"Connection": "close", "Content-Type": "application/json"}
             connection.request("GET" if body is None else "POST", path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.read()
@@ -137,7 +137,7 @@ def test_killed_it_leaves_no_trace_and_comes_back(service, folder):
     assert set(folder.parent.iterdir()) == beside
     waiting = socket.create_connection(("127.0.0.1", service.port))  # while nobody listens
     with contextlib.closing(waiting):
-        waiting.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        waiting.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         service.start()
         waiting.settimeout(30)
         assert b" 200 " in waiting.recv(64)
@@ -150,7 +150,7 @@ def test_slow_clients_do_not_stop_it(service):
     try:
         for at in range(150):
             made = socket.create_connection(("127.0.0.1", service.port))
-            head = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\n"
+            head = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\n"
             made.sendall(head if at % 2 else head + b'Content-Length: 100\r\n\r\n{"history"')
             slow.append(made)
         for _ in range(10):

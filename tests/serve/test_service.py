@@ -32,7 +32,9 @@ def shelf(folders):
 
 
 def ask(app, method, path, **options):
-    """One request, answered in this process."""
+    """One request, answered in this process. Bodies are said to be JSON, whatever they are."""
+    if "content" in options:
+        options["headers"] = {"content-type": "application/json"} | options.get("headers", {})
 
     async def send():
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)

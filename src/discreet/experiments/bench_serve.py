@@ -97,7 +97,7 @@ class Service:
         while time.monotonic() < end:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as made:
                 made.settimeout(5)
-                made.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                made.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 if b" 200 " in made.recv(64):
                     return
             if self.process.poll() is not None:
@@ -136,7 +136,7 @@ def _running(folder: Path) -> Iterator[Service]:
 def request(body: bytes, close: bool = False) -> bytes:
     """A question as it goes over the wire."""
     kind = b"close" if close else b"keep-alive"
-    head = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: "
+    head = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
     return head + kind + b"\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
 
 

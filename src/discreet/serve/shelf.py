@@ -73,9 +73,9 @@ class Served:
         assert self.opened.statement
 
     @cached_property
-    def page(self) -> str:
-        """The page for browsers; a `ConfigError` where there can be none."""
-        return web_page(self.scorer, self.opened.statement)
+    def page(self) -> bytes:
+        """The page for browsers, one copy for all of them; a `ConfigError` where there can be none."""
+        return web_page(self.scorer, self.opened.statement).encode()
 
     @cached_property
     def _titles(self) -> dict[str, int]:
