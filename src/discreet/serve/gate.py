@@ -208,7 +208,8 @@ def host_name(host: str) -> str:
     """Extract the name from a host: without its port, in lower case. IPv6 addresses keep their brackets."""
     name = host.strip().lower()
     if name.startswith("["):
-        return name.partition("]")[0] + "]"
+        address, bracket, _ = name.partition("]")
+        return address + bracket
     return name.partition(":")[0].removesuffix(".")
 
 

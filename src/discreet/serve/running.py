@@ -21,6 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from discreet.errors import ConfigError
+from discreet.serve.exit_signals import exit_at_once
 from discreet.serve.gate import Gate
 
 logger = logging.getLogger("discreet")
@@ -181,6 +182,7 @@ class Server(uvicorn.Server):
         finally:
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
+                signal.signal(number, exit_at_once)  # all is answered
 
     def stop(self) -> None:
         """End soon; asked again, end now."""

@@ -31,7 +31,7 @@ from starlette.routing import Route
 
 from discreet.errors import ConfigError, DiscreetError
 from discreet.kernels import thread_count
-from discreet.serve.counters import Counters
+from discreet.serve.counters import Counters, SharedCounters
 from discreet.serve.gate import FAILED, Gate, TooLarge
 from discreet.serve.questions import (
     LARGEST_BATCH_ITEMS,
@@ -93,7 +93,7 @@ class Refused(Exception):
         self.message = message
 
 
-def create_app(shelf: Shelf, settings: Settings | None = None) -> Gate:
+def create_app(shelf: Shelf, settings: Settings | None = None, counters: Counters | None = None) -> Gate:
     """The application: routes behind a gate.
 
     Parameters
@@ -101,19 +101,24 @@ def create_app(shelf: Shelf, settings: Settings | None = None) -> Gate:
     shelf : Shelf
         The models that answer.
     settings : Settings, optional
+    counters : Counters, optional
+        Those of one worker, where there are several.
     """
     settings = settings or Settings()
-    counters = Counters()
+    counters = counters or Counters()
     workers = ThreadPoolExecutor(thread_count(), "discreet")
     long_work = ThreadPoolExecutor(1, "discreet-long")  # one thread: slices of batches take turns
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(shelf.watch())
+        tasks = [asyncio.create_task(shelf.watch())]
+        if isinstance(counters, SharedCounters):
+            tasks.append(asyncio.create_task(counters.save_regularly(shelf)))
         yield
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
         workers.shutdown(cancel_futures=True)
         long_work.shutdown(cancel_futures=True)
 

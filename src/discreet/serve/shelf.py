@@ -121,6 +121,13 @@ class Shelf:
         """The model of that name, or the first one."""
         return self._models.get(next(iter(self._models)) if name is None else name)
 
+    def describe(self) -> list[dict[str, Any]]:
+        """List the models: name, number of items, and whether they are private."""
+        return [
+            {"name": served.name, "items": len(served.scorer), "status": served.opened.statement["status"]}
+            for served in self._models.values()
+        ]
+
     async def watch(self) -> None:
         """Look at the folders for ever, and take over what was replaced."""
         while True:
