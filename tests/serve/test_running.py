@@ -160,6 +160,49 @@ def test_slow_clients_do_not_stop_it(service):
             made.close()
 
 
+SLOW_START = """
+import sys, time
+from discreet import compiling
+from discreet.cli import main
+from discreet.serve import shelf
+
+moment, folder = sys.argv[1:]
+if moment == "loading":
+    def wait(name, folder):
+        print("now", flush=True)
+        time.sleep(60)
+    shelf._open = wait
+if moment == "starting":
+    from discreet.serve import running
+    def wait(gate, listening):
+        print("now", flush=True)
+        time.sleep(60)
+    running.run = wait
+if moment == "compiling":
+    compiling._told.append(lambda done, name: print("now", flush=True))
+main(["serve", folder, "--port", "0"])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["loading", "compiling", "starting"])
+def test_told_to_end_while_it_starts_it_ends_with_code_0(moment, number, folder, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_START, moment, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "compiled")},
+    )
+    with process:
+        while process.stdout.readline() != "now\n":
+            assert process.poll() is None
+        process.send_signal(number)
+        written = process.stdout.read()
+        assert process.wait(30) == 0
+    assert set(written.splitlines()) <= {"now"}
+
+
 def test_nothing_of_a_request_is_written(service):
     for body in (json.dumps({"history": [SECRET]}), f'{{"{SECRET}', json.dumps({"history": {SECRET: 5}})):
         assert service.ask(body=body)[0] == 422
@@ -184,6 +227,8 @@ def test_the_page_is_served(service):
         (["a={0}", "a={0}"], "two models are called 'a'"),
         (["{0}", "--token", "short"], "too short"),
         (["{0}", "--host", "256.0.0.1"], "cannot listen on"),
+        (["{0}", "--allow-host", "http://shop.example"], "takes a name"),
+        (["nowhere", "--workers", "2"], "does not exist"),
     ],
 )
 def test_wrong_words_are_refused_in_a_sentence(words, sentence, folder, capsys):

@@ -230,7 +230,9 @@ def test_names_that_are_allowed(shelf):
     assert ask(create_app(shelf), "GET", "/health", base=LOCAL, headers=twice).status_code == 421
 
 
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "", "text/plain; application/json"])
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "", "text/plain; application/json"]
+)
 def test_bodies_must_be_json(app, kind):
     body = {"content": b'{"history": []}', "headers": {"content-type": kind}}
     for path in ("/v1/recommend", "/v1/recommend/batch"):
@@ -248,7 +250,13 @@ def test_pages_of_other_sites_are_refused_unless_allowed(shelf):
 
     plain = create_app(shelf)
     assert status(plain, "http://localhost:8000") == 200
-    for origin in ("https://theirs.example", "null", "http://localhost:3000", "http://localhost", "file://localhost:8000"):
+    for origin in (
+        "https://theirs.example",
+        "null",
+        "http://localhost:3000",
+        "http://localhost",
+        "file://localhost:8000",
+    ):
         assert status(plain, origin) == 403
     ours = create_app(shelf, Settings(origins=("https://ours.example",)))
     assert status(ours, "https://ours.example") == 200
@@ -282,7 +290,14 @@ def test_answers_are_sent_in_parts(app):
 
         given = [{"type": "http.request", "body": json.dumps(value).encode()}]
         headers = [(b"content-type", b"application/json")]
-        scope = {"type": "http", "method": method, "path": path, "headers": headers, "query_string": b"", "server": None}
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": headers,
+            "query_string": b"",
+            "server": None,
+        }
         asyncio.run(app(scope, receive, send))
         return found
 

@@ -30,8 +30,8 @@ FAILED = "something went wrong here, and it is not your fault"
 BUSY = "too many requests are under way: try again in a second"
 OPEN = ("/health",)  # without a token
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
-# Bodies of all requests that are received or answered, in bytes: 64 of the largest. A parsed body takes several times its
-# size, so this keeps the whole below half a gigabyte.
+# Bodies of all requests that are received or answered, in bytes: 64 of the largest. A parsed body takes several
+# times its size, so this keeps the whole below half a gigabyte.
 MOST_HELD = 1 << 26
 SMALL_BODY = 1 << 14  # bytes; up to this size a body is taken even where large ones hold all of `MOST_HELD`
 WRITE_PART = 1 << 16  # bytes handed to the connection at once: what a client that does not read can hold
@@ -219,7 +219,8 @@ def _is_loopback(server: Any) -> bool:
         address = ipaddress.ip_address(server[0])
     except (TypeError, ValueError):  # a Unix socket, which no web page can reach
         return False
-    return address.is_loopback or bool(getattr(address, "ipv4_mapped", None) and address.ipv4_mapped.is_loopback)
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def _has_body(scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> bool:

@@ -13,7 +13,7 @@ import json
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -32,6 +32,7 @@ IDLE_SECONDS = 30  # between two requests of one connection
 DRAIN_SECONDS = 10.0  # for requests under way at the end
 LINGER_SECONDS = 0.5  # at the end, for requests that are in the wire already
 BACKLOG = 4096
+ACCEPTS_AT_ONCE = 16  # connections
 LARGEST_HEADER = 1 << 15  # bytes of a request before its body: four times what browsers and proxies send at most
 MOST_HEADERS = 100
 MOST_HEADER_BYTES_IN_ALL = 1 << 25  # a thousand of the largest; then only small headers are taken
@@ -164,6 +165,58 @@ def _refusal(status: int, code: str, message: str) -> bytes:
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
 
 
+class Acceptor:
+    """Accepts connections on a socket, several at a time.
+
+    uvloop's own server accepts one connection in each round of the loop. With many clients a round takes long, and a
+    new connection would wait for as many rounds as others came before it. No more than a few at a time are taken, so
+    that those that come at once are shared among workers.
+    """
+
+    def __init__(self, listening: socket.socket, make_protocol: Callable[[], asyncio.Protocol]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listening = listening
+        self._make_protocol = make_protocol
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closed = False
+        listening.setblocking(False)
+        self._open()
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._closed = True
+        self._loop.remove_reader(self._listening)
+
+    async def wait_closed(self) -> None:
+        """Wait until connections that were accepted have a protocol."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _open(self) -> None:
+        if not self._closed:
+            self._loop.add_reader(self._listening, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                made, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError:  # no file is left for another connection
+                self._loop.remove_reader(self._listening)
+                self._loop.call_later(1.0, self._open)
+                return
+            made.setblocking(False)
+            task = self._loop.create_task(self._connect(made))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, made: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # it has gone already
+            if made.family in (socket.AF_INET, socket.AF_INET6):
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(self._make_protocol, made)
+
+
 class Server(uvicorn.Server):
     """uvicorn's server, which ends in peace."""
 
@@ -183,6 +236,16 @@ class Server(uvicorn.Server):
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
                 signal.signal(number, exit_at_once)  # all is answered
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        loop = asyncio.get_running_loop()
+
+        def make_protocol() -> asyncio.Protocol:
+            return PatientProtocol(self.config, self.server_state, self.lifespan.state, loop)
+
+        acceptors: Any = [Acceptor(listening, make_protocol) for listening in sockets or ()]
+        self.servers = acceptors  # of which uvicorn wants `close` and `wait_closed`
 
     def stop(self) -> None:
         """End soon; asked again, end now."""

@@ -3,14 +3,15 @@
 Histories come in bodies alone, so that they are in no address, log or metric. A history becomes a vector, the vector a
 list, and nothing is kept of either. `create_app` makes the application, `running` runs it.
 
-The event loop answers only what takes about a millisecond. Long questions are read and answered by a thread of their own,
-one after the other, and batches in slices that take turns, so that no request makes others wait for all of it.
+The event loop answers only what takes about a millisecond. Long questions are read and answered by a thread of their
+own, one after the other, and batches in slices that take turns, so that no request makes others wait for all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import html
 import json
 from collections.abc import AsyncIterator, Callable
@@ -158,9 +159,7 @@ def create_app(shelf: Shelf, settings: Settings | None = None, counters: Counter
 # ------------------------------------------------------------------ questions
 
 
-def _add_questions(
-    app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor, long_work: ThreadPoolExecutor
-) -> None:
+def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor, long_work: ThreadPoolExecutor) -> None:
     together = Together(workers)
 
     async def run(work: Callable[[], Any], *, long: bool = False, large: bool = False) -> Any:
@@ -174,7 +173,7 @@ def _add_questions(
         """The best items for one history."""
         body = await request.body()
         long = len(body) > LONG_BODY
-        served, asked = await run(lambda: _read_question(shelf, body), long=long)
+        served, asked = await run(functools.partial(_read_question, shelf, body), long=long)
         if plain := _without_wishes(served, asked):
             best, scores = await together.best(served, plain)
             return _json({"model": served.name, "recommendations": _listed(served, best, scores), "ignored": asked[-1]})
@@ -186,13 +185,15 @@ def _add_questions(
     async def batch(request: Request) -> Response:
         """The best items for each of several histories."""
         body = await request.body()
-        slices = await run(lambda: _read_batch(shelf, body), long=True)
-        first = await run(lambda: _answer_slice(slices[0]), long=True)  # before the status is sent, as it may fail
+        slices = await run(functools.partial(_read_batch, shelf, body), long=True)
+        first = await run(
+            functools.partial(_answer_slice, slices[0]), long=True
+        )  # before the status is sent, as it may fail
 
         async def stream() -> AsyncIterator[bytes]:
             yield b'{"answers":[' + first
             for part in slices[1:]:
-                yield b"," + await run(lambda part=part: _answer_slice(part), long=True)
+                yield b"," + await run(functools.partial(_answer_slice, part), long=True)
             yield b"]}"
 
         return StreamingResponse(stream(), media_type="application/json")
@@ -209,7 +210,7 @@ def _add_questions(
         if at < 0:
             raise Refused(404, "unknown item", _unknown([item], at))
         try:
-            work = lambda: served.scorer.similar(at, n)  # noqa: E731
+            work = functools.partial(served.scorer.similar, at, n)
             best, scores = await run(work, long=n > LONG_LIST, large=_is_large(served))
         except ConfigError as error:
             raise Refused(404, "nothing to compare", str(error)) from None

@@ -45,7 +45,9 @@ def _serve(job: dict[str, Any]) -> int:
         _report({"error": str(error)})
         return 2
     counters = SharedCounters(Path(job["counts"]), job["number"], job["workers"])
-    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in job["settings"].items()}
+    settings: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in job["settings"].items()
+    }
     app = create_app(shelf, Settings(**settings), counters)
     _report({"serving": shelf.describe()})
     run(app, socket.socket(fileno=job["fd"]))
