@@ -197,6 +197,13 @@ def test_a_client_that_reads_slowly_gets_the_whole_batch(here):
     assert response.endswith(b"0\r\n\r\n")
 
 
+def test_http_1_0_gets_a_batch_in_one_piece(here):
+    sent = post("/v1/recommend/batch", {"requests": [{"history": []}] * 40}).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+    head, _, body = here.send(sent).partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert len(json.loads(body)["answers"]) == 40
+
+
 def test_an_end_with_a_client_that_does_not_read_is_clean(shelf, monkeypatch, caplog):
     monkeypatch.setattr(running, "DRAIN_SECONDS", 2.0)
     with serve_here(create_app(shelf), monkeypatch) as here, contextlib.closing(here.connect()) as made:

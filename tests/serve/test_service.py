@@ -316,6 +316,16 @@ def test_more_than_it_can_do_is_a_clean_503(shelf):
     assert busy.status_code == 503
     assert busy.headers["retry-after"] == "1"
     assert busy.json()["error"]["code"] == "busy"
+    assert ask(app, "GET", "/health").status_code == 200
+
+
+def test_large_answers_that_are_not_read_leave_room_for_short_ones(shelf):
+    app = create_app(shelf, Settings(most_at_once=4))
+    app.counters.under_way = app._large = 2
+    assert ask(app, "POST", "/v1/recommend/batch", json={"requests": [{"history": []}]}).status_code == 503
+    assert ask(app, "GET", "/").status_code == 503
+    assert ask(app, "POST", "/v1/recommend", json={"history": []}).status_code == 200
+    assert app._large == 2
 
 
 def test_garbage_is_refused_and_nothing_of_it_is_written_down(app, caplog, capfd):

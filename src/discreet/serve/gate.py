@@ -29,6 +29,7 @@ Send = Callable[[Message], Awaitable[None]]
 FAILED = "something went wrong here, and it is not your fault"
 BUSY = "too many requests are under way: try again in a second"
 OPEN = ("/health",)  # without a token
+LARGE_ANSWERS = ("/v1/recommend/batch", "/")  # a client that does not read can keep these under way
 LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 # Bodies of all requests that are received or answered, in bytes: 64 of the largest. A parsed body takes several
 # times its size, so this keeps the whole below half a gigabyte.
@@ -58,7 +59,8 @@ class Gate:
     largest_body : int
         Bytes.
     most_at_once : int
-        Requests under way; more are answered with 503 at once.
+        Requests under way; more are answered with 503 at once, except for ``/health``. Half of them may be for large
+        answers, so that clients that do not read leave the other half to short questions.
     token : str, optional
     origins : tuple of str
         Web sites whose pages may ask; pages of other sites are refused.
@@ -89,6 +91,7 @@ class Gate:
         self.origins = frozenset(origins)
         self.hosts = frozenset(host_name(host) for host in hosts)
         self.draining = False
+        self._large = 0  # requests under way for large answers
         self._held = 0  # bytes of bodies that are received or answered
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -145,16 +148,25 @@ class Gate:
         try:
             if not await self._receive_body(receive, parts):
                 return
-            if self.counters.under_way >= self.most_at_once:
+            large = scope["path"] in LARGE_ANSWERS
+            if self._is_full(large) and scope["path"] not in OPEN:
                 await refuse(send, 503, "busy", BUSY, retry=True)
                 return
             self.counters.under_way += 1
+            self._large += large
             try:
                 await self.app(scope, _again(b"".join(parts), receive), send)
             finally:
                 self.counters.under_way -= 1
+                self._large -= large
         finally:
             self._held -= sum(map(len, parts))
+
+    def _is_full(self, large: bool) -> bool:
+        """Check whether as many requests are under way as may be; large answers may take up half of them."""
+        if self.counters.under_way >= self.most_at_once:
+            return True
+        return large and self._large >= max(1, self.most_at_once // 2)
 
     def _accept_host(self, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> bool:
         """Check that the request goes to a name of this service."""

@@ -196,6 +196,8 @@ def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor, long
                 yield b"," + await run(functools.partial(_answer_slice, part), long=True)
             yield b"]}"
 
+        if request.scope.get("http_version") == "1.0":  # which has no way to send parts
+            return Response(b"".join([part async for part in stream()]), media_type="application/json")
         return StreamingResponse(stream(), media_type="application/json")
 
     @app.get("/v1/similar/{item:path}", response_model=Answer, tags=["items"])
