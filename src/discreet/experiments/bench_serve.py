@@ -525,7 +525,7 @@ def show(found: dict[str, Any]) -> list[str]:
         (f"{unread['clients']} batches of {unread['items']:,} items that are not read", unread["disturbed"]),
         ("nothing else", headers["alone"]),
         (
-            f"{headers['clients']} headers without end, of which {headers['megabytes']:.1f} MB were taken",
+            f"{headers['clients']} headers without end ({headers['megabytes']:.1f} MB were sent)",
             headers["disturbed"],
         ),
     ):
