@@ -41,7 +41,7 @@ def serve(
         list[str] | None,
         typer.Option(
             "--allow-host",
-            help="A name, besides localhost, that requests may be addressed to; may be repeated, and '*' is any.",
+            help="A name other than localhost that requests may go to; may be repeated, and '*' is any.",
             metavar="NAME",
         ),
     ] = None,

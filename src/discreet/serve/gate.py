@@ -65,8 +65,8 @@ class Gate:
     origins : tuple of str
         Web sites whose pages may ask; pages of other sites are refused.
     hosts : tuple of str
-        Names that requests may go to, besides those of this machine; "*" stands for any. Without them any name is
-        accepted, except by a connection to a loopback address where there is no token.
+        Names that requests may go to, in addition to those of this machine; "*" stands for any. Without them any
+        name is accepted, except by a connection to a loopback address where there is no token.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class Settings:
     most_at_once : int
         Requests under way; more are answered with 503.
     hosts : tuple of str
-        Names that requests may go to, besides those of this machine (see `Gate`).
+        Names that requests may go to, in addition to those of this machine (see `Gate`).
     """
 
     token: str | None = None

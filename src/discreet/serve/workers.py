@@ -107,7 +107,7 @@ class Supervisor:
             "log_level": logger.getEffectiveLevel(),
         }
         assert made.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has died: whoever waits for it will see
+        with contextlib.suppress(BrokenPipeError):  # it has died, which its exit code will tell
             made.stdin.write(json.dumps(job) + "\n")
             made.stdin.flush()
         if self._ending:
