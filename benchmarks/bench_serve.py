@@ -4,7 +4,8 @@ Speed: questions of twenty items each over one connection per client, beside the
 the scorer without HTTP. Clients and service share this machine's cores, so the service alone would be faster.
 
 What it bears: replaced models, restarts and kills while clients ask, bodies of garbage (every answer must be 4xx, and
-nothing of them may be written), and slow clients who hold connections. A client whose connection breaks asks again,
+nothing of them may be written), slow clients who hold connections, clients that do not read the answers to the largest
+batch, and headers without end. A client whose connection breaks asks again,
 once, as a balancer would. Only SIGKILL may break one; every answer must be 200 or a clean 503.
 """
 
@@ -20,9 +21,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,9 @@ def benchmark(quick: bool) -> dict[str, Any]:
             "soak": _soak(place, 6 if quick else 120),
             "garbage": _garbage(place, 500 if quick else 10_000),
             "slow": _slow(place, 200 if quick else 2_000),
+            "unread": _measure_unread(place, 3.0 if quick else 10.0),
+            "headers": _measure_headers(place, 3.0 if quick else 10.0),
+            "workers": [_measure_workers(place, count, 2.0 if quick else 6.0) for count in (1, 2)],
         }
     return {"rank": RANK, "history": HISTORY, "speed": speed, "alone": alone, **bears}
 
@@ -80,8 +85,9 @@ def saved(place: Path, items: int, seed: int = 0) -> Path:
 class Service:
     """``discreet serve`` as a process of its own, on a socket that outlives it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self.folder = folder
+        self.options = options
         self.listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
         self.listening.set_inheritable(True)
         self.port: int = self.listening.getsockname()[1]
@@ -91,13 +97,14 @@ class Service:
     def start(self) -> None:
         fd = self.listening.fileno()
         words = [sys.executable, "-m", "discreet", "serve", f"m={self.folder}", "--fd", str(fd), "--verbose"]
+        words += self.options
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(words, pass_fds=[fd], stdout=self.log, stderr=self.log, env=environment)
         end = time.monotonic() + 120
         while time.monotonic() < end:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1) as made:
                 made.settimeout(5)
-                made.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                made.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 if b" 200 " in made.recv(64):
                     return
             if self.process.poll() is not None:
@@ -108,6 +115,16 @@ class Service:
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(60)
+
+    def memory(self) -> dict[str, float]:
+        """Read the memory of the process in megabytes: now, and the most it had; empty where there is no /proc."""
+        names = {"VmRSS": "now", "VmHWM": "most"}
+        try:
+            lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        except OSError:
+            return {}
+        pairs = (line.split(":") for line in lines)
+        return {names[name]: int(value.split()[0]) / 1024 for name, value in pairs if name in names}
 
     def written(self) -> str:
         """Everything that it wrote so far."""
@@ -122,8 +139,8 @@ class Service:
 
 
 @contextlib.contextmanager
-def _running(folder: Path) -> Iterator[Service]:
-    service = Service(folder)
+def _running(folder: Path, *options: str) -> Iterator[Service]:
+    service = Service(folder, *options)
     try:
         yield service
     finally:
@@ -136,7 +153,7 @@ def _running(folder: Path) -> Iterator[Service]:
 def request(body: bytes, close: bool = False) -> bytes:
     """A question as it goes over the wire."""
     kind = b"close" if close else b"keep-alive"
-    head = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: "
+    head = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: "
     return head + kind + b"\r\nContent-Length: " + str(len(body)).encode() + b"\r\n\r\n" + body
 
 
@@ -348,6 +365,109 @@ def _slow(place: Path, clients: int) -> dict[str, Any]:
     }
 
 
+BATCH_ITEMS = 10_000  # of all lists of a batch: the most that the service permits
+LONGEST_LIST = 1_000  # items: the same for one list
+UNREAD = 10  # clients that ask for the largest batch and do not read
+ENDLESS = 4  # clients that send a header without end
+ENDLESS_MEGABYTES = 66  # of each at most
+OTHERS = 4  # clients that ask as usual meanwhile
+CROWD = 64  # clients at once
+
+
+def _measure_unread(place: Path, seconds: float) -> dict[str, Any]:
+    """Measure other clients and memory while some ask for the largest batch, again and again, and do not read."""
+    with _running(saved(place, 20_000)) as service:
+        count = BATCH_ITEMS // LONGEST_LIST
+        body = json.dumps({"requests": [{"history": [], "n": LONGEST_LIST}] * count}).encode()
+        batch = request(body).replace(b"/v1/recommend ", b"/v1/recommend/batch ")
+        held: list[socket.socket] = []
+
+        def ask_without_reading() -> None:
+            for _ in range(UNREAD):
+                made = socket.create_connection(("127.0.0.1", service.port))
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+                made.sendall(batch)
+                held.append(made)
+
+        found = _measure_others(service, 20_000, seconds, ask_without_reading)
+        for made in held:
+            made.close()
+    return {"clients": UNREAD, "items": BATCH_ITEMS, **found}
+
+
+def _measure_headers(place: Path, seconds: float) -> dict[str, Any]:
+    """Measure other clients and memory while some send headers without end."""
+    taken = [0] * ENDLESS
+
+    with _running(saved(place, 20_000)) as service:
+
+        def send(at: int) -> None:
+            part = b"a" * (1 << 16)
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", service.port)) as made:
+                made.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Endless: ")
+                for _ in range(ENDLESS_MEGABYTES * 16):
+                    made.sendall(part)
+                    taken[at] += len(part)
+
+        def send_headers() -> None:
+            for at in range(ENDLESS):
+                threading.Thread(target=send, args=(at,), daemon=True).start()
+
+        found = _measure_others(service, 20_000, seconds, send_headers)
+    return {"clients": ENDLESS, "megabytes": sum(taken) / 2**20, **found}
+
+
+def _measure_others(service: Service, items: int, seconds: float, disturb: Callable[[], None]) -> dict[str, Any]:
+    """Measure usual clients, ``/health`` over new connections, and memory: before and while something disturbs."""
+    sent = questions(items)
+
+    async def ask_health(end: float) -> list[float]:
+        took: list[float] = []
+        while time.perf_counter() < end:
+            begun = time.perf_counter()
+            reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+            writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            await answer(reader)
+            writer.close()
+            took.append(time.perf_counter() - begun)
+            await asyncio.sleep(0.02)
+        return took
+
+    async def measure(disturb: Callable[[], None] | None) -> dict[str, float]:
+        if disturb is not None:
+            await asyncio.to_thread(disturb)
+        end = time.perf_counter() + seconds
+        took, health = await asyncio.gather(_ask(service.port, sent, OTHERS, seconds), ask_health(end))
+        return {
+            "p50": float(np.median(took)),
+            "p99": float(np.percentile(took, 99)),
+            "health": float(np.median(health)),
+            "health_p99": float(np.percentile(health, 99)),
+            "health_most": max(health),
+        }
+
+    asyncio.run(_ask(service.port, sent, OTHERS, 0.5))
+    alone = asyncio.run(measure(None)) | {"memory": service.memory().get("now")}
+    disturbed = asyncio.run(measure(disturb)) | {"memory": service.memory().get("most")}
+    return {"alone": alone, "disturbed": disturbed}
+
+
+def _measure_workers(place: Path, workers: int, seconds: float) -> dict[str, Any]:
+    """Measure many clients at once with some number of worker processes."""
+    with _running(saved(place, 20_000), "--workers", str(workers)) as service:
+        sent = questions(20_000)
+        time.sleep(1.0)  # the first worker answers before the last is there
+        asyncio.run(_ask(service.port, sent, CROWD, 1.0))
+        took = asyncio.run(_ask(service.port, sent, CROWD, seconds))
+    return {
+        "workers": workers,
+        "clients": CROWD,
+        "p50": float(np.median(took)),
+        "p99": float(np.percentile(took, 99)),
+        "per_second": len(took) / seconds,
+    }
+
+
 def _more_files() -> None:
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
@@ -392,7 +512,32 @@ def show(found: dict[str, Any]) -> list[str]:
         f"{'yes' if garbage['written'] else 'no'}.",
         f"- Beside {slow['clients']:,} clients who send half a request and wait: {slow['answered']:,} answers in two "
         f"seconds to one client, p50 {_ms(slow['p50'])}, p99 {_ms(slow['p99'])}.",
+        "",
+        f"Hostile clients, and what {OTHERS} others and `/health` (over new connections) see of them; 20,000 items.",
+        "",
+        "| | p50 | p99 | `/health` p50 | p99 | longest | memory |",
+        "|---|---|---|---|---|---|---|",
     ]
+    unread = found["unread"]
+    headers = found["headers"]
+    for name, seen in (
+        ("nothing else", unread["alone"]),
+        (f"{unread['clients']} batches of {unread['items']:,} items that are not read", unread["disturbed"]),
+        ("nothing else", headers["alone"]),
+        (
+            f"{headers['clients']} headers without end ({headers['megabytes']:.1f} MB were sent)",
+            headers["disturbed"],
+        ),
+    ):
+        times = (_ms(seen[key]) for key in ("p50", "p99", "health", "health_p99", "health_most"))
+        memory = "" if seen["memory"] is None else f"{seen['memory']:,.0f} MB"
+        lines.append(f"| {name} | {' | '.join(times)} | {memory} |")
+    lines += ["", "| workers | clients | p50 | p99 | answers a second |", "|---|---|---|---|---|"]
+    for seen in found["workers"]:
+        lines.append(
+            f"| {seen['workers']} | {seen['clients']} | {_ms(seen['p50'])} | {_ms(seen['p99'])} "
+            f"| {seen['per_second']:,.0f} |"
+        )
     return lines
 
 

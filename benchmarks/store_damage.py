@@ -21,8 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from discreet.experiments.store_stress import _ledger
-
+from benchmarks.store_stress import _ledger
 from discreet.errors import DiscreetError
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget

@@ -54,7 +54,7 @@ class Running:
     def ask(self, path="/v1/recommend", body=None, timeout=30):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         with contextlib.closing(connection):
-            headers = {"Connection": "close"}
+            headers = {"Connection": "close", "Content-Type": "application/json"}
             connection.request("GET" if body is None else "POST", path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.read()
@@ -137,7 +137,7 @@ def test_killed_it_leaves_no_trace_and_comes_back(service, folder):
     assert set(folder.parent.iterdir()) == beside
     waiting = socket.create_connection(("127.0.0.1", service.port))  # while nobody listens
     with contextlib.closing(waiting):
-        waiting.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        waiting.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         service.start()
         waiting.settimeout(30)
         assert b" 200 " in waiting.recv(64)
@@ -150,7 +150,7 @@ def test_slow_clients_do_not_stop_it(service):
     try:
         for at in range(150):
             made = socket.create_connection(("127.0.0.1", service.port))
-            head = b"POST /v1/recommend HTTP/1.1\r\nHost: x\r\n"
+            head = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\n"
             made.sendall(head if at % 2 else head + b'Content-Length: 100\r\n\r\n{"history"')
             slow.append(made)
         for _ in range(10):
@@ -158,6 +158,50 @@ def test_slow_clients_do_not_stop_it(service):
     finally:
         for made in slow:
             made.close()
+
+
+SLOW_START = """
+import sys, time
+from discreet import compiling
+from discreet.cli import main
+from discreet.serve import shelf
+
+moment, folder = sys.argv[1:]
+if moment == "loading":
+    def wait(name, folder):
+        print("now", flush=True)
+        time.sleep(60)
+    shelf._open = wait
+if moment == "starting":
+    from discreet.serve import running
+    def wait(gate, listening):
+        print("now", flush=True)
+        time.sleep(60)
+    running.run = wait
+if moment == "compiling":
+    compiling._told.append(lambda done, name: print("now", flush=True))
+main(["serve", folder, "--port", "0"])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["loading", "compiling", "starting"])
+def test_told_to_end_while_it_starts_it_ends_with_code_0(moment, number, folder, tmp_path):
+    fresh = {"NUMBA_CACHE_DIR": str(tmp_path / "compiled")} if moment == "compiling" else {}
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_START, moment, str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, **fresh},
+    )
+    with process:
+        while process.stdout.readline() != "now\n":
+            assert process.poll() is None
+        process.send_signal(number)
+        written = process.stdout.read()
+        assert process.wait(30) == 0
+    assert set(written.splitlines()) <= {"now"}
 
 
 def test_nothing_of_a_request_is_written(service):
@@ -184,6 +228,8 @@ def test_the_page_is_served(service):
         (["a={0}", "a={0}"], "two models are called 'a'"),
         (["{0}", "--token", "short"], "too short"),
         (["{0}", "--host", "256.0.0.1"], "cannot listen on"),
+        (["{0}", "--allow-host", "http://shop.example"], "takes a name"),
+        (["nowhere", "--workers", "2"], "does not exist"),
     ],
 )
 def test_wrong_words_are_refused_in_a_sentence(words, sentence, folder, capsys):

@@ -31,12 +31,14 @@ def shelf(folders):
     return Shelf(folders)
 
 
-def ask(app, method, path, **options):
-    """One request, answered in this process."""
+def ask(app, method, path, *, base="http://test", **options):
+    """One request, answered in this process. Bodies are said to be JSON, whatever they are."""
+    if "content" in options:
+        options["headers"] = {"content-type": "application/json"} | options.get("headers", {})
 
     async def send():
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url=base) as client:
             return await client.request(method, path, **options)
 
     return asyncio.run(send())
@@ -190,6 +192,123 @@ def test_other_sites_ask_only_where_they_may(shelf):
     assert "access-control-allow-origin" not in ask(app, "OPTIONS", "/v1/recommend", headers=theirs).headers
 
 
+LOCAL = "http://127.0.0.1:8000"
+
+
+@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST.:80"])
+def test_on_this_machine_local_names_are_answered(app, host):
+    assert ask(app, "GET", "/health", base=LOCAL, headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "evil.example:8000", "localhost.evil.example", "127.0.0.1.evil.example", "[::1", "", "evil[::1]"],
+)
+@pytest.mark.parametrize("path", ["/health", "/v1/privacy", "/"])
+def test_on_this_machine_other_names_are_refused(app, host, path):
+    """DNS rebinding: a web site has its name point to 127.0.0.1, and its pages ask."""
+    answer = ask(app, "GET", path, base=LOCAL, headers={"host": host})
+    assert answer.status_code == 421
+    assert "--allow-host" in answer.json()["error"]["message"]
+
+
+def test_names_that_are_allowed(shelf):
+    def status(app, host, base=LOCAL):
+        return ask(app, "GET", "/health", base=base, headers={"host": host}).status_code
+
+    named = create_app(shelf, Settings(hosts=("ours.example",)))
+    closed = create_app(shelf, Settings(hosts=("ours.example",), token="open sesame"))
+    for app in (named, closed):
+        for base in (LOCAL, "http://192.0.2.1"):
+            assert status(app, "Ours.Example:443", base) == 200
+            assert status(app, "localhost", base) == 200
+            assert status(app, "theirs.example", base) == 421
+    assert status(create_app(shelf, Settings(hosts=("*",))), "theirs.example") == 200
+    assert status(create_app(shelf, Settings(token="open sesame")), "theirs.example") == 200
+    assert status(create_app(shelf), "theirs.example", "http://192.0.2.1") == 200
+    twice = [("host", "localhost"), ("host", "theirs.example"), ("host", "localhost")]
+    assert ask(create_app(shelf), "GET", "/health", base=LOCAL, headers=twice).status_code == 421
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "", "text/plain; application/json"]
+)
+def test_bodies_must_be_json(app, kind):
+    body = {"content": b'{"history": []}', "headers": {"content-type": kind}}
+    for path in ("/v1/recommend", "/v1/recommend/batch"):
+        answer = ask(app, "POST", path, **body)
+        assert answer.status_code == 415
+        assert "application/json" in answer.json()["error"]["message"]
+    good = {"content-type": "Application/JSON; charset=utf-8"}
+    assert ask(app, "POST", "/v1/recommend", content=body["content"], headers=good).status_code == 200
+
+
+def test_pages_of_other_sites_are_refused_unless_allowed(shelf):
+    def status(app, origin):
+        headers = {"origin": origin, "host": "localhost:8000"}
+        return ask(app, "POST", "/v1/recommend", base=LOCAL, headers=headers, json={"history": []}).status_code
+
+    plain = create_app(shelf)
+    assert status(plain, "http://localhost:8000") == 200
+    for origin in (
+        "https://theirs.example",
+        "null",
+        "http://localhost:3000",
+        "http://localhost",
+        "file://localhost:8000",
+    ):
+        assert status(plain, origin) == 403
+    ours = create_app(shelf, Settings(origins=("https://ours.example",)))
+    assert status(ours, "https://ours.example") == 200
+    assert status(ours, "https://theirs.example") == 403
+    assert status(create_app(shelf, Settings(origins=("*",))), "https://theirs.example") == 200
+
+
+def test_a_batch_is_limited_by_the_items_that_it_asks_for(app):
+    def batch(n, count):
+        return ask(app, "POST", "/v1/recommend/batch", json={"requests": [{"history": ["i3"], "n": n}] * count})
+
+    assert len(batch(10, 1000).json()["answers"]) == 1000
+    refused = batch(1000, 11)
+    assert refused.status_code == 422
+    assert "10,000 items in all" in refused.json()["error"]["message"]
+
+
+def test_answers_are_sent_in_parts(app):
+    """A batch slice by slice, and the page in parts of one copy: what a client does not read is not held."""
+
+    def parts(method, path, value=None):
+        found = []
+
+        async def send(message):
+            found.append(message.get("body", b""))
+
+        async def receive():
+            if given:
+                return given.pop()
+            await asyncio.sleep(60)
+
+        given = [{"type": "http.request", "body": json.dumps(value).encode()}]
+        headers = [(b"content-type", b"application/json")]
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": headers,
+            "query_string": b"",
+            "server": None,
+        }
+        asyncio.run(app(scope, receive, send))
+        return found
+
+    batch = parts("POST", "/v1/recommend/batch", {"requests": [{"history": [], "n": 50}] * 100})
+    assert sum(len(part) > 0 for part in batch) >= 5
+    assert len(json.loads(b"".join(batch))["answers"]) == 100
+    page = parts("GET", "/")
+    assert max(map(len, page)) <= 1 << 16
+    assert b"".join(page).startswith(b"<!doctype html>")
+
+
 def test_more_than_it_can_do_is_a_clean_503(shelf):
     app = create_app(shelf, Settings(most_at_once=1))
     app.counters.under_way = 1
@@ -197,6 +316,16 @@ def test_more_than_it_can_do_is_a_clean_503(shelf):
     assert busy.status_code == 503
     assert busy.headers["retry-after"] == "1"
     assert busy.json()["error"]["code"] == "busy"
+    assert ask(app, "GET", "/health").status_code == 200
+
+
+def test_large_answers_that_are_not_read_leave_room_for_short_ones(shelf):
+    app = create_app(shelf, Settings(most_at_once=4))
+    app.counters.under_way = app._large = 2
+    assert ask(app, "POST", "/v1/recommend/batch", json={"requests": [{"history": []}]}).status_code == 503
+    assert ask(app, "GET", "/").status_code == 503
+    assert ask(app, "POST", "/v1/recommend", json={"history": []}).status_code == 200
+    assert app._large == 2
 
 
 def test_garbage_is_refused_and_nothing_of_it_is_written_down(app, caplog, capfd):

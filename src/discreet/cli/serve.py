@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import socket
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ NEEDED = ("fastapi", "uvicorn", "httptools")
 @command(
     "discreet serve model/",
     "discreet serve films=model/ books=other/ --port 9000",
-    "DISCREET_TOKEN=secret discreet serve model/ --host 0.0.0.0",
+    "DISCREET_TOKEN=secret discreet serve model/ --host 0.0.0.0 --workers 4",
 )
 def serve(
     folders: Annotated[
@@ -37,12 +37,21 @@ def serve(
         list[str] | None,
         typer.Option("--cors", help="A web site whose pages may ask; may be repeated.", metavar="ORIGIN"),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            help="A name other than localhost that requests may go to; may be repeated, and '*' is any.",
+            metavar="NAME",
+        ),
+    ] = None,
     largest_body: Annotated[
         int, typer.Option(help="Largest body that is read, in bytes.", min=100, metavar="BYTES")
     ] = 1 << 20,
     most_at_once: Annotated[
         int, typer.Option(help="Requests answered at once; more get 503.", min=1, metavar="N")
     ] = 512,
+    workers: Annotated[int, typer.Option(help="Processes that answer.", min=1, max=256, metavar="N")] = 1,
     fd: Annotated[
         int | None, typer.Option(help="Listen on this inherited socket, as service managers hand over.", metavar="FD")
     ] = None,
@@ -57,21 +66,37 @@ def serve(
         raise ConfigError(f"serving needs {' and '.join(missing)}: pip install 'discreet[serve]'")
     if token is not None and len(token) < 8:
         raise ConfigError("the token is too short to keep anybody out: use 8 characters or more")
-    from discreet.serve.running import listen, run
-    from discreet.serve.service import Settings, create_app
-    from discreet.serve.shelf import Shelf, named_folders
+    for name in allow_host or ():
+        if not name.strip() or "/" in name:
+            raise ConfigError(f"--allow-host takes a name such as shop.example, not {name!r}")
+    from discreet.serve.exit_signals import exit_on_signals
 
-    shelf = Shelf(named_folders(folders))
-    settings = Settings(token, tuple(cors or ()), largest_body, most_at_once)
-    listening = socket.socket(fileno=fd) if fd is not None else listen(host, port)
+    with exit_on_signals():
+        from discreet.serve.running import listen, run
+        from discreet.serve.service import Settings, create_app
+        from discreet.serve.shelf import Shelf, named_folders
+
+        named = named_folders(folders)
+        settings = Settings(token, tuple(cors or ()), largest_body, most_at_once, tuple(allow_host or ()))
+        if workers > 1:
+            from discreet.serve.workers import Supervisor
+
+            listening = socket.socket(fileno=fd) if fd is not None else listen(host, port)
+            Supervisor(listening, named, settings, workers, lambda models: _show(out, listening, models, token)).run()
+            return
+        shelf = Shelf(named)
+        listening = socket.socket(fileno=fd) if fd is not None else listen(host, port)
+        _show(out, listening, shelf.describe(), token)
+        run(create_app(shelf, settings), listening)
+
+
+def _show(out: Output, listening: socket.socket, models: list[dict[str, Any]], token: str | None) -> None:
+    """Tell what is served and where."""
     address = listening.getsockname()
     shown = f"http://{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)
-    for name in shelf.names:
-        served = shelf.get(name)
-        assert served is not None
-        out.say(f"Serving {name}: {len(served.scorer):,} items, {served.opened.statement['status']}")
+    for model in models:
+        out.say(f"Serving {model['name']}: {model['items']:,} items, {model['status']}")
     out.say(f"Listening on {shown} (the page: {shown}/, routes: {shown}/docs)")
-    out.result({"command": "serve", "address": shown, "models": shelf.names})
+    out.result({"command": "serve", "address": shown, "models": [model["name"] for model in models]})
     if token is None and isinstance(address, tuple) and not address[0].startswith(("127.", "::1")):
         out.note("anybody who reaches this address may ask: set a token with DISCREET_TOKEN")
-    run(create_app(shelf, settings), listening)

@@ -1,8 +1,17 @@
-"""What the service counts of itself, in the text format of Prometheus: never an item, a history or an address."""
+"""What the service counts of itself, in the text format of Prometheus: never an item, a history or an address.
+
+Where several workers answer, each writes its counts into a folder that they share, and whichever is asked for
+``/metrics`` adds them up: those of others are at most a second old.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import os
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 #: Upper ends of the classes of the histogram, in seconds.
@@ -17,6 +26,9 @@ class Counters:
         self.classes: Counter[tuple[str, int]] = Counter()
         self.seconds: Counter[str] = Counter()  # type: ignore[assignment]
         self.under_way = 0
+        self.reloads = 0  # of other processes; those of this one are counted by its shelf
+        self.failed_reloads = 0
+        self.workers = 1
 
     def add(self, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -24,8 +36,29 @@ class Counters:
         self.classes[route, next((at for at, end in enumerate(SECONDS) if seconds <= end), len(SECONDS))] += 1
         self.seconds[route] += seconds  # type: ignore[assignment]
 
+    def merge(self, other: Counters) -> None:
+        """Add what other counters hold."""
+        self.requests.update(other.requests)
+        self.classes.update(other.classes)
+        self.seconds.update(other.seconds)
+        self.under_way += other.under_way
+        self.reloads += other.reloads
+        self.failed_reloads += other.failed_reloads
+
+    def total(self, shelf: Any) -> Counters:
+        """Add up what was counted, with the reloads of a shelf."""
+        made = Counters()
+        made.merge(self)
+        made.workers = self.workers
+        made.reloads += shelf.reloads
+        made.failed_reloads += shelf.failed_reloads
+        return made
+
     def text(self, shelf: Any) -> str:
         """Everything, as Prometheus reads it."""
+        return self.total(shelf)._text(shelf)
+
+    def _text(self, shelf: Any) -> str:
         lines = [
             "# HELP discreet_requests_total Requests answered, by route and status.",
             "# TYPE discreet_requests_total counter",
@@ -49,14 +82,89 @@ class Counters:
             f"discreet_requests_under_way {self.under_way}",
             "# HELP discreet_reloads_total Models that were replaced while serving.",
             "# TYPE discreet_reloads_total counter",
-            f'discreet_reloads_total{{result="ok"}} {shelf.reloads}',
-            f'discreet_reloads_total{{result="failed"}} {shelf.failed_reloads}',
+            f'discreet_reloads_total{{result="ok"}} {self.reloads}',
+            f'discreet_reloads_total{{result="failed"}} {self.failed_reloads}',
+            "# HELP discreet_workers Processes that answer; the numbers here are their sums.",
+            "# TYPE discreet_workers gauge",
+            f"discreet_workers {self.workers}",
             "# HELP discreet_items Items of each model.",
             "# TYPE discreet_items gauge",
         ]
         for name in shelf.names:
             lines.append(f'discreet_items{{model="{_quoted(name)}"}} {len(shelf.get(name).scorer)}')
         return "\n".join(lines) + "\n"
+
+
+class SharedCounters(Counters):
+    """Counters of one of several workers, which add up to those of all.
+
+    A worker that takes the place of one that died goes on from what that one had counted.
+
+    Parameters
+    ----------
+    folder : Path
+        One file for each worker.
+    number, workers : int
+        Which one of how many this is.
+    """
+
+    SAVE_EVERY = 1.0  # seconds
+
+    def __init__(self, folder: Path, number: int, workers: int) -> None:
+        super().__init__()
+        self.folder = folder
+        self.number = number
+        self.workers = workers
+        self.merge(self._load(number))
+        self.under_way = 0
+
+    def total(self, shelf: Any) -> Counters:
+        """Add up what all workers have counted."""
+        made = super().total(shelf)
+        for number in range(self.workers):
+            if number != self.number:
+                made.merge(self._load(number))
+        return made
+
+    async def save_regularly(self, shelf: Any) -> None:
+        """Write the counts of this worker once a second, for the others, until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(self.SAVE_EVERY)
+                self.save(shelf)
+        finally:
+            self.save(shelf)
+
+    def save(self, shelf: Any) -> None:
+        """Write the counts of this worker."""
+        own = Counters.total(self, shelf)
+        value = {
+            "requests": [[*key, count] for key, count in own.requests.items()],
+            "classes": [[*key, count] for key, count in own.classes.items()],
+            "seconds": own.seconds,
+            "under_way": own.under_way,
+            "reloads": [own.reloads, own.failed_reloads],
+        }
+        unfinished = self.folder / f"{self.number}.new"
+        with contextlib.suppress(OSError):  # counts are not worth an end
+            unfinished.write_text(json.dumps(value))
+            os.replace(unfinished, self._path(self.number))
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.json"
+
+    def _load(self, number: int) -> Counters:
+        made = Counters()
+        try:
+            value = json.loads(self._path(number).read_text())
+        except (OSError, ValueError):  # it has counted nothing yet
+            return made
+        made.requests.update({(route, status): count for route, status, count in value["requests"]})
+        made.classes.update({(route, at): count for route, at, count in value["classes"]})
+        made.seconds.update(value["seconds"])
+        made.under_way = value["under_way"]
+        made.reloads, made.failed_reloads = value["reloads"]
+        return made
 
 
 def _quoted(text: str) -> str:

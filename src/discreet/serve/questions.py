@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 LARGEST_N = 1_000
 LONGEST_HISTORY = 10_000
 LARGEST_BATCH = 1_000
+LARGEST_BATCH_ITEMS = 10_000  # of all lists of a batch: about a megabyte of answers, or 1,000 lists of the usual ten
 LONGEST_NAME = 1_000
 
 Item = Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, max_length=LONGEST_NAME)]
@@ -53,7 +54,9 @@ class Batch(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"requests": [{"history": [], "n": 3}]}]})
 
-    requests: Annotated[list[Question], Field(min_length=1, max_length=LARGEST_BATCH)]
+    requests: Annotated[list[Question], Field(min_length=1, max_length=LARGEST_BATCH)] = Field(
+        description=f"The questions. Their n must not add up to more than {LARGEST_BATCH_ITEMS:,}."
+    )
 
 
 class Recommended(BaseModel):

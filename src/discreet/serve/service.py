@@ -2,12 +2,16 @@
 
 Histories come in bodies alone, so that they are in no address, log or metric. A history becomes a vector, the vector a
 list, and nothing is kept of either. `create_app` makes the application, `running` runs it.
+
+The event loop answers only what takes about a millisecond. Long questions are read and answered by a thread of their
+own, one after the other, and batches in slices that take turns, so that no request makes others wait for all of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import html
 import json
 from collections.abc import AsyncIterator, Callable
@@ -23,21 +27,36 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from discreet.errors import ConfigError, DiscreetError
 from discreet.kernels import thread_count
 from discreet.models.checks import in_range
-from discreet.serve.counters import Counters
+from discreet.serve.counters import Counters, SharedCounters
 from discreet.serve.gate import FAILED, Gate, TooLarge
-from discreet.serve.questions import LARGEST_N, LONGEST_NAME, Answer, Answers, Batch, Question, Rated, Refusal
+from discreet.serve.questions import (
+    LARGEST_BATCH_ITEMS,
+    LARGEST_N,
+    LONGEST_NAME,
+    Answer,
+    Answers,
+    Batch,
+    Question,
+    Rated,
+    Refusal,
+)
 from discreet.serve.shelf import Served, Shelf
 from discreet.serve.together import Together
 from discreet.version import __version__
 
 AT_ONCE = 4_000_000  # numbers in the factors up to which a question is answered without another thread
+LONG_BODY = 1 << 14  # bytes; a body of this size takes about a millisecond to read
+LONG_LIST = 100  # items; a list of this length takes about half a millisecond to write
+SLICE_QUESTIONS = 16  # at 20,000 items and rank 64, seven milliseconds
+SLICE_ITEMS = 1_000  # about 100 kB of answers
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Refusal} for status in (400, 401, 404, 405, 413, 422, 503)
+    status: {"model": Refusal} for status in (400, 401, 403, 404, 405, 413, 415, 421, 422, 503)
 }
 
 
@@ -55,12 +74,15 @@ class Settings:
         Bytes.
     most_at_once : int
         Requests under way; more are answered with 503.
+    hosts : tuple of str
+        Names that requests may go to, in addition to those of this machine (see `Gate`).
     """
 
     token: str | None = None
     origins: tuple[str, ...] = ()
     largest_body: int = 1 << 20
     most_at_once: int = 512
+    hosts: tuple[str, ...] = ()
 
 
 class Refused(Exception):
@@ -73,7 +95,7 @@ class Refused(Exception):
         self.message = message
 
 
-def create_app(shelf: Shelf, settings: Settings | None = None) -> Gate:
+def create_app(shelf: Shelf, settings: Settings | None = None, counters: Counters | None = None) -> Gate:
     """The application: routes behind a gate.
 
     Parameters
@@ -81,19 +103,26 @@ def create_app(shelf: Shelf, settings: Settings | None = None) -> Gate:
     shelf : Shelf
         The models that answer.
     settings : Settings, optional
+    counters : Counters, optional
+        Those of one worker, where there are several.
     """
     settings = settings or Settings()
-    counters = Counters()
+    counters = counters or Counters()
     workers = ThreadPoolExecutor(thread_count(), "discreet")
+    long_work = ThreadPoolExecutor(1, "discreet-long")  # one thread: slices of batches take turns
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(shelf.watch())
+        tasks = [asyncio.create_task(shelf.watch())]
+        if isinstance(counters, SharedCounters):
+            tasks.append(asyncio.create_task(counters.save_regularly(shelf)))
         yield
-        watching.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watching
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
         workers.shutdown(cancel_futures=True)
+        long_work.shutdown(cancel_futures=True)
 
     app = FastAPI(
         title="discreet",
@@ -105,7 +134,7 @@ def create_app(shelf: Shelf, settings: Settings | None = None) -> Gate:
         responses=_REFUSALS,
     )
     _add_errors(app)
-    _add_questions(app, shelf, workers)
+    _add_questions(app, shelf, workers, long_work)
     _add_looks(app, shelf, counters)
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
     inner: Any = app
@@ -123,46 +152,54 @@ def create_app(shelf: Shelf, settings: Settings | None = None) -> Gate:
         largest_body=settings.largest_body,
         most_at_once=settings.most_at_once,
         token=settings.token,
+        origins=settings.origins,
+        hosts=settings.hosts,
     )
 
 
 # ------------------------------------------------------------------ questions
 
 
-def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor) -> None:
+def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor, long_work: ThreadPoolExecutor) -> None:
     together = Together(workers)
 
-    async def answered(served: Served, work: Callable[[], Any]) -> Any:
-        if served.scorer.factors.size <= AT_ONCE:
+    async def run(work: Callable[[], Any], *, long: bool = False, large: bool = False) -> Any:
+        """Run short work here, long work in its own thread, and work on a large catalogue in one of several."""
+        if not long and not large:
             return work()
-        return await asyncio.get_running_loop().run_in_executor(workers, work)
+        return await asyncio.get_running_loop().run_in_executor(long_work if long else workers, work)
 
     @app.post("/v1/recommend", response_model=Answer, openapi_extra=_body(Question), tags=["recommend"])
     async def recommend(request: Request) -> Response:
         """The best items for one history."""
-        question = await _parsed(request, Question)
-        served = _served(shelf, question.model)
-        asked = understood(served, question)
+        body = await request.body()
+        long = len(body) > LONG_BODY
+        served, asked = await run(functools.partial(_read_question, shelf, body), long=long)
         if plain := _without_wishes(served, asked):
             best, scores = await together.best(served, plain)
             return _json({"model": served.name, "recommendations": _listed(served, best, scores), "ignored": asked[-1]})
-        return _json(await answered(served, lambda: answer(served, *asked)))
+        long = long or asked[2] > LONG_LIST
+        made: Response = await run(lambda: _json(answer(served, *asked)), long=long, large=_is_large(served))
+        return made
 
     @app.post("/v1/recommend/batch", response_model=Answers, openapi_extra=_body(Batch), tags=["recommend"])
     async def batch(request: Request) -> Response:
         """The best items for each of several histories."""
-        batch = await _parsed(request, Batch)
-        asked = []
-        for at, question in enumerate(batch.requests):
-            served = _served(shelf, question.model)
-            try:
-                asked.append((served, understood(served, question)))
-            except Refused as refusal:
-                text = f"request {at} (counting from 0): {refusal.message}"
-                raise Refused(refusal.status, refusal.code, text) from None
-        largest = max((served for served, _ in asked), key=lambda served: served.scorer.factors.size)
-        found = await answered(largest, lambda: [answer(served, *own) for served, own in asked])
-        return _json({"answers": found})
+        body = await request.body()
+        slices = await run(functools.partial(_read_batch, shelf, body), long=True)
+        first = await run(
+            functools.partial(_answer_slice, slices[0]), long=True
+        )  # before the status is sent, as it may fail
+
+        async def stream() -> AsyncIterator[bytes]:
+            yield b'{"answers":[' + first
+            for part in slices[1:]:
+                yield b"," + await run(functools.partial(_answer_slice, part), long=True)
+            yield b"]}"
+
+        if request.scope.get("http_version") == "1.0":  # which has no way to send parts
+            return Response(b"".join([part async for part in stream()]), media_type="application/json")
+        return StreamingResponse(stream(), media_type="application/json")
 
     @app.get("/v1/similar/{item:path}", response_model=Answer, tags=["items"])
     async def similar(
@@ -176,10 +213,46 @@ def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor) -> N
         if at < 0:
             raise Refused(404, "unknown item", _unknown([item], at))
         try:
-            best, scores = await answered(served, lambda: served.scorer.similar(at, n))
+            work = functools.partial(served.scorer.similar, at, n)
+            best, scores = await run(work, long=n > LONG_LIST, large=_is_large(served))
         except ConfigError as error:
             raise Refused(404, "nothing to compare", str(error)) from None
         return _json({"model": served.name, "recommendations": _listed(served, best, scores), "ignored": 0})
+
+
+def _read_question(shelf: Shelf, body: bytes) -> tuple[Served, tuple[Any, ...]]:
+    """Parse a question: the model that is asked, and the question in positions."""
+    question = _parsed(body, Question)
+    served = _served(shelf, question.model)
+    return served, understood(served, question)
+
+
+def _read_batch(shelf: Shelf, body: bytes) -> list[list[tuple[Served, tuple[Any, ...]]]]:
+    """Parse a batch into slices of a bounded number of questions and items."""
+    questions = _parsed(body, Batch).requests
+    if sum(question.n for question in questions) > LARGEST_BATCH_ITEMS:
+        sentence = f"the batch asks for more than {LARGEST_BATCH_ITEMS:,} items in all: lower n, or split the batch"
+        raise Refused(422, "too many items", sentence)
+    slices: list[list[tuple[Served, tuple[Any, ...]]]] = []
+    items = 0
+    for at, question in enumerate(questions):
+        try:
+            served = _served(shelf, question.model)
+            asked = understood(served, question)
+        except Refused as refusal:
+            text = f"request {at} (counting from 0): {refusal.message}"
+            raise Refused(refusal.status, refusal.code, text) from None
+        items += question.n
+        if not slices or len(slices[-1]) == SLICE_QUESTIONS or items > SLICE_ITEMS:
+            slices.append([])
+            items = question.n
+        slices[-1].append((served, asked))
+    return slices
+
+
+def _answer_slice(asked: list[tuple[Served, tuple[Any, ...]]]) -> bytes:
+    """Answer some questions of a batch, as JSON objects with commas between them."""
+    return b",".join(_dump(answer(served, *own)) for served, own in asked)
 
 
 def understood(served: Served, question: Question) -> tuple[Any, ...]:
@@ -217,9 +290,14 @@ def answer(served: Served, at: Any, values: Any, n: int, options: dict[str, Any]
 def _without_wishes(served: Served, asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """A question that can be answered together with others: of a large catalogue, and about all of its items."""
     at, values, n, options, _ = asked
-    if served.scorer.factors.size <= AT_ONCE or options["exclude"] is not None or options["only"] is not None:
+    if not _is_large(served) or options["exclude"] is not None or options["only"] is not None:
         return None
     return at, values, n, options["exclude_seen"]
+
+
+def _is_large(served: Served) -> bool:
+    """Check whether a question about this catalogue takes longer than the event loop should wait."""
+    return bool(served.scorer.factors.size > AT_ONCE)
 
 
 def _listed(served: Served, best: Any, scores: Any) -> list[dict[str, Any]]:
@@ -248,10 +326,10 @@ def _served(shelf: Shelf, name: str | None) -> Served:
     return found
 
 
-async def _parsed(request: Request, kind: type[Any]) -> Any:
+def _parsed(body: bytes, kind: type[Any]) -> Any:
     """The body as what it should be. Read here and not by FastAPI, whose parser fails on deeply nested bodies."""
     try:
-        return kind.model_validate_json(await request.body())
+        return kind.model_validate_json(body)
     except ValidationError as error:
         raise Refused(422, "invalid", _sentence(error.errors(include_input=False, include_url=False))) from None
 
@@ -302,11 +380,11 @@ def _add_looks(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
     async def page(model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None) -> Response:
         """The page that recommends in the browser: it holds the model, and sends nothing."""
         try:
-            text = await asyncio.to_thread(lambda: _served(shelf, model).page)
+            whole = await asyncio.to_thread(lambda: _served(shelf, model).page)
         except ConfigError as error:
             raise Refused(404, "no page", str(error)) from None
         headers = {"referrer-policy": "no-referrer", "x-content-type-options": "nosniff", "x-frame-options": "DENY"}
-        return Response(text, media_type="text/html; charset=utf-8", headers=headers)
+        return Response(whole, media_type="text/html; charset=utf-8", headers=headers)
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
@@ -364,8 +442,11 @@ def _add_errors(app: FastAPI) -> None:
 
 
 def _json(value: Any, status: int = 200, headers: Any = None) -> Response:
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
-    return Response(text, status, media_type="application/json", headers=headers)
+    return Response(_dump(value), status, media_type="application/json", headers=headers)
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()
 
 
 def _body(kind: type[BaseModel]) -> dict[str, Any]:

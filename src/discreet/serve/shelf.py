@@ -73,9 +73,9 @@ class Served:
         assert self.opened.statement
 
     @cached_property
-    def page(self) -> str:
-        """The page for browsers; a `ConfigError` where there can be none."""
-        return web_page(self.scorer, self.opened.statement)
+    def page(self) -> bytes:
+        """The page for browsers, one copy for all of them; a `ConfigError` where there can be none."""
+        return web_page(self.scorer, self.opened.statement).encode()
 
     @cached_property
     def _titles(self) -> dict[str, int]:
@@ -120,6 +120,13 @@ class Shelf:
     def get(self, name: str | None) -> Served | None:
         """The model of that name, or the first one."""
         return self._models.get(next(iter(self._models)) if name is None else name)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """List the models: name, number of items, and whether they are private."""
+        return [
+            {"name": served.name, "items": len(served.scorer), "status": served.opened.statement["status"]}
+            for served in self._models.values()
+        ]
 
     async def watch(self) -> None:
         """Look at the folders for ever, and take over what was replaced."""

@@ -1,0 +1,68 @@
+"""One of several processes that answer on one socket: what `workers` starts as ``python -m discreet.serve.worker``.
+
+What to serve comes as one line of JSON on standard input, so that a token is in no list of processes. Standard input
+stays open: when it ends, the supervisor has died, and the worker ends as well. One line of JSON on standard output says
+what is served, or what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from discreet.serve.exit_signals import exit_on_signals
+
+
+def main() -> int:
+    """Serve until told to end, and return the exit code."""
+    with exit_on_signals():
+        job = json.loads(sys.stdin.readline() or "null")
+        if job is None:  # the supervisor has gone already
+            return 0
+        threading.Thread(target=_end_with_supervisor, daemon=True).start()
+        return _serve(job)
+
+
+def _serve(job: dict[str, Any]) -> int:
+    from discreet.errors import DiscreetError
+    from discreet.serve.counters import SharedCounters
+    from discreet.serve.running import run
+    from discreet.serve.service import Settings, create_app
+    from discreet.serve.shelf import Shelf
+
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("discreet").setLevel(job["log_level"])
+    try:
+        shelf = Shelf({name: Path(folder) for name, folder in job["folders"].items()})
+    except (DiscreetError, OSError) as error:
+        _report({"error": str(error)})
+        return 2
+    counters = SharedCounters(Path(job["counts"]), job["number"], job["workers"])
+    settings: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in job["settings"].items()
+    }
+    app = create_app(shelf, Settings(**settings), counters)
+    _report({"serving": shelf.describe()})
+    run(app, socket.socket(fileno=job["fd"]))
+    return 0
+
+
+def _report(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+def _end_with_supervisor() -> None:
+    while os.read(0, 64):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
