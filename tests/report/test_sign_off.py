@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import re
+from html import unescape
 
 import pytest
 
@@ -157,14 +160,23 @@ def test_an_audit_is_read_from_its_file_or_from_the_output_of_the_command(tmp_pa
         read_audit(tmp_path / "missing.json")
 
 
+def test_the_policy_allows_the_style_by_its_hash_and_no_script(private, tmp_path):
+    write_sign_off(private, tmp_path / "page.html", Signing())
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    policy = unescape(re.search('Content-Security-Policy" content="([^"]*)"', text)[1])
+    style = re.search("<style>(.*?)</style>", text, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'; script-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert re.findall(r"<[^>]*\s(?:style|on\w+)=", text) == []
+
+
 def test_it_is_one_sheet_and_fits_a_phone(browser, private, tmp_path):
     write_sign_off(private, tmp_path / "page.html", Signing(audit=AUDIT))
     with browser.page(1000) as page:
         page.open(tmp_path / "page.html")
         paper = page.call("Page.printToPDF", preferCSSPageSize=True)
         assert page.complaints() == []
-    import base64
-
     assert len(re.findall(rb"/Type\s*/Page[^s]", base64.b64decode(paper["data"]))) == 1
     with browser.page(390, phone=True) as page:
         page.open(tmp_path / "page.html")

@@ -22,7 +22,7 @@ from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.events import Event
 from discreet.privacy.door.ledger import Entry
 from discreet.privacy.door.statement import PrivacyStatement
-from discreet.report.html import Html, join, power, table, tag
+from discreet.report.html import Html, content_policy, join, power, table, tag
 from discreet.report.privacy_part import VERDICTS
 from discreet.version import __version__
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from discreet.privacy.accounting.lifetime import Account, Balance
     from discreet.testing.report import Report
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
 _RELATION = {"add-remove": "one person more or less", "replace-one": "one person exchanged for another"}
 #: Beyond this ε, the second accountant takes minutes.
 _SECOND_UP_TO = 60.0
@@ -113,13 +112,14 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
         _identity(model, statement, folder),
         tag("div", tag("div", "Name and role"), tag("div", "Signature"), tag("div", "Date"), class_="sign"),
     ]
+    style = Html(resources.files("discreet.report").joinpath("sign_off.css").read_text("utf-8"))
     head = join(
         [
             tag("meta", charset="utf-8"),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            tag("meta", http_equiv="Content-Security-Policy", content=content_policy(style)),
             tag("title", f"Privacy sign-off: {name}"),
-            tag("style", Html(resources.files("discreet.report").joinpath("sign_off.css").read_text("utf-8"))),
+            tag("style", style),
         ]
     )
     return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", *parts), lang="en") + "\n"
