@@ -4,9 +4,23 @@ The message of each says what was given, what is allowed and what to do; the com
 exits with code 2. Errors raised from private data name the problem, never a user or a value.
 """
 
+LONGEST_MESSAGE = 800  # characters: two sentences with two long paths fit, a pasted file does not
+_LONGEST_END = 300  # of these, at the end, where a message says what to do
+
+
+def shorten(message: str) -> str:
+    """Cut the middle out of a message that quotes a long value; its beginning and its advice stay."""
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    mark = " … "
+    return message[: LONGEST_MESSAGE - _LONGEST_END - len(mark)] + mark + message[-_LONGEST_END:]
+
 
 class DiscreetError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose; no message is longer than `LONGEST_MESSAGE`."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(shorten(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class DataError(DiscreetError, ValueError):

@@ -64,3 +64,19 @@ def test_lists_of_many_are_exact_in_a_pipe_and_harmless_on_a_terminal(run, folde
     assert result.code == 0, result.err
     assert (NASTY in result.out) is not terminal
     assert bool(STEERING & set(result.out)) is not terminal
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["train", "x" * 10_000],
+        ["train", "nowhere.csv", "--epsilon", "9" * 10_000],
+        ["y" * 10_000],
+        ["recommend", "model", "--history", "z" * 10_000],
+    ],
+)
+def test_no_complaint_is_longer_than_a_few_lines(run, folder, call):
+    """Also those that are not the library's own: of the operating system and of the parser of options."""
+    left = run(*(folder / "model" if word == "model" else word for word in call))
+    assert left.code == 2
+    assert len(left.err) < 900

@@ -144,9 +144,10 @@ def _usage(error: Any) -> str:
 
 def _complain(sentence: str) -> None:
     from discreet.cli.words import printable
+    from discreet.errors import shorten
 
     with contextlib.suppress(OSError, ValueError):
-        print("discreet:", printable(" ".join(sentence.split())), file=sys.stderr, flush=True)
+        print("discreet:", shorten(printable(" ".join(sentence.split()))), file=sys.stderr, flush=True)
 
 
 def _silence_stdout() -> None:
