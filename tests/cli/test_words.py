@@ -44,3 +44,8 @@ def test_no_message_of_reading_data_is_left_with_a_parameter_that_has_an_option(
 )
 def test_parameters_become_options(python, shell):
     assert for_shell(python) == shell
+
+
+def test_too_little_memory_on_sealed_data_says_what_to_do_and_no_number():
+    said = for_shell("the users' gram could not be computed (MemoryError)")
+    assert said.endswith("could not be computed: there is not enough memory. Use fewer factors, or --engine blocks")

@@ -25,6 +25,7 @@ _RULES = [
     (r"\bitems=(?=[\s,;:.]|$)", "--items"),
     (r"\b(epsilon|delta|neighbouring|noise|accountant)='?([\w.+-]+)'?", r"--\1 \2"),
     (r"\bpath=(\.\.\.)?(?=[\s,;:.)]|$)", "--path"),
+    (r" \(MemoryError\)$", ": there is not enough memory. Use fewer factors, or --engine blocks"),
 ]
 
 _USAGE = [
