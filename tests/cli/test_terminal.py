@@ -98,6 +98,4 @@ def test_too_little_memory_ends_in_one_sentence_without_numbers(run, folder, mon
     monkeypatch.setattr("discreet.models.storage.scorer_folder.open_model", fail)
     left = run("recommend", folder / "model", "--history", "x")
     assert left.code == 2
-    assert left.err == (
-        "discreet: there is not enough memory for this: use fewer factors, or a part of the data\n"
-    )
+    assert left.err == ("discreet: there is not enough memory for this: use fewer factors, or a part of the data\n")

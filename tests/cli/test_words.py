@@ -12,7 +12,19 @@ import discreet
 from discreet.cli.words import for_shell
 
 # parameters of the readers of data that have an option of the command line
-OPTIONS = "user item rating timestamp header separator duplicates unknown_items items folder allow_large_delta".split()
+OPTIONS = [
+    "user",
+    "item",
+    "rating",
+    "timestamp",
+    "header",
+    "separator",
+    "duplicates",
+    "unknown_items",
+    "items",
+    "folder",
+    "allow_large_delta",
+]
 ERRORS = {"ConfigError", "DataError", "RowError"}
 
 

@@ -1,9 +1,8 @@
 """The command line: what ``discreet`` in a shell calls.
 
 `main` is the only place where errors become words and exit codes: 0 success, 1 something that should not happen, 2 bad
-input or too little memory (one sentence on stderr that starts with ``discreet:``), 130 interrupted, 143 ended by SIGTERM
-(129 by SIGHUP).
-Commands raise; they never print errors.
+input or too little memory (one sentence on stderr that starts with ``discreet:``), 130 interrupted, 143 ended by
+SIGTERM (129 by SIGHUP). Commands raise; they never print errors.
 """
 
 from __future__ import annotations

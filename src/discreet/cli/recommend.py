@@ -67,7 +67,7 @@ def recommend(
     """
     if to is not None:
         _check_file(to)
-    if raw_csv and (to is None and users is None or to is not None and _kind(to) not in (".csv", ".tsv")):
+    if raw_csv and ((to is None and users is None) or (to is not None and _kind(to) not in (".csv", ".tsv"))):
         raise ConfigError("--raw-csv is for lists as .csv or .tsv: leave it out")
     if users is not None:
         from discreet.models.storage.model_folder import load

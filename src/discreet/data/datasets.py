@@ -141,9 +141,9 @@ def _movielens(
     )
 
 
-# The SHA-256 of ml-1m is that of the official archive; those of ml-100k, ml-20m and ml-25m are in the list of TensorFlow
-# Datasets (url_checksums/movielens.txt), which agrees on ml-1m; that of ml-32m is in several public repositories, beside
-# the published MD5. For ml-10m only the published MD5 is known.
+# The SHA-256 of ml-1m was computed from the official archive. Those of ml-100k, ml-20m and ml-25m are in the list of
+# TensorFlow Datasets (url_checksums/movielens.txt), which agrees on ml-1m; that of ml-32m is in several public
+# repositories, and is checked together with the published MD5. For ml-10m only the published MD5 is known.
 _ALL = (
     Dataset("cinema", "800 invented films with titles and genres, half stars", 20_000, 800, 1_152_805, "embedded"),
     Dataset("twin-ml10m", "simulated twin of MovieLens 10M, half stars", 69_878, 10_677, 10_000_054, "generated"),

@@ -160,9 +160,7 @@ def _check_sums(url: str, part: Path, target: Path, sha256: str | None, md5: str
         pin.write_text(found + "\n", encoding="ascii")
 
 
-def _fetch_rest(
-    url: str, part: Path, timeout: float, most: int, progress: Progress | None, text: str
-) -> None:
+def _fetch_rest(url: str, part: Path, timeout: float, most: int, progress: Progress | None, text: str) -> None:
     """Append to ``part`` what is still missing; raises ``IncompleteRead`` where the connection ends too early."""
     have = part.stat().st_size if part.exists() else 0
     headers = {**_AGENT, "Range": f"bytes={have}-"} if have else _AGENT
