@@ -232,6 +232,19 @@ def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
         scan(Endless(), layout, "it")
 
 
+def test_a_link_that_leads_nowhere_is_called_that(tmp_path):
+    for name, goal in (("loop.csv", "loop.csv"), ("gone.csv", "nowhere.csv")):
+        (tmp_path / name).symlink_to(tmp_path / goal)
+        with pytest.raises(DataError, match=f"{name} is a link that leads nowhere"):
+            Ratings.read(tmp_path / name)
+
+
+def test_a_million_columns_are_refused_before_their_names_are_compared(tmp_path):
+    (tmp_path / "wide.csv").write_text(",".join(f"c{at}" for at in range(1_000_000)) + "\n1,2,3\n")
+    with pytest.raises(DataError, match="has a first line of more than 262,144 bytes"):
+        Ratings.read(tmp_path / "wide.csv")
+
+
 def test_lines_up_to_the_limit_and_old_line_ends_are_read(tmp_path):
     from discreet.data.text import MOST_LINE
     from discreet.engines.blocks import Blocks

@@ -13,6 +13,7 @@ import pytest
 from local_server import serving
 
 import discreet
+from discreet.data import archives
 from discreet.data import datasets as module
 from discreet.data import download as downloads
 from discreet.data.datasets import FIXED, datasets, describe, load_dataset
@@ -230,6 +231,13 @@ def test_broken_input_is_answered_with_a_sentence(tmp_path, cache):
     cache.mkdir()
     shutil.copy(tmp_path / "cut.zip", cache / "ml-20m.zip")
     assert not describe("ml-20m").present
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    archive = write_zip("ml-20m", tmp_path / "bomb.zip")
+    monkeypatch.setattr(archives, "MOST_UNPACKED", 100)
+    with pytest.raises(DataError, match=r"bomb.zip unpacks to more than 100 bytes"):
+        load_dataset("ml-20m", archive)
 
 
 def test_wrong_names_and_options_are_answered_with_a_sentence(tmp_path):

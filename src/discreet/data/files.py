@@ -63,6 +63,8 @@ def check_file(path: str | os.PathLike[str]) -> Path:
             inside = sorted(entry.name for entry in file.iterdir() if entry.is_file())[:5]
             hint = f"give one of the files inside, such as {', '.join(inside)}" if inside else "it holds no files"
             raise DataError(f"{file} is a folder: {hint}")
+        if file.is_symlink() and not file.exists():
+            raise DataError(f"{file} is a link that leads nowhere: check where it points")
         if not file.exists():
             raise DataError(f"{file} does not exist{_similar(file)}")
         with file.open("rb"):

@@ -71,6 +71,8 @@ def read_sample(stream: BinaryIO, where: str) -> list[str]:
         if head.lstrip().lower().startswith(start):
             raise DataError(f"{where} is {what}")
     lines = as_lines(head.decode("utf-8-sig", errors="replace"))
+    if len(head) == _SAMPLE and len(lines) == 1:
+        raise DataError(f"{where} has a first line of more than {_SAMPLE:,} bytes: put every row on a line of its own")
     if len(head) == _SAMPLE and len(lines) > 2:
         lines.pop()  # cut in the middle
     if not any(line.strip() for line in lines):
