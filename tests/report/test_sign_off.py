@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
 from html import unescape
 
@@ -150,6 +151,16 @@ def test_files_that_are_no_audit(tmp_path, content):
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(DataError, match="discreet audit"):
         read_audit(tmp_path / "a.json")
+
+
+def test_an_audit_in_a_pipe_or_without_end_is_refused(tmp_path):
+    """A pipe that nothing writes to would be waited for, and JSON that is nested without end ended in a traceback."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is not a regular file"):
+        read_audit(tmp_path / "pipe")
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(DataError, match="discreet audit"):
+        read_audit(tmp_path / "deep.json")
 
 
 def test_an_audit_is_read_from_its_file_or_from_the_output_of_the_command(tmp_path):

@@ -8,7 +8,6 @@ said to be missing: a page that leaves it out would be read as if all were well.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from discreet.data.untrusted import read_document
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.events import Event
@@ -67,7 +67,9 @@ class Signing:
 def read_audit(path: str | Path) -> dict[str, Any]:
     """The result of ``discreet audit --json`` or ``--out``, from its file."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = read_document(Path(path))
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
     except ValueError:
