@@ -47,7 +47,7 @@ class Dataset:
         Checksum of the file; None where none is known: then the first download is remembered, and a later one must be
         the same.
     md5 : str or None
-        As published beside the file, where the SHA-256 is not known.
+        As its publisher gives it; it is checked in addition to the SHA-256, or in its place where none is known.
     size : int
         Bytes that the file has or, where that changes, may have.
     """
