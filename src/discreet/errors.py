@@ -4,9 +4,51 @@ The message of each says what was given, what is allowed and what to do; the com
 exits with code 2. Errors raised from private data name the problem, never a user or a value.
 """
 
+import errno
+
+LONGEST_MESSAGE = 800  # characters: two sentences with two long paths fit, a pasted file does not
+_LONGEST_END = 300  # of these, at the end, where a message says what to do
+# what the loader of libraries, the system, threads and C++ say when there is too little memory
+_OUT_OF_MEMORY = (
+    "failed to map segment",
+    "cannot allocate memory",
+    "can't start new thread",
+    "bad_alloc",
+    "out of memory",
+)
+
+
+def shorten(message: str) -> str:
+    """Cut the middle out of a message that quotes a long value; its beginning and its advice stay."""
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    mark = " … "
+    return message[: LONGEST_MESSAGE - _LONGEST_END - len(mark)] + mark + message[-_LONGEST_END:]
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether too little memory is what went wrong, in whatever words the part that failed says it."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        if isinstance(cause, MemoryError):  # also numpy's and arrow's
+            return True
+        if isinstance(cause, OSError) and cause.errno == errno.ENOMEM:
+            return True
+        if isinstance(cause, OSError | ImportError | RuntimeError) and any(
+            words in str(cause).lower() for words in _OUT_OF_MEMORY
+        ):
+            return True
+        seen.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return False
+
 
 class DiscreetError(Exception):
-    """Base of all errors raised on purpose."""
+    """Base of all errors raised on purpose; no message is longer than `LONGEST_MESSAGE`."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(shorten(arg) if isinstance(arg, str) else arg for arg in args))
 
 
 class DataError(DiscreetError, ValueError):

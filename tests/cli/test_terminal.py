@@ -64,3 +64,38 @@ def test_lists_of_many_are_exact_in_a_pipe_and_harmless_on_a_terminal(run, folde
     assert result.code == 0, result.err
     assert (NASTY in result.out) is not terminal
     assert bool(STEERING & set(result.out)) is not terminal
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ["train", "x" * 10_000],
+        ["train", "nowhere.csv", "--epsilon", "9" * 10_000],
+        ["y" * 10_000],
+        ["recommend", "model", "--history", "z" * 10_000],
+    ],
+)
+def test_no_complaint_is_longer_than_a_few_lines(run, folder, call):
+    """Also those that are not the library's own: of the operating system and of the parser of options."""
+    left = run(*(folder / "model" if word == "model" else word for word in call))
+    assert left.code == 2
+    assert len(left.err) < 900
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError("Unable to allocate 7.45 GiB for an array with shape (1000000000,)"),
+        ImportError("libarrow.so: failed to map segment from shared object"),
+        RuntimeError("can't start new thread"),
+        OSError(12, "Cannot allocate memory"),
+    ],
+)
+def test_too_little_memory_ends_in_one_sentence_without_numbers(run, folder, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("discreet.models.storage.scorer_folder.open_model", fail)
+    left = run("recommend", folder / "model", "--history", "x")
+    assert left.code == 2
+    assert left.err == ("discreet: there is not enough memory for this: use fewer factors, or a part of the data\n")

@@ -1,6 +1,7 @@
 """Every broken file is answered by one sentence that names the file, the line and the way out."""
 
 import gzip
+import io
 import os
 
 import numpy as np
@@ -196,3 +197,75 @@ def test_unreadable_file(tmp_path):
     path.write_text("1,2,3\n", encoding="utf-8")
     path.chmod(0)
     assert "Permission denied" in refused(path)
+
+
+def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
+    """Some megabytes of one letter are a few kilobytes of gzip, and took time by the square of their length."""
+    from discreet.data.catalogue import read_catalogue
+    from discreet.data.features import read_features
+    from discreet.data.scan import scan
+    from discreet.data.text import MOST_LINE, find_layout
+    from discreet.engines.blocks import Blocks
+
+    head = b"item_id,user,rating\n1,2,3\n"
+    long = head + b"7" * (4 * MOST_LINE) + b",2,3\n"
+    file = tmp_path / "long.csv.gz"
+    file.write_bytes(gzip.compress(long))
+
+    def write_blocks(source):
+        return Blocks.write(source, tmp_path / "blocks", blocks=2)
+
+    for read in (Ratings.read, write_blocks, read_catalogue, read_features):
+        with pytest.raises(DataError, match=r"long.csv.gz.* has a line of more than 1,048,576 bytes") as caught:
+            read(file)
+        assert len(str(caught.value)) < 300
+
+    class Endless(io.RawIOBase):
+        """A line that never ends, and how much of it was read."""
+
+        taken = 0
+
+        def read(self, size=-1):
+            self.taken += size
+            assert self.taken < 4 * MOST_LINE
+            return b"7" * size
+
+    layout = find_layout(head.decode().splitlines(), {}, None, None, "it")
+    with pytest.raises(DataError, match="it has a line of more than"):
+        scan(Endless(), layout, "it")
+
+
+def test_a_link_that_leads_nowhere_is_called_that(tmp_path):
+    for name, goal in (("loop.csv", "loop.csv"), ("gone.csv", "nowhere.csv")):
+        (tmp_path / name).symlink_to(tmp_path / goal)
+        with pytest.raises(DataError, match=f"{name} is a link that leads nowhere"):
+            Ratings.read(tmp_path / name)
+
+
+def test_a_million_columns_are_refused_before_their_names_are_compared(tmp_path):
+    (tmp_path / "wide.csv").write_text(",".join(f"c{at}" for at in range(1_000_000)) + "\n1,2,3\n")
+    with pytest.raises(DataError, match="has a first line of more than 262,144 bytes"):
+        Ratings.read(tmp_path / "wide.csv")
+
+
+def test_lines_up_to_the_limit_and_old_line_ends_are_read(tmp_path):
+    from discreet.data.text import MOST_LINE
+    from discreet.engines.blocks import Blocks
+
+    note = "x" * (MOST_LINE - 100)
+    (tmp_path / "wide.csv").write_text(f"user,item,rating,note\n1,2,3,{note}\n2,2,4,short\n")
+    assert Ratings.read(tmp_path / "wide.csv").n_users == 2
+    (tmp_path / "old.csv").write_bytes(b"user,item,rating\r1,2,3\r2,2,4\r" + b"3,2,1\r" * 10)
+    assert Ratings.read(tmp_path / "old.csv").n_users == 3
+    assert len(Blocks.write(tmp_path / "old.csv", tmp_path / "blocks", blocks=2).item_ids) == 1
+
+
+def test_a_list_of_items_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    from discreet.data import files
+    from discreet.data.catalogue import read_catalogue
+
+    monkeypatch.setattr(files, "MOST_LIST", 1000)
+    file = tmp_path / "items.csv.gz"
+    file.write_bytes(gzip.compress(b"item_id,title\n" + b"1,a\n" * 1000))
+    with pytest.raises(DataError, match="holds more than 1,000 bytes of text"):
+        read_catalogue(file)

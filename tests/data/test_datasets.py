@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import re
 import shutil
 import zipfile
 
@@ -11,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import discreet
+from discreet.data import archives
 from discreet.data import datasets as module
 from discreet.data import download as downloads
-from discreet.data.datasets import datasets, describe, load_dataset
+from discreet.data.datasets import FIXED, datasets, describe, load_dataset
 from discreet.errors import ConfigError, DataError
 from support.local_server import serving
 
@@ -161,8 +163,8 @@ def test_a_download_is_checked_kept_and_shows_the_licence(cache, tmp_path, monke
     archive = write_zip("ml-1m", tmp_path / "served.zip")
     calls = []
 
-    def fake(url, target, *, md5, progress):
-        calls.append((url, md5, progress))
+    def fake(url, target, *, sha256, md5, most, progress):
+        calls.append((url, sha256, most, progress))
         target.parent.mkdir(parents=True)
         shutil.copy(archive, target)
 
@@ -173,7 +175,8 @@ def test_a_download_is_checked_kept_and_shows_the_licence(cache, tmp_path, monke
 
     with caplog.at_level(logging.INFO, "discreet"):
         check(load_dataset("ml-1m", progress=progress))
-    assert calls == [(describe("ml-1m").url, "c4d9eecfca2ab87c1945afe126590906", progress)]
+    known = "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20"
+    assert calls == [(describe("ml-1m").url, known, 5_917_549, progress)]
     assert "not for commercial use" in caplog.text
     check(load_dataset("ml-1m"))
     assert len(calls) == 1
@@ -190,10 +193,10 @@ def test_over_the_network_with_a_connection_that_breaks(cache, tmp_path, monkeyp
         monkeypatch.setitem(module._BY_NAME, "ml-latest-small", there)
         check(load_dataset("ml-latest-small"))
         assert server.ranges == [None, "bytes=100-", "bytes=300-"]
-        assert [file.name for file in cache.iterdir()] == ["ml-latest-small.zip"]
-        changed = dataclasses.replace(there, name="ml-25m", md5="0" * 32, layout=describe("ml-25m").layout)
+        assert sorted(f.name for f in cache.iterdir()) == ["ml-latest-small.zip", "ml-latest-small.zip.sha256"]
+        changed = dataclasses.replace(there, name="ml-25m", sha256="0" * 64, layout=describe("ml-25m").layout)
         monkeypatch.setitem(module._BY_NAME, "ml-25m", changed)
-        with pytest.raises(DataError, match=r"ml-25m is not on this machine and cannot be downloaded .*MD5"):
+        with pytest.raises(DataError, match=r"ml-25m is not on this machine and cannot be downloaded .*SHA-256"):
             load_dataset("ml-25m")
         assert not (cache / "ml-25m.zip").exists()
 
@@ -230,6 +233,13 @@ def test_broken_input_is_answered_with_a_sentence(tmp_path, cache):
     assert not describe("ml-20m").present
 
 
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    archive = write_zip("ml-20m", tmp_path / "bomb.zip")
+    monkeypatch.setattr(archives, "MOST_UNPACKED", 100)
+    with pytest.raises(DataError, match=r"bomb.zip unpacks to more than 100 bytes"):
+        load_dataset("ml-20m", archive)
+
+
 def test_wrong_names_and_options_are_answered_with_a_sentence(tmp_path):
     for words, call in [
         ("did you mean ml-1m", lambda: load_dataset("ml1m")),
@@ -256,7 +266,11 @@ def test_the_registry_lists_everything():
             assert row["url"].startswith("https://")
             assert not row["present"]
             assert row["place"]
-            assert dataset.md5 is None or len(dataset.md5) == 32
+            assert dataset.sha256 is None or re.fullmatch("[0-9a-f]{64}", dataset.sha256)
+            assert dataset.md5 is None or re.fullmatch("[0-9a-f]{32}", dataset.md5)
+            assert 1_000_000 <= dataset.size < 1 << 28
+            if dataset.name in FIXED - {"sweetrs"}:  # what never changes has a checksum
+                assert dataset.sha256 or dataset.md5
         else:
             assert row["present"]
             assert row["place"] is None

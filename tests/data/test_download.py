@@ -10,6 +10,7 @@ from discreet.errors import DataError
 from support.local_server import serving
 
 BODY = np.random.default_rng(0).bytes(700_000)
+SHA256 = hashlib.sha256(BODY).hexdigest()
 MD5 = hashlib.md5(BODY, usedforsecurity=False).hexdigest()
 
 
@@ -27,7 +28,7 @@ def no_proxy(monkeypatch):
 def test_a_whole_file_arrives_with_progress(server, tmp_path):
     seen = []
     target = tmp_path / "new" / "folder" / "a.zip"
-    assert download(server.url + "/a.zip", target, md5=MD5, progress=lambda *state: seen.append(state)) == target
+    assert download(server.url + "/a.zip", target, sha256=SHA256, progress=lambda *state: seen.append(state)) == target
     assert target.read_bytes() == BODY
     assert [file.name for file in target.parent.iterdir()] == ["a.zip"]
     assert seen[-1] == (len(BODY), len(BODY), "a.zip")
@@ -36,7 +37,7 @@ def test_a_whole_file_arrives_with_progress(server, tmp_path):
 
 def test_a_cut_connection_is_taken_up_where_it_broke(server, tmp_path):
     server.cuts = [200_000, 100_000]
-    download(server.url + "/a.zip", tmp_path / "a.zip", md5=MD5, pause=0.0)
+    download(server.url + "/a.zip", tmp_path / "a.zip", sha256=SHA256, pause=0.0)
     assert (tmp_path / "a.zip").read_bytes() == BODY
     assert server.ranges == [None, "bytes=200000-", "bytes=300000-"]
 
@@ -48,7 +49,7 @@ def test_a_later_call_resumes_an_earlier_one(server, tmp_path):
         download(server.url + "/a.zip", target, pause=0.0)
     assert not target.exists()
     server.ranges.clear()
-    download(server.url + "/a.zip", target, md5=MD5)
+    download(server.url + "/a.zip", target, sha256=SHA256)
     assert server.ranges == ["bytes=150000-"]
     assert target.read_bytes() == BODY
 
@@ -56,33 +57,61 @@ def test_a_later_call_resumes_an_earlier_one(server, tmp_path):
 def test_a_server_that_cannot_resume_is_read_from_the_start(server, tmp_path):
     server.resumes = False
     server.cuts = [200_000]
-    download(server.url + "/a.zip", tmp_path / "a.zip", md5=MD5, pause=0.0)
+    download(server.url + "/a.zip", tmp_path / "a.zip", sha256=SHA256, pause=0.0)
     assert (tmp_path / "a.zip").read_bytes() == BODY
 
 
 def test_a_finished_part_is_only_checked(server, tmp_path):
     (tmp_path / "a.zip.part").write_bytes(BODY)
-    download(server.url + "/a.zip", tmp_path / "a.zip", md5=MD5)
+    download(server.url + "/a.zip", tmp_path / "a.zip", sha256=SHA256)
     assert (tmp_path / "a.zip").read_bytes() == BODY
 
 
 def test_a_part_that_is_too_long_is_thrown_away(server, tmp_path):
     (tmp_path / "a.zip.part").write_bytes(BODY + b"?")
-    download(server.url + "/a.zip", tmp_path / "a.zip", md5=MD5)
+    download(server.url + "/a.zip", tmp_path / "a.zip", sha256=SHA256)
     assert (tmp_path / "a.zip").read_bytes() == BODY
 
 
 def test_an_unknown_length_is_fine(server, tmp_path):
     seen = []
-    download(server.url + "/unknown-length.zip", tmp_path / "a.zip", md5=MD5, progress=lambda *s: seen.append(s))
+    download(server.url + "/unknown-length.zip", tmp_path / "a.zip", sha256=SHA256, progress=lambda *s: seen.append(s))
     assert seen[-1][:2] == (len(BODY), 0)
 
 
-def test_a_wrong_checksum_removes_the_file(server, tmp_path):
-    with pytest.raises(DataError, match=f"checksum {MD5} instead of 0000") as caught:
-        download(server.url + "/a.zip", tmp_path / "a.zip", md5="0" * 32)
+@pytest.mark.parametrize(
+    ("wanted", "found"), [({"sha256": "0" * 64}, SHA256), ({"sha256": SHA256, "md5": "0" * 32}, MD5)]
+)
+def test_a_wrong_checksum_removes_the_file(server, tmp_path, wanted, found):
+    with pytest.raises(DataError, match=f"checksum {found} instead of 0000") as caught:
+        download(server.url + "/a.zip", tmp_path / "a.zip", **wanted)
     assert list(tmp_path.iterdir()) == []
     assert "\n" not in str(caught.value)
+
+
+def test_without_a_checksum_the_first_download_is_remembered(server, tmp_path):
+    target = tmp_path / "a.zip"
+    download(server.url + "/a.zip", target)
+    pin = tmp_path / "a.zip.sha256"
+    assert pin.read_text().strip() == SHA256
+    target.unlink()
+    server.body = BODY[:-1] + b"?"
+    with pytest.raises(DataError, match=r"SHA-256 .* remove .*a.zip.sha256 if you trust the new file"):
+        download(server.url + "/a.zip", target)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.zip.sha256"]
+    pin.unlink()
+    download(server.url + "/a.zip", target)
+    assert target.read_bytes() == server.body
+
+
+@pytest.mark.parametrize("name", ["a.zip", "unknown-length.zip"])
+def test_a_file_that_is_too_large_is_refused_before_it_fills_the_disk(server, tmp_path, name):
+    """By the length that the server says, and by what arrives where it says none."""
+    with pytest.raises(DataError, match="has more than 300,000 bytes"):
+        download(f"{server.url}/{name}", tmp_path / "a.zip", sha256=SHA256, most=300_000)
+    assert list(tmp_path.iterdir()) == []
+    download(f"{server.url}/{name}", tmp_path / "a.zip", sha256=SHA256, most=len(BODY))
+    assert (tmp_path / "a.zip").read_bytes() == BODY
 
 
 def test_404_and_a_dead_server_say_so(server, tmp_path):

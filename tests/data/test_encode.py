@@ -117,3 +117,18 @@ def test_encode_integers_near_and_far_apart(ids, other):
     shuffled = np.array(list(dict.fromkeys(ids)), dtype=np.int64)
     expected = shuffled.tolist().index(other) if other in ids else -1
     assert IdIndex(shuffled).positions([other]).tolist() == [expected]
+
+
+def test_half_a_surrogate_pair_in_an_id_is_refused_in_a_sentence():
+    """No file can hold one, so every export of such an id would fail later."""
+    import pandas as pd
+
+    half = "u\ud83d"
+    for ids in ([half, "b"], np.array([half, "b"]), np.array([half, 7], object)):
+        with pytest.raises(DataError, match="a user id holds half of a surrogate pair"):
+            as_ids(ids, "user id")
+    users = pd.Series([half, "b"], dtype=object)
+    frame = pd.DataFrame({"user": users, "item": ["x", "y"], "rating": [1.0, 2.0]})
+    with pytest.raises(DataError, match="half of a surrogate pair"):
+        Ratings.from_frame(frame)
+    assert as_ids(["ü", "\U0001f600", "b"]).tolist() == ["ü", "\U0001f600", "b"]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import logging
 import math
 import re
 import warnings
+from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -131,6 +134,17 @@ def test_tags_nest_and_nothing_points_outside(reports, name):
     assert all(link.startswith("#") for link in Outline(page).links)
     assert re.findall(r"https?://|@import|url\(", page) == []
     assert "default-src &#x27;none&#x27;" in page
+
+
+@pytest.mark.parametrize("name", ["private", "open"])
+def test_the_policy_allows_the_style_and_the_script_by_their_hashes_alone(reports, name):
+    page = text_of(reports[name])
+    policy = unescape(re.search('Content-Security-Policy" content="([^"]*)"', page)[1])
+    assert "unsafe" not in policy
+    for part, inner in re.findall(r"<(style|script)>(.*?)</\1>", page, re.DOTALL):
+        digest = base64.b64encode(hashlib.sha256(inner.encode()).digest()).decode()
+        assert f"{part}-src 'sha256-{digest}'" in policy
+    assert re.findall(r"<[^>]*\s(?:style|on\w+)=", page) == []  # the policy would block these
 
 
 def test_titles_and_ids_are_escaped(tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import os
 import re
+from html import unescape
 
 import pytest
 
@@ -183,6 +186,16 @@ def test_files_that_are_no_audit(tmp_path, content):
         read_audit(tmp_path / "a.json")
 
 
+def test_an_audit_in_a_pipe_or_without_end_is_refused(tmp_path):
+    """A pipe that nothing writes to would be waited for, and JSON that is nested without end ended in a traceback."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is not a regular file"):
+        read_audit(tmp_path / "pipe")
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(DataError, match="discreet audit"):
+        read_audit(tmp_path / "deep.json")
+
+
 def test_an_audit_is_read_from_its_file_or_from_the_output_of_the_command(tmp_path):
     for content in (AUDIT, {"command": "audit", "audit": AUDIT}):
         (tmp_path / "a.json").write_text(json.dumps(content))
@@ -191,14 +204,23 @@ def test_an_audit_is_read_from_its_file_or_from_the_output_of_the_command(tmp_pa
         read_audit(tmp_path / "missing.json")
 
 
+def test_the_policy_allows_the_style_by_its_hash_and_no_script(private, tmp_path):
+    write_sign_off(private, tmp_path / "page.html", Signing())
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    policy = unescape(re.search('Content-Security-Policy" content="([^"]*)"', text)[1])
+    style = re.search("<style>(.*?)</style>", text, re.DOTALL)[1]
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'; script-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert re.findall(r"<[^>]*\s(?:style|on\w+)=", text) == []
+
+
 def test_it_is_one_sheet_and_fits_a_phone(browser, private, tmp_path):
     write_sign_off(private, tmp_path / "page.html", Signing(audit=AUDIT))
     with browser.page(1000) as page:
         page.open(tmp_path / "page.html")
         paper = page.call("Page.printToPDF", preferCSSPageSize=True)
         assert page.complaints() == []
-    import base64
-
     assert len(re.findall(rb"/Type\s*/Page[^s]", base64.b64decode(paper["data"]))) == 1
     with browser.page(390, phone=True) as page:
         page.open(tmp_path / "page.html")

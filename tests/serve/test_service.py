@@ -128,7 +128,10 @@ def test_looks(app):
     assert ask(app, "GET", "/v1/privacy", params={"model": "open"}).json()["statement"]["status"] == "not private"
     page = ask(app, "GET", "/")
     assert "connect-src 'none'" in page.text
-    assert ask(app, "GET", "/docs").status_code == 200
+    docs = ask(app, "GET", "/docs")
+    assert docs.status_code == 200
+    assert "style-src 'sha256-" in docs.headers["content-security-policy"]
+    assert "unsafe" not in docs.headers["content-security-policy"]
     assert set(ask(app, "GET", "/openapi.json").json()["paths"]) == {
         "/",
         "/health",

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from discreet.data.untrusted import read_document
 from discreet.errors import DataError
 from discreet.showing import html_notes, html_table
 from discreet.version import __version__
@@ -219,7 +220,7 @@ class Audit:
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote."""
         try:
-            document = json.loads(Path(path).read_text(encoding="utf-8"))
+            document = read_document(Path(path))
         except (OSError, ValueError) as error:
             raise DataError(f"{path} could not be read as an audit") from error
         if not isinstance(document, dict):

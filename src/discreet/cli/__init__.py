@@ -1,8 +1,8 @@
 """The command line: what ``discreet`` in a shell calls.
 
 `main` is the only place where errors become words and exit codes: 0 success, 1 something that should not happen, 2 bad
-input (one sentence on stderr that starts with ``discreet:``), 130 interrupted, 143 ended by SIGTERM (129 by SIGHUP).
-Commands raise; they never print errors.
+input or too little memory (one sentence on stderr that starts with ``discreet:``), 130 interrupted, 143 ended by
+SIGTERM (129 by SIGHUP). Commands raise; they never print errors.
 """
 
 from __future__ import annotations
@@ -117,18 +117,18 @@ def _run(args: list[str]) -> int:
 def _explained(error: Exception) -> tuple[int, str]:
     """Exit code and sentence of an error."""
     from discreet.cli.words import for_shell
-    from discreet.errors import DiscreetError
+    from discreet.errors import DiscreetError, is_out_of_memory
 
     if isinstance(error, DiscreetError):
         return BAD_INPUT, for_shell(str(error))
     if hasattr(error, "format_message"):  # typer's usage errors; whose class it is differs between its versions
         return BAD_INPUT, _usage(error)
+    if is_out_of_memory(error):
+        return BAD_INPUT, "there is not enough memory for this: use fewer factors, or a part of the data"
     if isinstance(error, OSError):
         name = error.filename2 or error.filename
         where = f"{os.fsdecode(name)}: " if isinstance(name, str | bytes | os.PathLike) else ""
         return BAD_INPUT, f"{where}{error.strerror or error}"
-    if isinstance(error, MemoryError):
-        return BAD_INPUT, "there is not enough memory for this: use fewer factors, or a part of the data"
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return FAILED, f"unexpected {what}; add --debug (or set {DEBUG}=1) to see where, and please report it"
 
@@ -144,9 +144,10 @@ def _usage(error: Any) -> str:
 
 def _complain(sentence: str) -> None:
     from discreet.cli.words import printable
+    from discreet.errors import shorten
 
     with contextlib.suppress(OSError, ValueError):
-        print("discreet:", printable(" ".join(sentence.split())), file=sys.stderr, flush=True)
+        print("discreet:", shorten(printable(" ".join(sentence.split()))), file=sys.stderr, flush=True)
 
 
 def _silence_stdout() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import io
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,9 @@ from discreet.errors import ConfigError, DataError
 from discreet.models.items import Items, ranked
 
 FORMATS = (".csv", ".tsv", ".json", ".parquet")
+# text that a spreadsheet would run as a formula, or that looks as if it had been escaped from being one
+_FORMULA = re.compile("'*[=@+\\-\t\r\n\uff1d\uff20\uff0b\uff0d]")
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 @command(
@@ -49,6 +52,13 @@ def recommend(
     to: Annotated[
         str | None, typer.Option("--out", "-o", help=f"File for the lists: {', '.join(FORMATS)}.", metavar="FILE")
     ] = None,
+    raw_csv: Annotated[
+        bool,
+        typer.Option(
+            "--raw-csv",
+            help="Write ids and titles to CSV as they are, also those that a spreadsheet would run as formulas.",
+        ),
+    ] = False,
 ) -> None:
     """Recommend items to somebody with a given history.
 
@@ -57,6 +67,8 @@ def recommend(
     """
     if to is not None:
         _check_file(to)
+    if raw_csv and ((to is None and users is None) or (to is not None and _kind(to) not in (".csv", ".tsv"))):
+        raise ConfigError("--raw-csv is for lists as .csv or .tsv: leave it out")
     if users is not None:
         from discreet.models.storage.model_folder import load
 
@@ -64,7 +76,7 @@ def recommend(
             raise ConfigError("--users is for many users, so --history and --history-file cannot go with it")
         if exclude:
             raise ConfigError("--exclude goes with the history of one user, not with --users")
-        return _many(load(folder), users, layout, n, include_seen, skip_unknown, to, out)
+        return _many(load(folder), users, layout, n, include_seen, skip_unknown, to, raw_csv, out)
     layout.refuse("is for --users", "user", "timestamp", "duplicates")
     if history_file is None:
         layout.refuse("is for --users and --history-file", "item", "rating", "separator", "header")
@@ -75,7 +87,7 @@ def recommend(
     known = _history(model, history, history_file, layout, skip_unknown)
     if model.details.get("dimensions") == 0:
         out.note(f"what this model learnt: {model.learnt_}")
-    _one(model, known, n, exclude or [], include_seen, to, out)
+    _one(model, known, n, exclude or [], include_seen, to, raw_csv, out)
 
 
 def _history(model: Any, texts: list[str] | None, file: str | None, layout: Layout, skip: bool) -> dict[Any, float]:
@@ -93,7 +105,14 @@ def _history(model: Any, texts: list[str] | None, file: str | None, layout: Layo
 
 
 def _one(
-    model: Any, history: dict[Any, float], n: int, exclude: list[str], include_seen: bool, to: str | None, out: Output
+    model: Any,
+    history: dict[Any, float],
+    n: int,
+    exclude: list[str],
+    include_seen: bool,
+    to: str | None,
+    raw_csv: bool,
+    out: Output,
 ) -> None:
     from discreet.models.scorer import as_history
 
@@ -105,7 +124,7 @@ def _one(
     )
     rows = ranked(items, model.item_ids_[best], scores)
     if to is not None:
-        _write(to, rows)
+        _write(to, rows, raw_csv)
         out.say(f"Wrote {len(rows):,} rows to {to}")
     else:
         show(out, rows, "predicted rating" if model.feedback == "explicit" else "score")
@@ -120,7 +139,15 @@ def _one(
 
 
 def _many(
-    model: Any, file: str, layout: Layout, n: int, include_seen: bool, skip: bool, to: str | None, out: Output
+    model: Any,
+    file: str,
+    layout: Layout,
+    n: int,
+    include_seen: bool,
+    skip: bool,
+    to: str | None,
+    raw_csv: bool,
+    out: Output,
 ) -> None:
     from discreet.cli.typed_history import known_only
     from discreet.models.checks import check_history_range
@@ -138,10 +165,10 @@ def _many(
     if left_out:
         out.note(f"{left_out:,} ratings of unknown items were ignored")
     if to is not None:
-        _write(to, rows)
+        _write(to, rows, raw_csv)
         out.say(f"Wrote {len(rows):,} rows for {ratings.n_users:,} users to {to}")
     else:
-        out.rows(_as_csv(rows, ","))
+        out.rows(_as_csv(rows, ",", raw_csv))
     result = {"command": "recommend", "users": ratings.n_users, "ignored_ratings": left_out, "out": to}
     out.result(result if to is not None else result | {"recommendations": rows})
 
@@ -156,7 +183,7 @@ def show(out: Output, rows: list[dict[str, Any]], what: str) -> None:
 
 def _check_file(to: str) -> None:
     file = Path(to)
-    if file.suffix.lower() not in FORMATS:
+    if _kind(to) not in FORMATS:
         raise ConfigError(f"lists are written as {', '.join(FORMATS)}, and {to!r} ends in none of them")
     if file.is_dir():
         raise ConfigError(f"{to} is a folder: name a file in it")
@@ -164,11 +191,15 @@ def _check_file(to: str) -> None:
         raise ConfigError(f"{to} cannot be written: the folder {file.parent} does not exist")
 
 
-def _write(to: str, rows: list[dict[str, Any]]) -> None:
+def _kind(to: str) -> str:
+    return Path(to).suffix.lower()
+
+
+def _write(to: str, rows: list[dict[str, Any]], raw_csv: bool) -> None:
     """All rows or no file: they are written beside the place first."""
     from discreet.data.download import written_aside
 
-    kind = Path(to).suffix.lower()
+    kind = _kind(to)
     with written_aside(Path(to)) as aside:
         if kind == ".parquet":
             import pyarrow as pa
@@ -177,15 +208,32 @@ def _write(to: str, rows: list[dict[str, Any]]) -> None:
             parquet.write_table(pa.Table.from_pylist(rows), aside)
         else:
             separator = "\t" if kind == ".tsv" else ","
-            text = to_json(rows) + "\n" if kind == ".json" else _as_csv(rows, separator)
+            text = to_json(rows) + "\n" if kind == ".json" else _as_csv(rows, separator, raw_csv)
             aside.write_text(text, encoding="utf-8", newline="")
 
 
-def _as_csv(rows: list[dict[str, Any]], separator: str) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(
-        text, list(rows[0]) if rows else ["rank", "item_id", "score"], delimiter=separator, lineterminator="\n"
-    )
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+def _as_csv(rows: list[dict[str, Any]], separator: str, raw: bool) -> str:
+    names = list(rows[0]) if rows else ["rank", "item_id", "score"]
+    lines = _Lines()
+    writer = csv.writer(lines, delimiter=separator, lineterminator="\r\n")
+    writer.writerow(names)
+    for row in rows:
+        writer.writerow(row.values() if raw else map(escape_formula, row.values()))
+    return "".join(lines)
+
+
+class _Lines(list[str]):
+    """Lines of a CSV file that end in a line feed.
+
+    The writer is told ``\\r\\n``, because it quotes a carriage return in a title only then.
+    """
+
+    def write(self, line: str) -> None:
+        self.append(line.removesuffix("\r\n") + "\n")
+
+
+def escape_formula(cell: Any) -> Any:
+    """Put an apostrophe before text that a spreadsheet would run as a formula; numbers such as -5 stay."""
+    if isinstance(cell, str) and _FORMULA.match(cell) and not _NUMBER.fullmatch(cell):
+        return f"'{cell}"
+    return cell

@@ -139,11 +139,10 @@ def _named(wish: str | None, head: Sequence[str], usual: Sequence[str], path: st
 
 def _text_rows(file: Path, items: Items, layout: Layout) -> list[tuple[int, list[str]]]:
     """Lines cut into cells; titles may hold what separates, as long as the model knows them."""
-    from discreet.data.files import open_text
-    from discreet.data.text import as_lines, guess_separator, split
+    from discreet.data.files import read_lines
+    from discreet.data.text import guess_separator, split
 
-    with open_text(file) as stream:
-        lines = as_lines(stream.read().decode("utf-8-sig", errors="replace"))
+    lines = read_lines(file)
     full = [line for line in lines if line.strip()]
     separator = layout.text_separator or guess_separator(full) or guess_separator(full[:1]) or ","
     rows = []

@@ -18,8 +18,10 @@ _RULES = [
     (r"\bheader=True", "--header"),
     (r"\bseparator='([^']*)'", r"--separator '\1'"),
     (r"\bseparator=(?=[\s,;:.]|$)", "--separator"),
-    (r"\bduplicates='?(\w+)'?", r"--duplicates \1"),
-    (r"\bunknown_items='drop'", "--unknown-items drop"),
+    (r"\bduplicates=['\"]?(\w+)['\"]?", r"--duplicates \1"),
+    (r"\bunknown_items=['\"]drop['\"]", "--unknown-items drop"),
+    (r"\ballow_large_delta=True\b", "--allow-large-delta"),
+    (r"\bfolder=(?=[\s,;:.]|$)", "--keep"),
     (r"\bunknown='(skip|drop)'", "--skip-unknown"),
     (r"\bfeedback='(\w+)'", r"--feedback \1"),
     (r"\bitems=(?=[\s,;:.]|$)", "--items"),
@@ -27,6 +29,7 @@ _RULES = [
     (r"\brating_range=(?=[\s,;:.]|$)", "--rating-range"),
     (r"\b(epsilon|delta|neighbouring|noise|accountant)='?([\w.+-]+)'?", r"--\1 \2"),
     (r"\bpath=(\.\.\.)?(?=[\s,;:.)]|$)", "--path"),
+    (r" \(MemoryError\)$", ": there is not enough memory. Use fewer factors, or --engine blocks"),
 ]
 
 _USAGE = [

@@ -17,6 +17,7 @@ from discreet.data.ratings import Ratings
 from discreet.errors import DataError
 
 TABLES = ("ratings.parquet", "items.parquet")
+MOST_UNPACKED = 1 << 31  # bytes of one file of an archive: more than twice the largest that is published
 
 
 @dataclass(frozen=True)
@@ -177,6 +178,8 @@ def _unpacked(source: Source) -> Iterator[tuple[Path, Path | None]]:
 
 
 def _unpack(opened: zipfile.ZipFile, member: str, folder: Path) -> Path:
+    if opened.getinfo(member).file_size > MOST_UNPACKED:  # no more than this is ever unpacked
+        raise DataError(f"{opened.filename} unpacks to more than {MOST_UNPACKED:,} bytes: it is another archive")
     target = folder / PurePosixPath(member).name  # only the last part: a member cannot write outside
     with opened.open(member) as packed, target.open("wb") as plain:
         shutil.copyfileobj(packed, plain, 1 << 20)

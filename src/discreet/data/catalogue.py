@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from discreet.data.columns import CONVENTIONS, near_misses, normalise
 from discreet.data.encode import as_ids, first_repeated, object_array, written
-from discreet.data.files import check_file, damage, kind_of, open_text, read_table
-from discreet.data.text import as_lines, guess_separator, split
+from discreet.data.files import check_file, damage, kind_of, read_lines, read_table
+from discreet.data.text import guess_separator, split
 from discreet.errors import DataError
 
 ID_NAMES = (*CONVENTIONS["item"], "id", "catalogueid", "key")
@@ -119,7 +119,7 @@ def _frame(frame: Any) -> tuple[list[Any], Any]:
 
 
 def _from_text(file: Path) -> Catalogue:
-    lines = [line for line in _lines(file) if line.strip()]
+    lines = [line for line in read_lines(file) if line.strip()]
     if not lines:
         raise DataError(f"{file} is empty: a catalogue has one line per item, with its id and title")
     separator = guess_separator(lines) or guess_separator(lines[:1])
@@ -180,16 +180,6 @@ def _whole_titles(
             row = (*row[:at_title], separator.join(row[at_title:]))
         whole.append(row)
     return whole
-
-
-def _lines(file: Path) -> list[str]:
-    with open_text(file) as stream:
-        data = stream.read()
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:  # the official MovieLens archives up to 2003
-        text = data.decode("latin-1")
-    return as_lines(text)
 
 
 def _find(names: Sequence[Any], where: str) -> tuple[int, int | None]:

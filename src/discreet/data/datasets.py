@@ -14,7 +14,7 @@ import numpy as np
 
 from discreet.data import archives
 from discreet.data.archives import Layout
-from discreet.data.download import Progress, cache_folder, download
+from discreet.data.download import MOST_BYTES, Progress, cache_folder, download
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError
 
@@ -45,8 +45,13 @@ class Dataset:
         Page that describes it.
     url : str or None
         File to download.
+    sha256 : str or None
+        Checksum of the file; None where none is known: then the first download is remembered, and a later one must be
+        the same.
     md5 : str or None
-        As published beside the file; None where nothing is published.
+        As its publisher gives it; it is checked in addition to the SHA-256, or in its place where none is known.
+    size : int
+        Bytes that the file has or, where that changes, may have.
     """
 
     name: str
@@ -58,7 +63,9 @@ class Dataset:
     licence: str = _OURS
     source: str = ""
     url: str | None = None
+    sha256: str | None = None
     md5: str | None = None
+    size: int = MOST_BYTES
     layout: Layout | None = None
 
     @property
@@ -104,7 +111,15 @@ class Dataset:
 
 
 def _movielens(
-    name: str, about: str, sizes: tuple[int, int, int], md5: str | None, style: str, folder: str | None = None
+    name: str,
+    about: str,
+    sizes: tuple[int, int, int],
+    style: str,
+    size: int,
+    sha256: str | None = None,
+    *,
+    md5: str | None = None,
+    folder: str | None = None,
 ) -> Dataset:
     ratings, items, separator = {
         "u": ("u.data", "u.item", "\t"),
@@ -121,59 +136,75 @@ def _movielens(
         _MOVIELENS,
         f"https://grouplens.org/datasets/movielens/{page}/",
         f"https://files.grouplens.org/datasets/movielens/{name}.zip",
+        sha256,
         md5,
+        size,
         layout,
     )
 
 
+# The SHA-256 of ml-1m was computed from the official archive. Those of ml-100k, ml-20m and ml-25m are in the list of
+# TensorFlow Datasets (url_checksums/movielens.txt), which agrees on ml-1m; that of ml-32m is in several public
+# repositories, and is checked together with the published MD5. For ml-10m only the published MD5 is known.
 _ALL = (
     Dataset("cinema", "800 invented films with titles and genres, half stars", 20_000, 800, 1_152_805, "embedded"),
     _movielens(
-        "ml-100k", "MovieLens 100K (1998), 1 to 5 stars", (943, 1_682, 100_000), "0e33842e24a9c977be4e0107933c0723", "u"
+        "ml-100k",
+        "MovieLens 100K (1998), 1 to 5 stars",
+        (943, 1_682, 100_000),
+        "u",
+        4_924_029,
+        "50d2a982c66986937beb9ffb3aa76efe955bf3d5c6b761f4e3a7cd717c6a3229",
     ),
     _movielens(
         "ml-1m",
         "MovieLens 1M (2003), 1 to 5 stars",
         (6_040, 3_706, 1_000_209),
-        "c4d9eecfca2ab87c1945afe126590906",
         "dat",
+        5_917_549,
+        "a6898adb50b9ca05aa231689da44c217cb524e7ebd39d264c56e2832f2c54e20",
     ),
     _movielens(
         "ml-10m",
         "MovieLens 10M (2009), half stars",
         (69_878, 10_677, 10_000_054),
-        "ce571fd55effeba0271552578f2648bd",
         "dat",
+        65_566_137,
+        md5="ce571fd55effeba0271552578f2648bd",
         folder="ml-10M100K",
     ),
     _movielens(
         "ml-20m",
         "MovieLens 20M (2015), half stars",
         (138_493, 26_744, 20_000_263),
-        "cd245b17a1ae2cc31bb14903e1204af3",
         "csv",
+        198_702_078,
+        "96f243c338a8665f6bcc89c53edf6ee39162a846940de6b7c8c48aeada765ff3",
     ),
     _movielens(
         "ml-25m",
         "MovieLens 25M (2019), half stars",
         (162_541, 59_047, 25_000_095),
-        "6b51fb2759a8657d3bfcbfc42b592ada",
         "csv",
+        261_978_986,
+        "8b21cfb7eb1706b4ec0aac894368d90acf26ebdfb6aced3ebd4ad5bd1eb9c6aa",
     ),
     _movielens(
         "ml-32m",
         "MovieLens 32M (2023), half stars",
         (200_948, 84_432, 32_000_204),
-        "d472be332d4daa821edc399621853b57",
         "csv",
+        238_950_008,
+        "e4a68655d7386b8f95f2f2424b2ff975dfdd15ffd59e0d864a14dca43e99d6ee",
+        md5="d472be332d4daa821edc399621853b57",
     ),
-    # rewritten from time to time by its publisher, so there is no checksum to hold it to
+    # rewritten from time to time by its publisher: no checksum to hold it to, and room to grow
     _movielens(
         "ml-latest-small",
         "MovieLens, small and changing (sizes of 2018), half stars",
         (610, 9_724, 100_836),
-        None,
         "csv",
+        1 << 24,
     ),
     Dataset(
         "sweetrs",
@@ -185,8 +216,8 @@ _ALL = (
         _SWEETRS,
         "https://github.com/kidzik/sweetrs-analysis",
         "https://raw.githubusercontent.com/kidzik/sweetrs-analysis/master/ratings-final.csv",
-        None,
-        Layout("ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True),
+        size=1 << 24,  # 44,543 short lines: less than 2 MB
+        layout=Layout("ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True),
     ),
 )
 _BY_NAME = {dataset.name: dataset for dataset in _ALL}
@@ -314,7 +345,14 @@ def _read_published(
         if not network:
             raise DataError(f"{dataset.name} is not on this machine: {where}")
         try:
-            download(dataset.url, place, md5=dataset.md5, progress=progress)
+            download(
+                dataset.url,
+                place,
+                sha256=dataset.sha256,
+                md5=dataset.md5,
+                most=dataset.size,
+                progress=progress,
+            )
         except DataError as problem:
             missing = f"{dataset.name} is not on this machine and cannot be downloaded"
             raise DataError(f"{missing} ({problem}): {where}") from None

@@ -22,6 +22,7 @@ logger = logging.getLogger("discreet")
 
 Progress = Callable[[int, int, str], None]
 CHUNK = 1 << 18
+MOST_BYTES = 1 << 30  # of one file: four times the largest data set that is known here
 _AGENT = {"User-Agent": "discreet (recommender library; downloads once, then keeps the file)"}
 _BROKEN = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
 
@@ -56,7 +57,9 @@ def download(
     url: str,
     target: Path,
     *,
+    sha256: str | None = None,
     md5: str | None = None,
+    most: int = MOST_BYTES,
     progress: Progress | None = None,
     attempts: int = 4,
     timeout: float = 30.0,
@@ -71,8 +74,11 @@ def download(
     url : str
     target : Path
         Its folder is created where needed. Never exists half-written.
-    md5 : str, optional
-        Hexadecimal checksum of the whole file; a file with another one is removed and refused.
+    sha256, md5 : str, optional
+        Hexadecimal checksums of the whole file; a file with another one is removed and refused. Without a SHA-256, that
+        of the first download is written to ``<target>.sha256``, and later downloads are held to it.
+    most : int
+        Bytes that the file may have; a longer one is removed and refused as soon as that is known.
     progress : callable, optional
         Called as ``progress(bytes_done, bytes_total, file_name)``; the total is 0 where the server does not say.
     attempts : int
@@ -83,7 +89,8 @@ def download(
     Raises
     ------
     DataError
-        There is no network, the server refuses, the connection keeps breaking, or the checksum differs.
+        There is no network, the server refuses, the connection keeps breaking, the file is too large, or a checksum
+        differs.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -92,8 +99,13 @@ def download(
     part = target.with_name(target.name + ".part")
     for attempt in range(1, attempts + 1):
         try:
-            _fetch_rest(url, part, timeout, progress, target.name)
+            _fetch_rest(url, part, timeout, most, progress, target.name)
             break
+        except _TooLarge:
+            part.unlink(missing_ok=True)
+            raise DataError(
+                f"{url} has more than {most:,} bytes, so it was removed: it is not the file that was published"
+            ) from None
         except urllib.error.HTTPError as problem:
             raise DataError(f"{url} answered {problem.code} {problem.reason}") from None
         except _BROKEN as problem:
@@ -106,27 +118,49 @@ def download(
             time.sleep(pause * 2 ** (attempt - 1))
         except OSError as problem:
             raise DataError(f"{part} cannot be written ({problem.strerror})") from None
-    found = file_md5(part)
-    if md5 is not None and found != md5.lower():
-        part.unlink()
-        raise DataError(
-            f"{url} arrived with the MD5 checksum {found} instead of {md5}, so it was removed: try again, and if it "
-            "happens twice the file was changed at its source"
-        )
+    _check_sums(url, part, target, sha256, md5)
     os.replace(part, target)
     return target
 
 
+def file_sha256(path: Path) -> str:
+    """Compute the SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def file_md5(path: Path) -> str:
     """MD5 of a file, in hexadecimal; it guards against accidents, not against attackers."""
-    digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb") as stream:
-        while chunk := stream.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _fetch_rest(url: str, part: Path, timeout: float, progress: Progress | None, text: str) -> None:
+class _TooLarge(Exception):
+    """A file has more bytes than it may have."""
+
+
+def _check_sums(url: str, part: Path, target: Path, sha256: str | None, md5: str | None) -> None:
+    """Refuse and remove a file that is not the one known: by its publisher, or from the first download."""
+    pin = target.with_name(target.name + ".sha256")
+    pinned = pin.read_text(encoding="ascii", errors="replace").strip() if sha256 is None and pin.exists() else None
+    found = file_sha256(part)
+    checks = [
+        ("SHA-256", found, sha256 or pinned),
+        ("MD5", file_md5(part) if md5 is not None else "", md5),
+    ]
+    for name, digest, wanted in checks:
+        if wanted is not None and digest != wanted.lower():
+            part.unlink()
+            accept = f", and remove {pin} if you trust the new file" if wanted == pinned else ""
+            raise DataError(
+                f"{url} arrived with the {name} checksum {digest} instead of {wanted}, so it was removed: try again, "
+                f"and if it happens twice the file was changed at its source{accept}"
+            )
+    if sha256 is None and pinned is None:
+        pin.write_text(found + "\n", encoding="ascii")
+
+
+def _fetch_rest(url: str, part: Path, timeout: float, most: int, progress: Progress | None, text: str) -> None:
     """Append to ``part`` what is still missing; raises ``IncompleteRead`` where the connection ends too early."""
     have = part.stat().st_size if part.exists() else 0
     headers = {**_AGENT, "Range": f"bytes={have}-"} if have else _AGENT
@@ -139,16 +173,20 @@ def _fetch_rest(url: str, part: Path, timeout: float, progress: Progress | None,
         if _total(problem.headers.get("Content-Range")) == have:
             return  # everything had arrived, only the check was missing
         part.unlink()
-        return _fetch_rest(url, part, timeout, progress, text)
+        return _fetch_rest(url, part, timeout, most, progress, text)
     with answer:
         if answer.status != 206:
             have = 0  # the server does not resume, so start over
         length = answer.headers.get("Content-Length")
         total = have + int(length) if length else 0
+        if total > most:
+            raise _TooLarge
         with part.open("ab" if have else "wb") as stream:
             while chunk := answer.read(CHUNK):
                 stream.write(chunk)
                 have += len(chunk)
+                if have > most:
+                    raise _TooLarge
                 if progress is not None:
                     progress(have, total, text)
     if have < total:

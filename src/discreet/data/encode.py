@@ -40,6 +40,7 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "-nan", "-NaN", "NULL",
 
 _CHUNK = 1 << 20  # temporaries of this many rows stay small beside the columns themselves
 _WHOLE = re.compile(r"[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _EXACT = 2.0**53  # below, every whole number is a float
 _ORDERED = (bytes, date, time, timedelta, UUID, Decimal, Fraction, np.datetime64, np.timedelta64)
 _MISSING_WORDS = frozenset(MISSING)
@@ -323,6 +324,25 @@ def stands_for_nothing(value: Any) -> bool:
     return value.strip() in _MISSING_WORDS if isinstance(value, str) else is_missing(value)
 
 
+def refuse_surrogates(values: Iterable[Any], what: str) -> None:
+    """Raise a `DataError` if a text holds half of a surrogate pair, which no file can hold."""
+    try:
+        for value in values:
+            if isinstance(value, str) and not value.isascii():
+                value.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"a {what} holds half of a surrogate pair, which is not text: correct it") from None
+
+
+def replace_surrogates(titles: NDArray[Any]) -> NDArray[Any]:
+    """Titles that can be written to files: halves of surrogate pairs become U+FFFD."""
+    try:
+        "".join(map(str, titles)).encode()
+    except UnicodeEncodeError:
+        return object_array((_SURROGATE.sub("\ufffd", str(title)) for title in titles), len(titles))
+    return titles
+
+
 def _arrow_ids(ids: pa.Array | pa.ChunkedArray, what: str) -> NDArray[Any]:
     import pyarrow as pa
 
@@ -352,6 +372,8 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
         if len(gaps):
             raise missing(int(gaps[0]), what, len(gaps))
     if ids.dtype.kind in "USb":
+        if ids.dtype.kind == "U":
+            refuse_surrogates(ids.tolist(), what)
         return object_array(ids.tolist(), len(ids))
     return object_array(list(ids), len(ids))
 
@@ -367,6 +389,8 @@ def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
         return _stored(list(values))
     if kinds == {float}:
         return _array_ids(np.array(values, dtype=np.float64), what)
+    if str in kinds:
+        refuse_surrogates(values, what)
     if kinds != {str}:
         for row, value in enumerate(values):
             if is_missing(value):

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import ID_NAMES, TITLE_NAMES
 from discreet.data.columns import normalise
 from discreet.data.encode import IdIndex, as_ids, canonical, first_repeated
-from discreet.data.files import check_file, damage, kind_of, open_text, read_table
-from discreet.data.text import as_lines, guess_separator, split
+from discreet.data.files import check_file, damage, kind_of, read_lines, read_table
+from discreet.data.text import guess_separator, split
 from discreet.errors import DataError
 
 logger = logging.getLogger("discreet")
@@ -210,15 +210,9 @@ def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]
         if kind != "text":
             table = read_table(file, kind)
             return table.column_names, [column.to_pylist() for column in table.columns]
-        with open_text(file) as stream:
-            data = stream.read()
+        lines = [line for line in read_lines(file) if line.strip()]
     except OSError as error:
         raise DataError(damage(file, error)) from error
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:  # as in MovieLens archives
-        text = data.decode("latin-1")
-    lines = [line for line in as_lines(text) if line.strip()]
     separator = guess_separator(lines) or guess_separator(lines[:1])
     if not separator:
         raise DataError(f"{file} holds no features: it needs an id and at least one more column per line")

@@ -21,7 +21,16 @@ from discreet.data.frames import SAMPLE_ROWS
 from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.row_groups import read_row_groups
 from discreet.data.scan import check_quotes, scan
-from discreet.data.text import Layout, find_layout, looks_narrow, looks_whole, read_sample, read_text
+from discreet.data.text import (
+    Layout,
+    as_lines,
+    check_line,
+    find_layout,
+    looks_narrow,
+    looks_whole,
+    read_sample,
+    read_text,
+)
 from discreet.errors import ConfigError, DataError
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
@@ -36,6 +45,7 @@ _OTHER = {
     b"\x80": "a pickle, which is never loaded: save the table as csv or parquet",
     b"%PDF": "a PDF document",
 }
+MOST_LIST = 1 << 28  # bytes of a list of items with titles or features, unpacked: some millions of items
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
@@ -54,6 +64,8 @@ def check_file(path: str | os.PathLike[str]) -> Path:
             inside = sorted(entry.name for entry in file.iterdir() if entry.is_file())[:5]
             hint = f"give one of the files inside, such as {', '.join(inside)}" if inside else "it holds no files"
             raise DataError(f"{file} is a folder: {hint}")
+        if file.is_symlink() and not file.exists():
+            raise DataError(f"{file} is a link that leads nowhere: check where it points")
         if not file.exists():
             raise DataError(f"{file} does not exist{_similar(file)}")
         with file.open("rb"):
@@ -93,6 +105,21 @@ def open_text(file: Path) -> Any:
         )
     plain = pa.OSFile(str(file), "rb")
     return pa.CompressedInputStream(plain, found) if found else plain
+
+
+def read_lines(file: Path) -> list[str]:
+    """Lines of a small text file, such as a list of items; UTF-8, or else Latin-1 as in older MovieLens archives."""
+    with open_text(file) as stream:
+        data = stream.read(MOST_LIST + 1)
+    if len(data) > MOST_LIST:
+        raise DataError(f"{file} holds more than {MOST_LIST:,} bytes of text: give a list of items")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    lines = as_lines(text)
+    check_line(max(map(len, lines)), str(file))
+    return lines
 
 
 def read_columns(
@@ -160,7 +187,7 @@ def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | N
         layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
     as_text = {role for role, at in layout.columns.items() if role != "rating" and not looks_whole(layout.sample, at)}
     with open_text(file) as stream:
-        seen = scan(stream, layout)
+        seen = scan(stream, layout, str(file))
     as_text |= seen.as_text
     narrow = {role for role in ("user", "item") if looks_narrow(layout.sample, layout.columns[role])}
     while True:

@@ -40,12 +40,15 @@ def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
             series = {role: wrapped[:, at] for role, at in positions.items()}
     except nw.exceptions.DuplicateError:
         raise DataError(f"{what} has several columns of the same name: rename them") from None
-    return Columns(
-        _ids(series["user"], nw),
-        _ids(series["item"], nw),
-        as_ratings(_numbers(series["rating"], nw)) if "rating" in series else None,
-        as_timestamps(_numbers(series["timestamp"], nw)) if "timestamp" in series else None,
-    )
+    try:
+        return Columns(
+            _ids(series["user"], nw),
+            _ids(series["item"], nw),
+            as_ratings(_numbers(series["rating"], nw)) if "rating" in series else None,
+            as_timestamps(_numbers(series["timestamp"], nw)) if "timestamp" in series else None,
+        )
+    except UnicodeEncodeError:
+        raise DataError(f"{what} holds half of a surrogate pair, which is not text: correct it") from None
 
 
 def make_frame(columns: Mapping[str, NDArray[Any]], backend: str) -> Any:

@@ -8,8 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# what JSON may hold as it is and a terminal must not get: control characters, and turns of the direction of writing
-_STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# what JSON may hold as it is and a terminal must not get: control characters, and turns of the direction of writing;
+# and halves of surrogate pairs, which JSON can escape and UTF-8 cannot hold
+_STEERING = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def to_json(value: Any) -> str:

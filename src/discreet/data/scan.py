@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.text import Layout, Replaced, looks_whole, split
+from discreet.data.text import Layout, Replaced, check_line, looks_whole, split
 from discreet.errors import DataError
 
 _BLOCK = 1 << 18  # what is compared stays in the cache
@@ -32,8 +32,8 @@ class Scan(NamedTuple):
     quotes: bool
 
 
-def scan(stream: Any, layout: Layout) -> Scan:
-    """Look through the text of a file."""
+def scan(stream: Any, layout: Layout, where: str) -> Scan:
+    """Look through the text of a file, called `where` in messages."""
     roles = {at: role for role, at in layout.columns.items() if role in ("user", "item")}
     roles = {at: role for at, role in roles.items() if looks_whole(layout.sample, at)}
     separator = layout.separator.encode()
@@ -48,6 +48,7 @@ def scan(stream: Any, layout: Layout) -> Scan:
         block = held + fresh
         cut = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1 if fresh else len(block)
         whole, held = block[:cut], block[cut:]
+        check_line(len(held), where)
         text = np.frombuffer(b"\n" + whole + b"\n", np.uint8)
         ends = (text == ord("\n")) | (text == ord("\r"))
         lines += int(np.count_nonzero(ends[1:] & ~ends[:-1]))

@@ -32,6 +32,7 @@ _NO_TABLE = {
     b"<!doctype": "a web page: the download went wrong, so fetch the file itself",
     b"<html": "a web page: the download went wrong, so fetch the file itself",
 }
+MOST_LINE = 1 << 20  # bytes: long reviews fit; arrow reads blocks of four times as many, and a row must fit into one
 _SAMPLE = 1 << 18
 _BLOCK = 1 << 22
 _INTEGER = re.compile(r"[ \t]*(0|-?[1-9][0-9]{0,17})[ \t]*")
@@ -70,6 +71,8 @@ def read_sample(stream: BinaryIO, where: str) -> list[str]:
         if head.lstrip().lower().startswith(start):
             raise DataError(f"{where} is {what}")
     lines = as_lines(head.decode("utf-8-sig", errors="replace"))
+    if len(head) == _SAMPLE and len(lines) == 1:
+        raise DataError(f"{where} has a first line of more than {_SAMPLE:,} bytes: put every row on a line of its own")
     if len(head) == _SAMPLE and len(lines) > 2:
         lines.pop()  # cut in the middle
     if not any(line.strip() for line in lines):
@@ -80,6 +83,12 @@ def read_sample(stream: BinaryIO, where: str) -> list[str]:
 def as_lines(text: str) -> list[str]:
     """Lines by line feeds and carriage returns only; ``splitlines`` also cuts at characters that a title may hold."""
     return re.split(r"\r\n|\n|\r", text)
+
+
+def check_line(length: int, where: str) -> None:
+    """Refuse a file with a line that no row can have, before it takes the time and the memory of all others."""
+    if length > MOST_LINE:
+        raise DataError(f"{where} has a line of more than {MOST_LINE:,} bytes: put every row on a line of its own")
 
 
 def split(lines: Sequence[str], separator: str) -> list[tuple[str, ...]]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.columns import Column
-from discreet.data.encode import IdIndex, as_ids
+from discreet.data.encode import IdIndex, as_ids, replace_surrogates
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
@@ -429,7 +429,7 @@ class Recommender(Estimator, ABC):
         self.item_ids_ = item_ids
         self.item_factors_ = factors
         self.item_biases_ = biases
-        self.titles_ = titles
+        self.titles_ = None if titles is None else replace_surrogates(titles)
         self.rating_range_ = rating_range
         self._index = IdIndex(item_ids)
 

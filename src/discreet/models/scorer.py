@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import kernels as compiled
-from discreet.data.encode import canonical
+from discreet.data.encode import canonical, replace_surrogates
 from discreet.errors import ConfigError, DataError
 from discreet.models.checks import check_history_range, in_range, require, require_whole
 from discreet.models.read_outs import Likeness, ReadOut, Rows
@@ -64,7 +64,7 @@ class Scorer:
         self.factors = factors
         self.biases = biases
         self.read_out = read_out
-        self.titles = titles
+        self.titles = None if titles is None else replace_surrogates(titles)
         self.rating_range = rating_range
         self.liked_rating = liked_rating
         self.likeness = likeness or Likeness()

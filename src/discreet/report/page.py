@@ -10,13 +10,12 @@ from importlib import resources
 from typing import Any
 
 from discreet.report import charts, items, privacy_part
-from discreet.report.html import Html, data, join, power, table, tag, title
+from discreet.report.html import Html, content_policy, data, join, power, table, tag, title
 from discreet.report.items import Sample
 from discreet.report.privacy_part import QUINTILES
 from discreet.report.quality import Quality, trace_of
 from discreet.version import __version__
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
 _LOOK = "looks at people's ratings"
 
 
@@ -73,14 +72,15 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
         ),
         _caution(quality),
     )
+    style, script = Html(_file("style.css")), Html(_file("script.js"))
     head = join(
         [
             tag("meta", charset="utf-8"),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            tag("meta", http_equiv="Content-Security-Policy", content=content_policy(style, script)),
             tag("meta", name="color-scheme", content="light dark"),
             tag("title", f"{name}: {badge}"),
-            tag("style", Html(_file("style.css"))),
+            tag("style", style),
         ]
     )
     body = tag(
@@ -88,7 +88,7 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
         tag("a", "Skip to the promise", href="#promise", class_="skip"),
         header,
         tag("main", *sections),
-        tag("script", Html(_file("script.js"))),
+        tag("script", script),
     )
     return "<!doctype html>\n" + tag("html", tag("head", head), body, lang="en") + "\n"
 

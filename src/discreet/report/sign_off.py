@@ -8,7 +8,6 @@ said to be missing: a page that leaves it out would be read as if all were well.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -17,12 +16,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from discreet.data.untrusted import read_document
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.accounting.events import Event
 from discreet.privacy.door.ledger import Entry
 from discreet.privacy.door.statement import PrivacyStatement
-from discreet.report.html import Html, join, power, table, tag
+from discreet.report.html import Html, content_policy, join, power, table, tag
 from discreet.report.privacy_part import VERDICTS
 from discreet.version import __version__
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from discreet.privacy.accounting.lifetime import Account, Balance
     from discreet.testing.report import Report
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
 _RELATION = {"add-remove": "one person more or less", "replace-one": "one person exchanged for another"}
 #: Beyond this ε, the second accountant takes minutes.
 _SECOND_UP_TO = 60.0
@@ -68,7 +67,9 @@ class Signing:
 def read_audit(path: str | Path) -> dict[str, Any]:
     """The result of ``discreet audit --json`` or ``--out``, from its file."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = read_document(Path(path))
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
     except ValueError:
@@ -114,13 +115,14 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
         _identity(model, statement, folder),
         tag("div", tag("div", "Name and role"), tag("div", "Signature"), tag("div", "Date"), class_="sign"),
     ]
+    style = Html(resources.files("discreet.report").joinpath("sign_off.css").read_text("utf-8"))
     head = join(
         [
             tag("meta", charset="utf-8"),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+            tag("meta", http_equiv="Content-Security-Policy", content=content_policy(style)),
             tag("title", f"Privacy sign-off: {name}"),
-            tag("style", Html(resources.files("discreet.report").joinpath("sign_off.css").read_text("utf-8"))),
+            tag("style", style),
         ]
     )
     return "<!doctype html>\n" + tag("html", tag("head", head), tag("body", *parts), lang="en") + "\n"

@@ -48,6 +48,7 @@ from discreet.serve.questions import (
 )
 from discreet.serve.shelf import Served, Shelf
 from discreet.serve.together import Together
+from discreet.serve.web_page import content_policy
 from discreet.version import __version__
 
 AT_ONCE = 4_000_000  # numbers in the factors up to which a question is answered without another thread
@@ -388,8 +389,11 @@ def _add_looks(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        policy = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'"}
+        policy = {"content-security-policy": content_policy(_DOCS_STYLE)}
         return Response(_docs(app.openapi()), media_type="text/html; charset=utf-8", headers=policy)
+
+
+_DOCS_STYLE = "body{font:16px/1.5 system-ui;max-width:46rem;margin:2rem auto;padding:0 1rem}dd{margin:0 0 1rem}"
 
 
 def _docs(schema: dict[str, Any]) -> str:
@@ -402,9 +406,8 @@ def _docs(schema: dict[str, Any]) -> str:
     example = html.escape(
         "curl -s localhost:8000/v1/recommend -H 'content-type: application/json' -d '{\"history\": [], \"n\": 3}'"
     )
-    style = "body{font:16px/1.5 system-ui;max-width:46rem;margin:2rem auto;padding:0 1rem}dd{margin:0 0 1rem}"
     return (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>discreet</title><style>{style}</style>"
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>discreet</title><style>{_DOCS_STYLE}</style>"
         f"<h1>discreet {html.escape(__version__)}</h1><p>The schema is at <a href=/openapi.json>/openapi.json</a>.</p>"
         f"<pre>{example}</pre><dl>{''.join(rows)}</dl></html>"
     )

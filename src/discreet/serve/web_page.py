@@ -59,7 +59,7 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
     if statement["status"] == WEAK:
         badge = f"ε = {statement['epsilon']:.4g} for each person: {WEAK}"
     filled = {
-        "policy": policy(script, style),
+        "policy": content_policy(style, script),
         "heading": _text(heading or "Recommendations made on your device"),
         "badge": _text(badge),
         "badge_kind": "private" if private and statement.get("private") else "open",
@@ -81,10 +81,11 @@ def check_exportable(scorer: Scorer) -> None:
         raise ConfigError(f"a page can hold {MOST_ITEMS:,} items, and this model has {len(scorer):,}: serve it instead")
 
 
-def policy(script: str, style: str) -> str:
-    """The content policy: nothing but this script and this style sheet, and no way out."""
+def content_policy(style: str, script: str | None = None) -> str:
+    """Write the content policy: nothing but this style sheet and this script, and no way out."""
+    scripts = "'none'" if script is None else _hash(script)
     return (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; connect-src 'none'; "
+        f"default-src 'none'; script-src {scripts}; style-src {_hash(style)}; connect-src 'none'; "
         "form-action 'none'; base-uri 'none'"
     )
 

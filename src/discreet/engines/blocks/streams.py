@@ -21,7 +21,7 @@ from discreet.data.frames import frame_columns
 from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.ratings import Ratings
 from discreet.data.scan import scan
-from discreet.data.text import Layout, find_layout, looks_whole, read_sample, read_text
+from discreet.data.text import Layout, check_line, find_layout, looks_whole, read_sample, read_text
 from discreet.engines.identity import Identity, identities
 from discreet.errors import ConfigError, DataError
 
@@ -157,17 +157,18 @@ def _text(file: Path, reading: Reading) -> Iterator[Columns]:
         sample = read_sample(stream, str(file))
     layout = find_layout(sample, reading.columns, reading.separator, reading.header, str(file))
     with open_text(file) as stream:
-        for block in _whole_lines(stream):
+        for block in _whole_lines(stream, str(file)):
             yield _text_block(block, layout, str(file))
             layout = replace(layout, skip=0, header=False)
 
 
-def _whole_lines(stream: Any) -> Iterator[bytes]:
+def _whole_lines(stream: Any, where: str) -> Iterator[bytes]:
     held = b""
     while fresh := stream.read(BYTES):
         block = held + fresh
-        cut = block.rfind(b"\n") + 1
+        cut = block.rfind(b"\n") + 1 or block.rfind(b"\r") + 1
         held = block[cut:]
+        check_line(len(held), where)
         if cut:
             yield block[:cut]
     if held.strip():
@@ -177,7 +178,7 @@ def _whole_lines(stream: Any) -> Iterator[bytes]:
 def _text_block(block: bytes, layout: Layout, where: str) -> Columns:
     """Each entry is read by itself, so that it does not matter in which block it is."""
     as_text = {role for role, at in layout.columns.items() if role != "rating" and not looks_whole(layout.sample, at)}
-    seen = scan(io.BytesIO(block), layout)
+    seen = scan(io.BytesIO(block), layout, where)
     as_text |= seen.as_text
     roles = {role for role in layout.columns if role != "rating"}
     while True:

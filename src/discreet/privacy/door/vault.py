@@ -12,7 +12,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
-from discreet.errors import ConfigError, EngineError, PrivacyError
+from discreet.errors import ConfigError, EngineError, PrivacyError, is_out_of_memory
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def guarded(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
                     raise
                 if isinstance(error, EngineError):  # made of public words, whoever raises it
                     raise
-                kind = type(error).__name__
+                kind = "MemoryError" if is_out_of_memory(error) else type(error).__name__
             raise PrivacyError(f"{what} could not be computed ({kind})")
 
         call.guarded = True  # type: ignore[attr-defined]
