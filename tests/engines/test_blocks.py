@@ -254,7 +254,7 @@ def test_a_block_that_comes_back_gives_the_same_bits(ratings, silent, blocks, tm
 def test_errors_name_nobody(blocks, monkeypatch):
     from discreet.engines.portion import Portion
 
-    def fails(self, bounds, seed):
+    def fails(self, bounds, seed, secret):
         raise ValueError("user 4711 rated 3.5")
 
     monkeypatch.setattr(Portion, "sealed", fails)

@@ -9,6 +9,7 @@ import pytest
 from engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
 
 import discreet
+from discreet.engines.identity import Secret
 from discreet.engines.kept import KeptBlocks, memory_of
 from discreet.engines.portion import Portion
 from discreet.errors import ConfigError
@@ -75,17 +76,18 @@ def test_no_bit_depends_on_what_there_was_room_for(folder, monkeypatch, name):
 def block(ratings=100):
     portion = Portion(
         np.array([0, ratings]),
+        np.array([3], np.uint64),
         np.array([7], np.uint64),
         np.arange(ratings, dtype=np.int32),
         np.ones(ratings, np.float32),
     )
-    return Portion.from_bytes(portion.to_bytes()).sealed(BOUNDS, 0)
+    return Portion.from_bytes(portion.to_bytes()).sealed(BOUNDS, 0, Secret())
 
 
 def test_memory_is_counted_once_and_with_whatever_holds_it():
     one = block()
     size = memory_of([one])
-    assert size >= 16 + 16 + 8 + 800 + 400, "the file's own bytes, of which a part is used, and the centred ratings"
+    assert size >= 16 + 16 + 16 + 800 + 400, "the file's own bytes, of which a part is used, and the centred ratings"
     more = one.having(vectors=np.zeros(50))
     assert memory_of([one, more]) == size + 400
     assert memory_of([one, more, one.without()]) == size + 400
