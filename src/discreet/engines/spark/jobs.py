@@ -53,7 +53,7 @@ class SparkEngine:
     def close(self) -> None:
         """Let workers drop the blocks of this training; one that cannot be reached does so by itself, in a minute."""
         spark = self._sealed.spark
-        tasks = cores(spark)
+        tasks = 2 * cores(spark)
 
         def job() -> Any:
             return spark.range(0, tasks, 1, tasks).mapInArrow(worker.forgetter(self._training), "kept int").collect()
