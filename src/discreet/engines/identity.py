@@ -171,8 +171,9 @@ def _equal_form(form: Any) -> Any:
     """Return one form for whole numbers of any type, which are one id for `Ratings`: 2.0**60 and 2**60."""
     if isinstance(form, tuple):
         return tuple(map(_equal_form, form))
-    if isinstance(form, (int, float, Decimal, Fraction)) and form == form:
-        return int(form) if abs(form) < 2**1000 and form == int(form) else form
+    number: Any = form if isinstance(form, (int, float, Decimal, Fraction)) and form == form else None
+    if number is not None and abs(number) < 2**1000 and number == int(number):
+        return int(number)
     return form
 
 
