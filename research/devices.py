@@ -126,6 +126,9 @@ class OnDevices(Place):
     def after(self, step: OwnStep, public: Public) -> OnDevices:
         return OnDevices(self._server, self._server.step(self._state, step, public))
 
+    def close(self) -> None:
+        self._server.close()
+
     def adder(self, statistic: Statistic, public: Public) -> Compute:
         known: dict[float, NDArray[np.int64]] = {}
 

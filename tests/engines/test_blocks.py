@@ -12,8 +12,19 @@ import pytest
 import discreet
 from discreet.engines import People
 from discreet.engines.blocks import streams
+from discreet.engines.blocks.folder import Manifest, read_portion
 from discreet.errors import ConfigError, DataError, EngineError, PrivacyError
-from support.engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
+from support.engine_helpers import (
+    MODELS,
+    SCALE,
+    files_with_traces,
+    modes_of,
+    rows_of_recognizable_users,
+    same_bits,
+    silenced,
+    some_ratings,
+    trained,
+)
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +192,40 @@ def test_the_manifest_is_private_and_the_ledger_says_nothing_of_it(ratings, bloc
         assert f"{number:,}" not in text
 
 
+def test_no_file_holds_an_id_or_a_hash_of_one_without_a_key(tmp_path):
+    """Neither the blocks nor what lies on the disk while they are written."""
+    rows = pa.table(rows_of_recognizable_users())
+    begun = []
+
+    def source():
+        yield rows.slice(0, 50)
+        (aside,) = tmp_path.iterdir()
+        begun.append((files_with_traces(aside), modes_of(aside)))
+        yield rows.slice(50)
+
+    discreet.Blocks.write(source(), tmp_path / "blocks", blocks=3, items=list(range(5)))
+    assert begun == [([], ({0o700}, {0o600}))]
+    assert files_with_traces(tmp_path) == []
+    assert modes_of(tmp_path / "blocks") == ({0o700}, {0o600})
+
+
+def test_the_order_of_users_in_a_block_says_nothing_about_their_ids(tmp_path):
+    """User n rates item n: ids that ascend would show as items that ascend."""
+    n = np.arange(200)
+    discreet.Blocks.write(pa.table({"user": n, "item": n, "rating": n * 1.0}), tmp_path / "blocks", blocks=1)
+    manifest = Manifest.read(tmp_path / "blocks")
+    items = read_portion(tmp_path / "blocks", 0, manifest.blocks[0]).items
+    assert sorted(items) == n.tolist()
+    assert 60 < np.count_nonzero(np.diff(items) > 0) < 140, "12 standard deviations less than 199"
+
+
+def test_blocks_of_an_earlier_format_are_refused(blocks, tmp_path):
+    file = tmp_path / "blocks" / "manifest.json"
+    file.write_text(file.read_text().replace('"format": 2', '"format": 1'))
+    with pytest.raises(DataError, match=r"is of format 1, .* reads 2: write the blocks again"):
+        discreet.Blocks(tmp_path / "blocks")
+
+
 def test_writing_is_all_or_nothing(ratings, tmp_path):
     folder = tmp_path / "blocks"
 
@@ -254,7 +299,7 @@ def test_a_block_that_comes_back_gives_the_same_bits(ratings, silent, blocks, tm
 def test_errors_name_nobody(blocks, monkeypatch):
     from discreet.engines.portion import Portion
 
-    def fails(self, bounds, seed):
+    def fails(self, bounds, seed, secret):
         raise ValueError("user 4711 rated 3.5")
 
     monkeypatch.setattr(Portion, "sealed", fails)

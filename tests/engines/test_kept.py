@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 
 import discreet
+from discreet.engines.identity import Secret
 from discreet.engines.kept import KeptBlocks, memory_of
 from discreet.engines.portion import Portion
+from discreet.engines.spark import worker
 from discreet.errors import ConfigError
+from discreet.privacy.door.vault import KEY
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Look
 from discreet.privacy.people.replay import Node, Outlook, Recorded, follow
-from support.engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
+from discreet.privacy.people.users import Users
+from support.engine_helpers import MODELS, SCALE, Interrupted, interrupt, same_bits, silenced, some_ratings, trained
 
 BOUNDS = Bounds(items=10**9, rating=1.0, centre=3.0)
 
@@ -69,23 +73,88 @@ def test_no_bit_depends_on_what_there_was_room_for(folder, monkeypatch, name):
     same_bits(whole, trained(MODELS[name](), discreet.Blocks(folder), silent))
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_is_kept_when_a_training_has_ended_or_failed(folder, monkeypatch, fails):
+    """Also while the error, whose traceback holds everything that the training held, is still looked at."""
+    most = []
+    keep = KeptBlocks.keep
+
+    def counted(self, name, states):
+        keep(self, name, states)
+        most.append(len(self))
+
+    monkeypatch.setattr(KeptBlocks, "keep", counted)
+    model = discreet.DPLMC(4, epsilon=8.0, rating_range=SCALE, random_state=1, iterations=2)
+    people = discreet.Blocks(folder)
+    with monkeypatch.context() as patch:
+        if fails:
+            interrupt(patch)
+            with pytest.raises(Interrupted) as caught:
+                model.fit(people)
+            frames = [frame.frame.f_locals for frame in caught.traceback]
+        else:
+            model.fit(people)
+            frames = []
+    engines = [one["users"].open(KEY).engine for one in frames if isinstance(one.get("users"), Users)]
+    assert max(most) == 3
+    assert bool(engines) == fails
+    assert all(len(engine._kept) == 0 for engine in engines)
+
+
+# ------------------------------------------------------------------ on the workers of Spark
+
+
+def test_a_worker_forgets_a_training_that_has_ended_or_is_not_heard_of_again():
+    def work(training):
+        return worker.Pass(Node(None), [], BOUNDS, 0, "", Secret(), training, room=1 << 20)
+
+    def passed(training, name):
+        with worker._kept_for(work(training)) as kept:
+            assert not worker._timers, "no training is forgotten in the middle of a pass"
+            kept.keep(name, {(): block()})
+        (timer,) = worker._timers
+        assert (timer.args, timer.daemon, timer.interval) == ([training], True, worker.IDLE_SECONDS)
+        return timer
+
+    try:
+        passed("one", "a")
+        timer = passed("one", "b")
+        assert len(worker._kept["one"]) == 2
+        timer.function(*timer.args)
+        assert not worker._kept
+        passed("one", "a")
+        passed("two", "a")
+        assert list(worker._kept) == ["two"], "the blocks of another training are dropped"
+        list(worker.forgetter("one")([]))
+        assert list(worker._kept) == ["two"]
+        (batch,) = worker.forgetter("two")([])
+        assert batch.column("kept").to_pylist() == [0]
+        assert not worker._kept
+    finally:
+        for timer in worker._timers:
+            timer.cancel()
+        worker._timers.clear()
+        worker._kept.clear()
+
+
 # ------------------------------------------------------------------ room
 
 
 def block(ratings=100):
     portion = Portion(
         np.array([0, ratings]),
+        np.array([3], np.uint64),
         np.array([7], np.uint64),
         np.arange(ratings, dtype=np.int32),
         np.ones(ratings, np.float32),
     )
-    return Portion.from_bytes(portion.to_bytes()).sealed(BOUNDS, 0)
+    return Portion.from_bytes(portion.to_bytes()).sealed(BOUNDS, 0, Secret())
 
 
 def test_memory_is_counted_once_and_with_whatever_holds_it():
     one = block()
     size = memory_of([one])
-    assert size >= 16 + 16 + 8 + 800 + 400, "the file's own bytes, of which a part is used, and the centred ratings"
+    assert size >= 16 + 16 + 16 + 800 + 400, "the file's own bytes, of which a part is used, and the centred ratings"
     more = one.having(vectors=np.zeros(50))
     assert memory_of([one, more]) == size + 400
     assert memory_of([one, more, one.without()]) == size + 400

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from discreet.data.worker_errors import WorkerError
-from discreet.engines.identity import identities
+from discreet.engines.identity import Secret, identities
 from discreet.engines.portion import Portion, portion_of
 from discreet.engines.spark import sealing
 from discreet.engines.spark.jobs import outcome
@@ -13,6 +13,7 @@ from discreet.errors import DataError
 
 SECRET = "somebody-called-4711"
 ITEMS = np.arange(50)
+KEY = Secret(bytes(range(32)))
 
 
 def batches(user, item, rating, time=None, size=300):
@@ -23,7 +24,9 @@ def batches(user, item, rating, time=None, size=300):
 def sealed(given, parts=3, items=ITEMS, unknown="error", duplicates="error", shuffled=None):
     """Portions by block, as Spark would have them: packets of a block come to one task, in any order."""
     packets = [
-        one for batch in given for one in sealing.divider(items, unknown, np.arange(parts, dtype=np.int32))([batch])
+        one
+        for batch in given
+        for one in sealing.divider(items, unknown, np.arange(parts, dtype=np.int32), KEY)([batch])
     ]
     rows = [row for batch in packets for row in batch.to_pylist()]
     assert all(row["key"] == row["part"] for row in rows)
@@ -54,7 +57,7 @@ def test_packets_come_out_as_the_blocks_that_their_rows_make(names, timed, monke
     users = pa.array(user) if names == "numbers" else pa.array([f"u{one}" if one % 3 else str(one) for one in user])
     time = rng.integers(0, 99, len(user)) if timed else None
     found = sealed(batches(users, item, rating, time), shuffled=rng)
-    who = identities(users)
+    who = identities(users, KEY)
     part = sealing.block_of(who, 3)
     for number in range(3):
         own = part == number
@@ -87,14 +90,15 @@ def test_pieces_are_of_whole_users(monkeypatch):
     found = sealed(batches(user, item, rating), parts=1)
     pieces = [Portion.from_bytes(found[0, number]) for number in range(len(found))]
     assert len(pieces) > 20
-    numbers = np.concatenate([one.numbers for one in pieces])
-    assert np.array_equal(numbers, np.unique(user))
+    numbers = np.concatenate([KEY.decrypt(one.hashes, one.numbers) for one in pieces])
+    assert np.array_equal(np.sort(numbers), np.unique(user))
     assert sum(len(one.items) for one in pieces) == len(user)
 
 
 def test_people_whose_items_are_all_unknown_are_people_all_the_same():
     found = sealed(batches([1, 2], [3, 99], [1.0, 2.0]), parts=1, unknown="drop")
-    assert Portion.from_bytes(found[0, 0]).numbers.tolist() == [1, 2]
+    portion = Portion.from_bytes(found[0, 0])
+    assert sorted(KEY.decrypt(portion.hashes, portion.numbers).tolist()) == [1, 2]
 
 
 @pytest.mark.parametrize(

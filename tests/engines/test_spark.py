@@ -2,6 +2,7 @@
 
 import datetime
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,20 @@ from discreet.engines import People, handshake
 from discreet.engines.spark import jobs
 from discreet.errors import ConfigError, DataError, EngineError
 from discreet.evaluation.spark_scores import evaluate_frame
-from support.engine_helpers import MODELS, SCALE, same_bits, silenced, some_ratings, trained
-from support.spark_helpers import SECRET, Trouble, Troubled, session
+from support.engine_helpers import (
+    MODELS,
+    SCALE,
+    Interrupted,
+    files_with_traces,
+    interrupt,
+    modes_of,
+    rows_of_recognizable_users,
+    same_bits,
+    silenced,
+    some_ratings,
+    trained,
+)
+from support.spark_helpers import SECRET, Trouble, Troubled, blocks_on_workers, session
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +122,49 @@ def test_a_sealed_block_that_is_lost_is_sealed_again(ratings, frame, silent, tmp
     files[1].unlink()
     whole = trained(MODELS["DPALS"](), ratings, silent)
     same_bits(whole, trained(MODELS["DPALS"](), one, silent))
+
+
+def test_sealed_files_hold_no_id_and_are_for_their_owner_alone(spark, tmp_path):
+    frame = spark.createDataFrame(pa.table(rows_of_recognizable_users()))
+    folder = tmp_path / "sealed"
+    folder.mkdir(mode=0o755)
+    given = {"items": list(range(5)), "partitions": 3, "folder": str(folder)}
+    for _ in range(2):  # the second one replaces what the first one has written
+        discreet.SparkRatings(frame, **given).ready()
+        assert len(list(folder.glob("*.parquet"))) == 3
+        assert files_with_traces(folder) == []
+        assert modes_of(folder) == ({0o700}, {0o600})
+    temporary = discreet.SparkRatings(frame, items=list(range(5)), partitions=2)
+    temporary.ready()
+    place = Path(temporary._sealed.path.removeprefix("file://"))
+    assert files_with_traces(place) == []
+    assert modes_of(place.parent) == ({0o700}, {0o600})
+    (folder / "letters.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="holds other files than sealed blocks: give another folder"):
+        discreet.SparkRatings(frame, **given).ready()
+    assert (folder / "letters.txt").exists()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_workers_drop_blocks_when_a_training_has_ended_or_failed(spark, sealed, monkeypatch, fails):
+    during = []
+    run = jobs.SparkEngine.run
+
+    def counted(self, *given):
+        found = run(self, *given)
+        during.append(blocks_on_workers(spark))
+        return found
+
+    monkeypatch.setattr(jobs.SparkEngine, "run", counted)
+    model = discreet.DPLMC(4, epsilon=8.0, rating_range=SCALE, random_state=1, iterations=2)
+    if fails:
+        interrupt(monkeypatch)
+        with pytest.raises(Interrupted):
+            model.fit(sealed[3])
+    else:
+        model.fit(sealed[3])
+    assert max(during) > 0
+    assert blocks_on_workers(spark) == 0
 
 
 def test_blocks_that_spark_hands_over_and_sums_that_are_added_on_the_workers(ratings, frame, silent, monkeypatch):

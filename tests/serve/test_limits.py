@@ -7,12 +7,12 @@ import threading
 
 import pytest
 from served_here import post, read_all, serve_here, status_of, wait_for
-from served_models import ITEMS, fitted
 
 from discreet.serve import gate as gates
 from discreet.serve import running, service
 from discreet.serve.service import create_app
 from discreet.serve.shelf import Shelf
+from support.served_models import ITEMS, fitted
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 CHUNKED = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"

@@ -14,12 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 from served_here import wait_for
-from served_models import fitted
 
 from discreet.errors import DiscreetError
 from discreet.serve import workers
 from discreet.serve.counters import Counters, SharedCounters
 from discreet.serve.service import Settings
+from support.served_models import fitted
 
 TOKEN = "open sesame, please"
 

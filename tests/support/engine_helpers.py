@@ -1,5 +1,8 @@
 """What the tests of all engines share: people, models, silence, and what was added up."""
 
+import hashlib
+import stat
+
 import numpy as np
 
 import discreet
@@ -48,3 +51,59 @@ def same_bits(one, other):
     assert [(entry.name, entry.sensitivity, entry.shape) for entry in first] == [
         (entry.name, entry.sensitivity, entry.shape) for entry in second
     ]
+
+
+# ------------------------------------------------------------------ traces of ids in files
+
+WHOLE_IDS = [0x4B1D7A11C0DE0000 + n for n in range(40)]
+TEXT_IDS = [f"recognizable-{n:02d}@example.org" for n in range(40)]
+
+
+def rows_of_recognizable_users():
+    """Users whose ids, and hashes that can be computed without a secret, are found again in any file."""
+    users = [*map(str, WHOLE_IDS), *TEXT_IDS]
+    return {"user": users, "item": [n % 5 for n in range(80)], "rating": [1.0 + n % 5 for n in range(80)]}
+
+
+def traces_of_ids():
+    """Ids as text and as integers, and hashes of them without a key, in either order of bytes."""
+    found = [one.encode() for one in (*map(str, WHOLE_IDS), *TEXT_IDS)]
+    found += [one.to_bytes(8, order) for one in WHOLE_IDS for order in ("little", "big")]
+    for one in (*WHOLE_IDS, *map(str, WHOLE_IDS), *TEXT_IDS):
+        for text in (repr(one), str(one)):
+            for size in (8, 16, 32):
+                digest = hashlib.blake2b(text.encode(), digest_size=size).digest()
+                found += [digest[:8], digest[:8][::-1], bytes([digest[0] | 1]) + digest[1:8]]
+            found += [hashlib.new(name, text.encode()).digest()[:8] for name in ("md5", "sha1", "sha256")]
+    return found
+
+
+def files_with_traces(folder):
+    """Names of files below the folder that hold a trace of an id, in their name or in their content."""
+    traces = traces_of_ids()
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    assert files
+    return [file.name for file in files if any(one in file.name.encode() + file.read_bytes() for one in traces)]
+
+
+def modes_of(folder):
+    """The permissions of a folder and of all below it, as (of folders, of files)."""
+    everything = [folder, *folder.rglob("*")]
+    return tuple({stat.S_IMODE(one.stat().st_mode) for one in everything if one.is_dir() == kind} for kind in (1, 0))
+
+
+class Interrupted(Exception):
+    """Raised in the middle of a training."""
+
+
+def interrupt(monkeypatch, after=1):
+    """The noise of a training fails after so many releases."""
+    left = iter(range(after))
+    add = SecureNoise.add
+
+    def fails(self, *given, **options):
+        if next(left, None) is None:
+            raise Interrupted
+        return add(self, *given, **options)
+
+    monkeypatch.setattr(SecureNoise, "add", fails)

@@ -40,6 +40,27 @@ def session(master, **settings):
     return builder.getOrCreate()
 
 
+def blocks_on_workers(spark, tasks=4):
+    """How many blocks the workers keep at this moment, by as many tasks as all of them can take at once and more."""
+
+    def count(batches):
+        import os
+        import time
+
+        import pyarrow
+
+        from discreet.engines.spark import worker
+
+        for _ in batches:
+            pass
+        time.sleep(0.3)
+        own = {"pid": [os.getpid()], "kept": [sum(map(len, worker._kept.values()))]}
+        yield pyarrow.RecordBatch.from_pydict(own)
+
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(count, "pid long, kept long").collect()
+    return sum({row["pid"]: row["kept"] for row in rows}.values())
+
+
 class Troubled(SparkRatings):
     """People who take one more step right after they are sealed."""
 

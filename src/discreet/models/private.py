@@ -13,6 +13,7 @@ import difflib
 import math
 import secrets
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -258,7 +259,7 @@ class PrivateRecommender(Recommender):
             self._assume(session, ratings, algorithm, seen, features)
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
-                with shown(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
+                with closing(users), shown(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
                     learnt = self._learn(algorithm, users, session, features, seed, told)
                 session.finish()
                 self._keep(algorithm, learnt, session.ledger)

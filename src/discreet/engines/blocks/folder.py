@@ -1,7 +1,13 @@
-"""A folder of blocks: the manifest, and the files beside it.
+"""A folder of blocks: the manifest, the secret, and the block files.
 
-The manifest knows how many people and ratings are in each block. It belongs to the data, says so in its first line, and
-is written for its owner only; none of it but the number of blocks and the catalogue goes into a model or a ledger.
+The manifest knows the size of each block, from which the number of people and ratings follows. It belongs to the data,
+says so in its first line, and is written for its owner only; none of it but the number of blocks and the catalogue goes
+into a model or a ledger.
+
+The secret is the key of the hashes that stand for users in the blocks (`engines.identity`). It is the only file from
+which, together with the blocks, user ids can be found out: by decrypting those that are whole numbers, by trying those
+that are text. It is written last and for its owner only, and is deleted or replaced with the folder. Without it the
+blocks cannot be trained on any more, and say nothing about ids.
 """
 
 from __future__ import annotations
@@ -17,11 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.encode import as_ids, object_array
+from discreet.engines.identity import Secret
 from discreet.engines.portion import Portion
 from discreet.errors import DataError, EngineError
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+SECRET = "secret.key"
+FORMAT = 2  # 1 had raw user ids in the blocks
 NOTICE = (
     "PRIVATE: this file tells how many people and ratings there are. Keep it with the data, and publish it as little "
     "as them."
@@ -48,6 +56,8 @@ class Manifest:
         As in `Ratings`.
     low, high : float, optional
         The lowest and the highest rating there is; None where there is none.
+    secret_check : str
+        By which the folder recognizes its own secret (`Secret.check_value`).
     """
 
     blocks: tuple[BlockFile, ...]
@@ -57,6 +67,7 @@ class Manifest:
     filtered: str
     low: float | None
     high: float | None
+    secret_check: str
 
     def to_json(self) -> str:
         document = {
@@ -68,6 +79,7 @@ class Manifest:
             "catalogue": self.catalogue,
             "filtered": self.filtered,
             "rating_range": None if self.low is None else [self.low, self.high],
+            "secret_check": self.secret_check,
         }
         return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
@@ -80,7 +92,10 @@ class Manifest:
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
             if found["format"] != FORMAT:
-                raise DataError(f"{file} is of format {found['format']}, and this version of discreet reads {FORMAT}")
+                raise DataError(
+                    f"{file} is of format {found['format']}, and this version of discreet reads {FORMAT}: "
+                    "write the blocks again"
+                )
             scale = found["rating_range"]
             titles = found["titles"]
             manifest = cls(
@@ -91,6 +106,7 @@ class Manifest:
                 str(found["filtered"]),
                 None if scale is None else float(scale[0]),
                 None if scale is None else float(scale[1]),
+                str(found["secret_check"]),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):
@@ -101,6 +117,26 @@ class Manifest:
         if broken or not manifest.blocks:
             raise DataError(f"{file} is damaged: write the blocks again")
         return manifest
+
+
+def write_private(file: Path, data: bytes) -> None:
+    """Write a new file, readable by its owner alone."""
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def read_secret(folder: Path, manifest: Manifest) -> Secret:
+    """Read the secret of a folder; raises a `DataError` where it is lost or is another folder's."""
+    try:
+        secret = Secret((folder / SECRET).read_bytes())
+        problem = "" if secret.check_value() == manifest.secret_check else "is not the secret of these blocks"
+    except (OSError, ValueError) as error:
+        problem = "is lost" if isinstance(error, FileNotFoundError) else "cannot be read"
+    if problem:
+        raise DataError(f"{folder / SECRET} {problem}: restore the file, or write the blocks again")
+    return secret
 
 
 def write_portion(file: Path, portion: Portion) -> BlockFile:

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Column
 from discreet.data.ratings import Duplicates, Ratings, Unknown
-from discreet.engines.blocks.folder import Manifest, read_portion
+from discreet.engines.blocks.folder import Manifest, read_portion, read_secret
 from discreet.engines.blocks.streams import Items, Reading
 from discreet.engines.blocks.writing import write_blocks
+from discreet.engines.identity import Secret
 from discreet.engines.kept import KeptBlocks, room_for
 from discreet.engines.portion import Portion
 from discreet.kernels.threads import one_thread, thread_count
@@ -60,6 +61,7 @@ class Blocks:
         self._room = room_for(cache_megabytes)
         self._folder = Path(os.fspath(folder)).expanduser()
         self._manifest = Manifest.read(self._folder)
+        self._secret = read_secret(self._folder, self._manifest)
 
     @classmethod
     def write(
@@ -87,7 +89,8 @@ class Blocks:
         source : path, frame, Ratings, or an iterable of paths or frames
             A file as for `Ratings.read`, a folder of such files, a frame, or several of these one after the other.
         folder : path
-            Where the blocks go. They hold people's ratings: keep them as you keep these.
+            Where the blocks go. They hold people's ratings: keep them as you keep these. User ids are not among them;
+            the file ``secret.key`` is what they could be found out with.
         blocks : int
             How many: a public number, which must not follow from the data. A core works on one at a time, so that a
             block of 1,500,000 ratings takes about 150 MB.
@@ -155,8 +158,9 @@ class Blocks:
 
     @guarded("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
-        engine = FileEngine(self._folder, self._manifest, bounds, seed, self._room)
-        return Users(Replay(engine, Portion.of_nobody().sealed(bounds, seed)), Public(bounds, self.n_items))
+        engine = FileEngine(self._folder, self._manifest, self._secret, bounds, seed, self._room)
+        nobody = Portion.of_nobody().sealed(bounds, seed, self._secret)
+        return Users(Replay(engine, nobody), Public(bounds, self.n_items))
 
     def __repr__(self) -> str:
         return f"<blocks of people with ratings of {self.n_items:,} items: {self.parts} files>"
@@ -165,13 +169,17 @@ class Blocks:
 class FileEngine:
     """Passes over block files, one on each core."""
 
-    def __init__(self, folder: Path, manifest: Manifest, bounds: Bounds, seed: int, room: int) -> None:
+    def __init__(self, folder: Path, manifest: Manifest, secret: Secret, bounds: Bounds, seed: int, room: int) -> None:
         self._folder = folder
         self._manifest = manifest
+        self._secret = secret
         self._bounds = bounds
         self._seed = seed
         self._kept = KeptBlocks(room)
         self._outlook = Outlook()
+
+    def close(self) -> None:
+        self._kept = KeptBlocks(0)
 
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         one_pass(asked)
@@ -205,6 +213,7 @@ class FileEngine:
     def _one(self, at: int, root: Node, into: Sequence[NDArray[np.int64]], keep: Collection[Point]) -> None:
         @guarded("sealed ratings")
         def block() -> Any:
-            return read_portion(self._folder, at, self._manifest.blocks[at]).sealed(self._bounds, self._seed)
+            portion = read_portion(self._folder, at, self._manifest.blocks[at])
+            return portion.sealed(self._bounds, self._seed, self._secret)
 
         self._kept.keep(at, follow(root, block, into, self._kept.known(at), keep))

@@ -22,7 +22,7 @@ from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.ratings import Ratings
 from discreet.data.scan import scan
 from discreet.data.text import Layout, check_line, find_layout, looks_whole, read_sample, read_text
-from discreet.engines.identity import Identity, identities
+from discreet.engines.identity import Identity, Secret, identities
 from discreet.errors import ConfigError, DataError
 
 BYTES = 1 << 24  # of a text file at a time
@@ -86,15 +86,15 @@ class Items:
         return self._found[form]
 
 
-def pieces(source: Any, reading: Reading, items: Items) -> Iterator[Rows]:
-    """The ratings of a source, piece by piece, in its order."""
+def pieces(source: Any, reading: Reading, items: Items, secret: Secret) -> Iterator[Rows]:
+    """The ratings of a source, piece by piece, in its order; users by their hash under the secret."""
     if isinstance(source, Ratings):
-        yield from _ratings(source, items)
+        yield from _ratings(source, items, secret)
         return
     for columns, where in _columns(source, reading):
         problem = ""
         try:
-            who = identities(columns.take("users"))
+            who = identities(columns.take("users"), secret)
             at = items.positions(columns.take("items"))
         except RowError as error:
             problem = error.problem
@@ -257,9 +257,9 @@ def _part(column: Any, part: slice) -> Any:
     return column[part]
 
 
-def _ratings(source: Ratings, items: Items) -> Iterator[Rows]:
+def _ratings(source: Ratings, items: Items, secret: Secret) -> Iterator[Rows]:
     """People who have no rating are people as well: they come with an item that is none."""
-    who = identities(source.user_ids)
+    who = identities(source.user_ids, secret)
     place = items.positions(source.item_ids)
     counts = np.maximum(np.diff(source.indptr), 1)
     ends = np.cumsum(counts)

@@ -19,16 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.csr import check_duplicates_rule
-from discreet.engines.blocks.folder import MANIFEST, BlockFile, Manifest, write_portion
+from discreet.engines.blocks.folder import MANIFEST, SECRET, BlockFile, Manifest, write_portion, write_private
 from discreet.engines.blocks.streams import Items, Reading, Rows, pieces
-from discreet.engines.identity import block_of
+from discreet.engines.identity import Secret, block_of
 from discreet.engines.portion import portion_of
 from discreet.errors import ConfigError, DataError
 from discreet.kernels.threads import available_cores
 
 Progress = Callable[[int, int, str], None]
 MOST_BLOCKS = 1 << 16
-_ROW = np.dtype([("who", "<u8", 2), ("item", "<i4"), ("rating", "<f4"), ("time", "<i8")])
+_ROW = np.dtype([("who", "<u8", 3), ("item", "<i4"), ("rating", "<f4"), ("time", "<i8")])
 
 
 def write_blocks(
@@ -55,7 +55,8 @@ def write_blocks(
     with _aside(folder) as aside:
         scratch = aside / "scratch"
         scratch.mkdir(mode=0o700)
-        timed = _divide(pieces(source, reading, items), scratch, blocks, progress)
+        secret = Secret()  # in memory until all is written: what a crash leaves behind says nothing about ids
+        timed = _divide(pieces(source, reading, items, secret), scratch, blocks, progress)
         item_ids, places = items.final()
         if any(not isinstance(one, (int, str)) for one in item_ids.tolist()):
             raise DataError("item ids must be whole numbers or text to be written to blocks")
@@ -89,10 +90,10 @@ def write_blocks(
             filtered,
             low if some else None,
             high if some else None,
+            secret.check_value(),
         )
-        file = aside / MANIFEST
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="utf-8") as stream:
-            stream.write(manifest.to_json())
+        write_private(aside / MANIFEST, manifest.to_json().encode())
+        write_private(aside / SECRET, secret.data)
 
 
 @contextmanager
@@ -132,13 +133,17 @@ def _divide(rows: Iterator[Rows], scratch: Path, blocks: int, progress: Progress
         packed = packed[order]
         cuts = np.searchsorted(block[order], np.arange(blocks + 1))
         for at in np.flatnonzero(np.diff(cuts)).tolist():
-            with open(_scratch(scratch, at), "ab") as stream:
+            with open(_scratch(scratch, at), "ab", opener=_open_private) as stream:
                 packed[cuts[at] : cuts[at + 1]].tofile(stream)
         if progress:
             progress(0, blocks, "reading")
     if not any_rows:
         raise DataError("there are no ratings in it: at least one is needed")
     return bool(timed)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _scratch(scratch: Path, at: int) -> Path:

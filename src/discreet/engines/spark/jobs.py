@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from discreet.data.worker_errors import MARK
 from discreet.engines.handshake import fingerprint
+from discreet.engines.identity import Secret
 from discreet.engines.spark import worker
 from discreet.engines.spark.sealing import SEALED
 from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
@@ -47,13 +48,28 @@ class SparkEngine:
         self._room = room
         self._training = secrets.token_hex(16)
         self._outlook = Outlook()
+        self._started = False
+
+    def close(self) -> None:
+        """Let workers drop the blocks of this training; one that cannot be reached does so by itself, in a minute."""
+        spark = self._sealed.spark
+        tasks = 2 * cores(spark)
+
+        def job() -> Any:
+            return spark.range(0, tasks, 1, tasks).mapInArrow(worker.forgetter(self._training), "kept int").collect()
+
+        if self._started:
+            with suppress(EngineError):
+                outcome(job)
 
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         one_pass(asked)
 
     def run(self, root: Node, wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
+        self._started = True
         keep = self._outlook.worth_keeping(root)
-        work = Pass(root, wanted, self._bounds, self._seed, fingerprint(), self._training, keep, self._room)
+        secret = self._sealed.secret
+        work = Pass(root, wanted, self._bounds, self._seed, fingerprint(), secret, self._training, keep, self._room)
         for again in (False, True):
             try:
                 sums, counted = self._pass(work)
@@ -102,14 +118,17 @@ class Sealed:
     path : str
     parts : int
         How many blocks: public.
+    secret : Secret
+        Of the hashes of users in the blocks; it is kept by the driver alone, and ends with it.
     write : function
         Writes the blocks to the path, anew.
     """
 
-    def __init__(self, spark: Any, path: str, parts: int, write: Callable[[], None]) -> None:
+    def __init__(self, spark: Any, path: str, parts: int, secret: Secret, write: Callable[[], None]) -> None:
         self.spark = spark
         self.path = path
         self.parts = parts
+        self.secret = secret
         self.within_reach = path.startswith("file:")  # of the workers' own hands
         self._write = write
         write()
@@ -150,7 +169,7 @@ class Sealed:
         """Whether a pass counted every block once: none is missing, and none was counted twice."""
         if len(set(counted)) != len(counted):
             raise EngineError("a block was counted twice in one pass, so its sum was thrown away")
-        return set(counted) == {f"{piece.part} {piece.piece}" for piece in self._pieces}
+        return set(counted) == {piece.label for piece in self._pieces}
 
     @property
     def _pieces(self) -> frozenset[Piece]:

@@ -23,10 +23,12 @@ from discreet.data.columns import Column, find_columns
 from discreet.data.csr import check_duplicates_rule
 from discreet.data.encode import canonical, encode
 from discreet.data.ratings import Duplicates, Unknown
+from discreet.engines.identity import Secret
 from discreet.engines.kept import room_for
 from discreet.engines.portion import Portion
 from discreet.engines.spark import sealing
 from discreet.engines.spark.jobs import Sealed, SparkEngine, arrow_batches, cores, outcome, shake_hands
+from discreet.engines.spark.local_folder import local_folder, make_private, restrict_files
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.door.vault import guarded
 from discreet.privacy.people.block import Public
@@ -65,7 +67,8 @@ class SparkRatings:
     unknown_items : {"error", "drop"}
     folder : str, optional
         Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or ``s3a:``. They hold
-        people's ratings. By default, and only where Spark runs on one machine, a temporary folder.
+        people's ratings, and a keyed hash instead of user ids. By default, and only where Spark runs on one machine, a
+        temporary folder. A folder of this machine is made for its owner alone; one elsewhere you protect, and delete.
     cache_megabytes : int
         Memory of each Python worker in which blocks stay between passes; no bit depends on it.
     """
@@ -143,8 +146,8 @@ class SparkRatings:
         """Shake hands with the workers, and seal people's ratings into blocks, if that has not been done before."""
         shake_hands(self.spark, 2 * cores(self.spark))
         if self._sealed is None:
-            path = self._path()
-            self._sealed = Sealed(self.spark, path, self.parts, lambda: outcome(lambda: self._write(path)))
+            path, secret = self._path(), Secret()
+            self._sealed = Sealed(self.spark, path, self.parts, secret, lambda: self._write(path, secret))
 
     @guarded("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
@@ -152,7 +155,8 @@ class SparkRatings:
             self.ready()
         assert self._sealed is not None
         engine = SparkEngine(self._sealed, bounds, seed, self._room)
-        return Users(Replay(engine, Portion.of_nobody().sealed(bounds, seed)), Public(bounds, self.n_items))
+        nobody = Portion.of_nobody().sealed(bounds, seed, self._sealed.secret)
+        return Users(Replay(engine, nobody), Public(bounds, self.n_items))
 
     def __repr__(self) -> str:
         return f"<people with ratings of {self.n_items:,} items in {self.parts} blocks on Spark>"
@@ -172,14 +176,24 @@ class SparkRatings:
             found.append(seconds(F.col(columns["timestamp"]), kinds[columns["timestamp"]]).alias("time"))
         return frame.select(*found)
 
-    def _write(self, path: str) -> None:
+    def _write(self, path: str, secret: Secret) -> None:
         keys = partition_keys(self.spark, self.parts)
-        with arrow_batches(self.spark, ROWS_OF_A_BATCH):
-            packets = self.rows().mapInArrow(sealing.divider(self.item_ids, self._unknown, keys), sealing.PACKETS)
-            task = sealing.sealer(self.n_items, self._duplicates, task_number)
-            blocks = packets.repartition(self.parts, "key").mapInArrow(task, sealing.SEALED)
-            writing = blocks.write.mode("overwrite").option("compression", "none")
+        local = local_folder(path)
+
+        def job() -> None:
+            divide = sealing.divider(self.item_ids, self._unknown, keys, secret)
+            seal = sealing.sealer(self.n_items, self._duplicates, task_number)
+            packets = self.rows().mapInArrow(divide, sealing.PACKETS)
+            blocks = packets.repartition(self.parts, "key").mapInArrow(seal, sealing.SEALED)
+            writing = blocks.write.mode("append" if local is not None else "overwrite").option("compression", "none")
             writing.option("parquet.enable.dictionary", "false").parquet(path)
+
+        if local is not None:
+            make_private(local)
+        with arrow_batches(self.spark, ROWS_OF_A_BATCH):
+            outcome(job)
+        if local is not None:
+            restrict_files(local)
 
     def _rating(self) -> Any:
         from pyspark.sql import functions as F

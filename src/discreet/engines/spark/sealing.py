@@ -1,17 +1,18 @@
 """What workers do while people are sealed: rows are divided by user on one side of a shuffle, and sealed on the other.
 
 Spark moves rows one by one, which costs more than all that is done with them. So the first task looks up the items,
-takes the 128 bits of every user (`identity`) and packs rows that go to the same block into a few thousand at a time,
+takes the keyed hash of every user (`identity`) and packs rows that go to the same block into a few thousand at a time,
 column by column; Spark moves these packets, and the second task makes compressed sparse rows of them (`portion`).
 
-A packet is: number of rows, whether users have a second half, whether there are times (int64 each); then the columns,
-one after the other: first halves, second halves, items (int32), ratings (float32), times (int64).
+A packet is: number of rows, whether there are times (int64 each); then the columns, one after the other: first halves,
+second halves, encrypted numbers, items (int32), ratings (float32), times (int64). No id is in it.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,14 +22,14 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import Catalogue
 from discreet.data.worker_errors import Problem, Task, quiet
 from discreet.engines.blocks.streams import Items
-from discreet.engines.identity import Identity, block_of, identities
+from discreet.engines.identity import Identity, Secret, block_of, identities
 from discreet.engines.portion import Portion, portion_of
 from discreet.errors import DataError, DiscreetError
 
 PACKETS = "key int, part int, data binary"
 SEALED = "part int, piece int, source int, size long, crc32 long, payload binary"
 ROWS_AT_ONCE = 1 << 20
-ROWS_OF_A_PACKET = 1 << 13  # at most 256 kB, so that no batch of Arrow comes near the 2 GB that it can hold
+ROWS_OF_A_PACKET = 1 << 13  # at most 320 kB, so that no batch of Arrow comes near the 2 GB that it can hold
 RATINGS_OF_A_PIECE = 1 << 20  # a piece takes about 8 MB, and twenty times as much while its users take their steps
 
 Batches = Iterable[pa.RecordBatch]
@@ -51,7 +52,7 @@ class Rows(NamedTuple):
 # ------------------------------------------------------------------ before the shuffle
 
 
-def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32]) -> Task:
+def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secret: Secret) -> Task:
     """A task from rows (user, item, rating, and time if there is one) to packets.
 
     Parameters
@@ -60,6 +61,8 @@ def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32]) -> Ta
     unknown : {"error", "drop"}
     keys : (parts,)
         For each block, the key by which Spark sends a packet to the task that seals it.
+    secret : Secret
+        Of the hashes of users.
     """
 
     def divide(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -68,10 +71,10 @@ def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32]) -> Ta
         for batch in batches:
             held.append(batch)
             if sum(one.num_rows for one in held) >= ROWS_AT_ONCE:
-                yield from packets(_rows(held, items, unknown), keys)
+                yield from packets(_rows(held, items, unknown, secret), keys)
                 held.clear()
         if any(one.num_rows for one in held):
-            yield from packets(_rows(held, items, unknown), keys)
+            yield from packets(_rows(held, items, unknown, secret), keys)
 
     return quiet(divide)
 
@@ -94,18 +97,14 @@ def packets(rows: Rows, keys: NDArray[np.int32]) -> Iterator[pa.RecordBatch]:
 
 
 def packed(rows: Rows) -> bytes:
-    wide = bool(rows.who[:, 1].any())
-    head = np.array([len(rows.who), wide, rows.times is not None], np.int64)
-    columns: list[NDArray[Any]] = [head, rows.who[:, 0]]
-    if wide:
-        columns.append(rows.who[:, 1])
-    columns += [rows.items, rows.ratings]
+    head = np.array([len(rows.who), rows.times is not None], np.int64)
+    columns: list[NDArray[Any]] = [head, *rows.who.T, rows.items, rows.ratings]
     if rows.times is not None:
         columns.append(rows.times)
     return b"".join(column.tobytes() for column in columns)
 
 
-def _rows(batches: list[pa.RecordBatch], items: Items, unknown: str) -> Rows:
+def _rows(batches: list[pa.RecordBatch], items: Items, unknown: str, secret: Secret) -> Rows:
     table = pa.Table.from_batches(batches)
     ratings = _numbers(table.column("rating"), np.float64, "Rating")
     with np.errstate(all="ignore"):
@@ -113,7 +112,7 @@ def _rows(batches: list[pa.RecordBatch], items: Items, unknown: str) -> Rows:
     if not np.isfinite(ratings).all():
         raise Problem("Rating")
     times = _numbers(table.column("time"), np.int64, "Time") if "time" in table.column_names else None
-    who = _ids(identities, table.column("user"), "User")
+    who = _ids(partial(identities, secret=secret), table.column("user"), "User")
     places = _ids(items.positions, table.column("item"), "ItemId")
     if unknown == "error" and (places < 0).any():
         raise Problem("Item")
@@ -156,8 +155,8 @@ def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> Task:
 
 def unpacked(data: Any) -> Rows:
     """The rows of a packet, whose memory they share."""
-    n, wide, timed = (int(x) for x in np.frombuffer(data, np.int64, 3))
-    at = 24
+    n, timed = (int(x) for x in np.frombuffer(data, np.int64, 2))
+    at = 16
 
     def column(kind: Any) -> NDArray[Any]:
         nonlocal at
@@ -165,11 +164,7 @@ def unpacked(data: Any) -> Rows:
         at += array.nbytes
         return array
 
-    first = column(np.uint64)
-    who = np.zeros((n, 2), np.uint64)
-    who[:, 0] = first
-    if wide:
-        who[:, 1] = column(np.uint64)
+    who = np.column_stack([column(np.uint64) for _ in range(3)])
     items = column(np.int32)
     ratings = column(np.float32)
     return Rows(who, items, ratings, column(np.int64) if timed else None)
@@ -203,7 +198,13 @@ def in_pieces(whole: Portion) -> Iterator[Portion]:
         end = min(max(end, begin + 1), begin + RATINGS_OF_A_PIECE, n)
         own = whole.indptr[begin : end + 1]
         entries = slice(int(own[0]), int(own[-1]))
-        yield Portion(own - own[0], whole.numbers[begin:end], whole.items[entries], whole.ratings[entries])
+        yield Portion(
+            own - own[0],
+            whole.hashes[begin:end],
+            whole.numbers[begin:end],
+            whole.items[entries],
+            whole.ratings[entries],
+        )
         begin = end
 
 

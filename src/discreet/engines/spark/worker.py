@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import gc
 import itertools
+import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from threading import Timer
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +23,7 @@ from numpy.typing import NDArray
 
 from discreet.data.worker_errors import Problem, Task, quiet
 from discreet.engines.handshake import fingerprint
+from discreet.engines.identity import Secret
 from discreet.engines.kept import KeptBlocks
 from discreet.engines.portion import Portion
 from discreet.kernels.threads import one_thread
@@ -54,6 +58,11 @@ class Piece(NamedTuple):
     piece: int
     crc32: int
 
+    @property
+    def label(self) -> str:
+        """Text that names this piece with this content and no other."""
+        return f"{self.part} {self.piece} {self.crc32}"
+
 
 class File(NamedTuple):
     """A file of sealed blocks, and the pieces in it, in their order."""
@@ -64,7 +73,7 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Pass:
-    """One pass as every worker is told of it; all of it is public.
+    """One pass as every worker is told of it; all of it is public but the secret of the sealed folder.
 
     Parameters
     ----------
@@ -73,6 +82,8 @@ class Pass:
         As people were sealed with.
     expected : str
         The driver's fingerprint.
+    secret : Secret
+        Of the sealed folder. It is sent to workers with the task, and written to no file by us.
     training : str
         A random name, so that what one training keeps is not taken for another's.
     keep : points at which blocks are kept for the next pass
@@ -87,6 +98,7 @@ class Pass:
     bounds: Bounds
     seed: int
     expected: str
+    secret: Secret
     training: str = ""
     keep: frozenset[Point] = frozenset()
     room: int = 0
@@ -158,7 +170,11 @@ class _OpenedLate:
 
 # ------------------------------------------------------------------ adding up
 
+IDLE_SECONDS = 60.0  # as long as Spark itself keeps an idle worker
+FORGET_SECONDS = 0.2  # much longer than Spark takes to start the other tasks of a small job
+
 _kept: dict[str, KeptBlocks] = {}
+_timers: list[Timer] = []
 _tasks = itertools.count()
 
 
@@ -166,13 +182,12 @@ def _sums(work: Pass, pieces: Iterable[tuple[Piece, Payload]]) -> Iterator[pa.Re
     if fingerprint() != work.expected:
         raise Problem("Machine")
     _settle_down()
-    kept = _kept_for(work)
     into = nothing_yet(work.wanted)
     counted: list[str] = []
-    with one_thread():
+    with one_thread(), _kept_for(work) as kept:
         for piece, payload in pieces:
             _add_piece(work, piece, payload, kept, into)
-            counted.append(f"{piece.part} {piece.piece}")
+            counted.append(piece.label)
     if counted:
         yield from sums_in_chunks(into, work.chunk)
         yield _row(-1, 0, "\n".join(counted).encode())
@@ -181,7 +196,7 @@ def _sums(work: Pass, pieces: Iterable[tuple[Piece, Payload]]) -> Iterator[pa.Re
 def _add_piece(work: Pass, piece: Piece, payload: Payload, kept: KeptBlocks, into: Sequence[NDArray[np.int64]]) -> None:
     @guarded("sealed ratings")
     def sealed(data: Any) -> Block:
-        return Portion.from_bytes(data).sealed(work.bounds, work.seed)
+        return Portion.from_bytes(data).sealed(work.bounds, work.seed, work.secret)
 
     def begin() -> Block:
         data = payload()
@@ -192,12 +207,44 @@ def _add_piece(work: Pass, piece: Piece, payload: Payload, kept: KeptBlocks, int
     kept.keep(piece, follow(work.root, begin, into, kept.known(piece), work.keep))
 
 
-def _kept_for(work: Pass) -> KeptBlocks:
-    """What this worker keeps for this training; whatever it kept for another is forgotten."""
+@contextmanager
+def _kept_for(work: Pass) -> Iterator[KeptBlocks]:
+    """What this worker keeps for this training; whatever it kept for another is forgotten.
+
+    It is forgotten when the driver says that the training has ended, and after `IDLE_SECONDS` without a pass in any
+    case: the driver may have failed, and Spark keeps a worker for as long as it has other work for it.
+    """
+    for timer in _timers:
+        timer.cancel()
+    _timers.clear()
     if work.training not in _kept:
         _kept.clear()
         _kept[work.training] = KeptBlocks(work.room)
-    return _kept[work.training]
+    try:
+        yield _kept[work.training]
+    finally:
+        timer = Timer(IDLE_SECONDS, forget, [work.training])
+        timer.daemon = True
+        _timers.append(timer)
+        timer.start()
+
+
+def forget(training: str) -> None:
+    """Drop the blocks that this worker keeps for a training."""
+    _kept.pop(training, None)
+
+
+def forgetter(training: str) -> Task:
+    """A task that drops the blocks of a training; it lasts, so that all workers get one when as many start at once."""
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            pass
+        forget(training)
+        time.sleep(FORGET_SECONDS)
+        yield pa.RecordBatch.from_pydict({"kept": pa.array([len(_kept)], pa.int32())})
+
+    return quiet(run)
 
 
 def _settle_down() -> None:

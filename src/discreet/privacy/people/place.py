@@ -30,6 +30,10 @@ class Place(ABC):
     def adder(self, statistic: Statistic, public: Public) -> Compute:
         """A function (grid, rows) for the sum over all people as they are here."""
 
+    def close(self) -> None:
+        """Drop what an engine keeps between sums; called when a training has ended, or failed."""
+        return
+
 
 class InMemory(tuple[Block, ...], Place):
     """Blocks of arrays in this process."""

@@ -97,6 +97,9 @@ class Engine(Protocol):
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         """Compute all these sums in one pass: `one_pass`."""
 
+    def close(self) -> None:
+        """Drop the blocks that are kept between passes."""
+
 
 class Replay(Place):
     """People of an engine, and the steps that they have taken since they were sealed."""
@@ -116,6 +119,9 @@ class Replay(Place):
             )
         twin, taken = watched(self._twin, step, public)
         return Replay(self.engine, twin, (*self._steps, taken))
+
+    def close(self) -> None:
+        self.engine.close()
 
     def adder(self, statistic: Statistic, public: Public) -> RecordedSum:
         return RecordedSum(self.engine, self._steps, statistic, public, reads_of(self._twin, statistic, public))

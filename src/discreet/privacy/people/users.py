@@ -147,6 +147,11 @@ class Users(Box[Place]):
         adder = self.open(KEY).adder(statistic, public)
         return Sum(statistic.shape(public), self._reach(statistic), adder, statistic.symmetric(public))
 
+    @guarded("what users do")
+    def close(self) -> None:
+        """Drop what an engine keeps of these users in memory: the training has ended, or failed."""
+        self.open(KEY).close()
+
     def _reach(self, statistic: Statistic) -> Reach:
         found: Reach = statistic.reach(self._public)
         return found
