@@ -429,10 +429,9 @@ FAULTS = {
         ("test_noise_independence.py::test_noise_does_not_follow_from_clock_or_process",),
     ),
     "noise is keyed by the process": Fault(
-        "noise.sources:SecureNoise.add",
-        FILL,
-        POOLED.format(reuse="pool").replace("SecureNoise().gaussian(1 << 16, 2.0**30) * 2.0**-30", "np.random"
-        ".default_rng([os.getpid(), __import__('time').time_ns()]).standard_normal(1 << 16)"),
+        "noise.sources:fresh_words",
+        'int.from_bytes(os.urandom(16), "little")',
+        'os.getpid() * 2**64 + __import__("time").perf_counter_ns()',
         ("test_noise_independence.py::test_noise_does_not_follow_from_clock_or_process",),
     ),
     "a user's ridge depends on how many users there are": Fault(
