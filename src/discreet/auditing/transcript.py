@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet.auditing.canaries import Canary, changed, guessed, paired, turned_over
+from discreet.auditing.canaries import Canary, changed, guessed, opposites, paired, turned_over
 from discreet.auditing.result import SIGNS, Level
 from discreet.auditing.worlds import SLACK, Move, Worlds, lost, priced_deviation, quiet, reach
 from discreet.errors import DiscreetError
@@ -121,7 +121,8 @@ def _guesses(worlds: Worlds) -> list[Canary]:
     if not worlds.replacing:
         return single
     pairs = [paired(one, worlds.n_items) for one in single]
-    return [turned_over(worlds.n_items, worlds.low, worlds.high), *pairs]
+    opposite = opposites(worlds.n_items, worlds.low, worlds.high)
+    return [turned_over(worlds.n_items, worlds.low, worlds.high), *opposite, *pairs]
 
 
 def _try(worlds: Worlds, canary: Canary, tried: list[Tried], findings: list[str]) -> None:
