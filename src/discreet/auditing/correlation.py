@@ -6,7 +6,8 @@ Given the noise z of one release, noise z' of another that is independent of it 
 
 whatever z is: an exact test, of the same noise (t is about √n) and of opposite noise (−√n). Compared are, in every
 training, each release with each other one, its first half with its second half, and, in every second training, each
-with the same release of the training before. Products are also added up over all trainings, so that releases of a few numbers show as well.
+with the same release of the training before. Products are also added up over all trainings, so that releases of a few
+numbers show as well.
 """
 
 from __future__ import annotations
@@ -70,9 +71,7 @@ class Correlation:
         size, text = self.largest
         return text if 2 * self.tests * float(norm.sf(size)) < error else None
 
-    def _compared(
-        self, numbered: dict[str, NDArray[np.float64]]
-    ) -> tuple[list[NDArray[np.float64]], Pairs, list[str]]:
+    def _compared(self, numbered: dict[str, NDArray[np.float64]]) -> tuple[list[NDArray[np.float64]], Pairs, list[str]]:
         """Arrays of noise, which of them are compared, and what to call each comparison."""
         rows = list(numbered.values())
         labels = list(numbered)
@@ -89,9 +88,7 @@ class Correlation:
                 names.append(f"the noise of {label} in two trainings")
         return rows, pairs, names
 
-    def _keep_largest(
-        self, names: list[str], products: NDArray[np.float64], variances: NDArray[np.float64]
-    ) -> None:
+    def _keep_largest(self, names: list[str], products: NDArray[np.float64], variances: NDArray[np.float64]) -> None:
         there = variances > 0
         t = np.where(there, products, 0.0) / np.sqrt(np.where(there, variances, 1.0))
         self.tests += int(there.sum())
@@ -115,9 +112,7 @@ def _numbered(releases: Sequence[tuple[str, NDArray[np.float64]]]) -> dict[str, 
     return found
 
 
-def _products(
-    rows: list[NDArray[np.float64]], pairs: Pairs
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _products(rows: list[NDArray[np.float64]], pairs: Pairs) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Σ_i z_i z'_{i+s} and Σ_i z_i² over the i at which both are there, for every pair and shift s."""
     z = np.zeros((len(rows), COMPARED))
     there = np.zeros_like(z)

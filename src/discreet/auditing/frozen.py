@@ -1,4 +1,4 @@
-"""A context in which everything that noise must not follow from stands still: clocks, process ids, seeded generators."""
+"""A context in which clocks, process ids and seeded generators stand still: noise must not follow from them."""
 
 from __future__ import annotations
 

@@ -243,7 +243,8 @@ def _found_while_frozen(worlds: Worlds) -> list[str]:
     if len(seen) < 2:
         return ["too few trainings could be compared while the clock stands still"]
     same = [np.array_equal(a, b) for a, b in zip(*seen, strict=False) if min(a.size, b.size) >= 8]
-    return ["the noise follows from the clock or from the process: with both held still it repeats"] if any(same) else []
+    repeated = "the noise follows from the clock or from the process: with both held still it repeats"
+    return [repeated] if any(same) else []
 
 
 def is_on_grid(record: Released) -> bool:

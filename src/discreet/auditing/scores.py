@@ -183,7 +183,8 @@ def _faults_of_price(tuning: Tuning) -> list[str]:
     found = delta_of_best(said.epsilon, tuning.mu, float(tuning.runs))
     if found <= said.delta:
         return []
-    return [f"at the stated ε = {said.epsilon:.4g}, the best of normal scores loses δ = {found:.3g}, not {said.delta:g}"]
+    stated = f"ε = {said.epsilon:.4g} and δ = {said.delta:g}"
+    return [f"{stated} are stated, and at this ε the best of several normal scores loses δ = {found:.3g}"]
 
 
 def delta_of_best(epsilon: float, mu: float, mean: float) -> float:

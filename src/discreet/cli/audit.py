@@ -38,7 +38,8 @@ def audit(
         str | None, typer.Option(help="Audit a model with the parameters of this saved one.", metavar="FOLDER")
     ] = None,
     levels: Annotated[
-        str, typer.Option(help="Which levels: transcript, noise, one-run, scores, tuning; all by default.", metavar="NAMES")
+        str,
+        typer.Option(help="Which levels: transcript, noise, one-run, scores, tuning; all by default.", metavar="NAMES"),
     ] = "transcript,noise,one-run,scores,tuning",
     spend: Annotated[
         bool, typer.Option("--spend", help="Train once on the people in DATA, and charge them for it.")
