@@ -118,13 +118,15 @@ class Opposite:
 
 
 def opposites(n_items: int, low: float, high: float) -> Iterator[Canary]:
-    """Pairs of opposite signs: with a rare item first or a frequent one, and with no item but two in common."""
+    """Pairs of opposite signs: with few own items or every second one, and with no item but two in common."""
     if n_items < 4:
         return
     rare_first = tuple(range(n_items))[::-1]
     yield Opposite(rare_first, own=n_items // 4).make(low, high)
     yield Opposite(rare_first, (-0.35,), n_items // 12).make(low, high)
-    yield Opposite(tuple(range(n_items)), own=n_items // 4).make(low, high)
+    last, rest = n_items - 2, tuple(range(n_items - 2))
+    by_turns = (last, last + 1, *rest[::2], *rest[1::2])
+    yield Opposite(by_turns, (-0.45,), len(rest[::2]), 0.2).make(low, high)
     two, middle = np.arange(2), (low + high) / 2
     other = Canary("", two, middle + FAR * np.array([-1.0, 0.1]), user_id=_ID + 1)
     yield Canary("two items, of which one has the opposite sign", two, middle + FAR * np.array([1.0, 0.1]), other)

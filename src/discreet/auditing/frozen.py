@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, Self
 from unittest.mock import patch
 
 import numpy as np
@@ -25,15 +25,15 @@ class FrozenDatetime(datetime.datetime):
     """A datetime at which it is always the same time."""
 
     @classmethod
-    def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:
-        return datetime.datetime.fromtimestamp(_NOW, tz)
+    def now(cls, tz: datetime.tzinfo | None = None) -> Self:
+        return cls.fromtimestamp(_NOW, tz)
 
     @classmethod
-    def utcnow(cls) -> datetime.datetime:
-        return datetime.datetime.fromtimestamp(_NOW, datetime.UTC).replace(tzinfo=None)
+    def utcnow(cls) -> Self:
+        return cls.fromtimestamp(_NOW, datetime.UTC).replace(tzinfo=None)
 
     @classmethod
-    def today(cls) -> datetime.datetime:
+    def today(cls) -> Self:
         return cls.now()
 
 

@@ -7,7 +7,6 @@ else in a model is likely to hold, so that they can be searched for in what it s
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,6 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.engines.local import LocalPeople
-from discreet.privacy.door.vault import guarded
-from discreet.privacy.people.block import Public
-from discreet.privacy.people.bounds import Bounds, check_rows
-from discreet.privacy.people.item_sampling import user_keys
-from discreet.privacy.people.users import Users
 
 N_ITEMS = 23
 _FIRST_ID = 7_301_946_000
@@ -110,14 +104,8 @@ class UnevenPeople(LocalPeople):
     so the sums differ from those of one block.
     """
 
-    @guarded("sealed ratings")
-    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
-        check_rows(self._ratings)
-        keys = user_keys(self._ratings.user_ids, seed)
-        n = len(keys)
-        cuts = sorted({0, *(min(2**at, n) for at in range(n.bit_length() + 1)), n})
-        blocks = [self._block(begin, end, keys, bounds) for begin, end in pairwise(cuts)]
-        return Users(blocks, Public(bounds, self.n_items))
+    def _cuts(self, n: int) -> list[int]:
+        return sorted({0, *(2**at for at in range(n.bit_length()) if 2**at < n)}) + [n]
 
 
 def with_repeated_rows(ratings: Ratings, user: int) -> Ratings:
