@@ -105,7 +105,7 @@ class UnevenPeople(LocalPeople):
     """
 
     def _cuts(self, n: int) -> list[int]:
-        return sorted({0, *(2**at for at in range(n.bit_length()) if 2**at < n)}) + [n]
+        return [0, *(2**at for at in range(n.bit_length()) if 2**at < n), n]
 
 
 def with_repeated_rows(ratings: Ratings, user: int) -> Ratings:
