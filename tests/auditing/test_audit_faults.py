@@ -5,7 +5,16 @@ import pytest
 from discreet.auditing import audit
 from discreet.errors import ConfigError, PlanMismatch
 from discreet.kernels import threads
-from support.audit_tables import EXPLAINED, SHOWING, UNEXPLAINED, WHERE, names_of, on_the_page, planted_classes
+from support.audit_tables import (
+    EXPLAINED,
+    SHOWING,
+    UNEXPLAINED,
+    WHERE,
+    caught_by,
+    names_of,
+    on_the_page,
+    planted_classes,
+)
 from support.fault_helpers import FAULTS, planted
 
 QUICK = {"search": 3, "fits": 30, "canaries": 1000, "seed": 1}
@@ -39,11 +48,26 @@ def levels_that_refute(make, *levels):
         ("replacing a user is priced as removing one", ["transcript"]),
         ("secure noise comes from a seed", ["noise"]),
         ("coins come from numpy's global generator", ["noise"]),
+        ("noise is used again for the next release", ["noise"]),
+        ("the next release has the same noise with the opposite sign", ["noise"]),
+        ("the next release has the same noise three places further", ["noise"]),
+        ("float noise is called secure", ["noise"]),
+        ("noise is keyed by the clock", ["noise"]),
+        ("noise is keyed by the process", ["noise"]),
+        ("a user's ridge depends on how many users there are", ["transcript"]),
     ],
 )
 def test_a_planted_fault_is_refuted(fault, levels):
     with planted(fault):
         assert levels_that_refute(SHOWING[WHERE.get(fault, "DPALS")], *levels) == levels
+
+
+def test_signed_pairs_that_are_priced_without_their_sign_are_refuted_without_a_search():
+    """Among the guesses are two users whose pairs of residuals have opposite signs."""
+    fault = "pairs of residuals are priced as if they had no sign"
+    with planted(fault):
+        (level,) = audit(SHOWING[WHERE[fault]](), levels=["transcript"], search=0).levels
+    assert any("'pairs or biases' moves by 1.41" in finding for finding in level.findings), level.findings
 
 
 @pytest.mark.parametrize(
@@ -62,7 +86,7 @@ def test_what_the_door_refuses_and_what_claims_nothing_cannot_be_audited():
         audit(SHOWING["Reveals"](), levels=["one run"], **QUICK)
 
 
-@pytest.mark.parametrize(("kind", "least"), [("models", 33), ("faults", 80)])
+@pytest.mark.parametrize(("kind", "least"), [("models", 33), ("faults", len(names_of("faults")))])
 def test_the_page_has_rows_for_what_there_is(kind, least):
     found = list(on_the_page(kind))
     assert found == [name for name in names_of(kind) if name in found]
@@ -73,6 +97,7 @@ def test_every_fault_is_refuted_or_explained():
     for name, row in on_the_page("faults").items():
         assert ("refutes" in row) != (name in EXPLAINED), name
         assert UNEXPLAINED not in row, name
+        assert row.endswith(f" | {caught_by(name)}"), "run: python tests/support/audit_tables.py caught"
     assert set(WHERE) <= set(FAULTS)
 
 

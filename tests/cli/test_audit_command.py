@@ -32,7 +32,7 @@ def test_an_audit_is_a_table_a_plot_and_a_file(run, tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     found = Audit.load(tmp_path / "a.json")
     assert not found.refuted
-    assert [level.name for level in found.levels] == ["transcript", "noise", "one run"]
+    assert [level.name for level in found.levels] == ["transcript", "noise", "one run", "scores", "tuning"]
 
 
 def test_json_is_the_result_and_nothing_else(run):

@@ -1,4 +1,4 @@
-"""Every planted fault is caught by the tests that docs/verification.md names. Run this file to print its table."""
+"""Every planted fault is caught by the tests that docs/verification.md names. Run this file to write its table."""
 
 import re
 from pathlib import Path
@@ -59,7 +59,7 @@ def table():
 
     lines = ["| fault | in | caught by | audit |", "|---|---|---|---|"]
     for name, fault in FAULTS.items():
-        tests = "<br>".join(f"`{test.replace('.py::', '::')}`" for test in fault.caught_by)
+        tests = "<br>".join(f"`{test.rpartition('/')[2].replace('.py::', '::')}`" for test in fault.caught_by)
         audited = "flags it" if name in AUDITED else ""
         lines.append(f"| {name} | `{fault.where.replace(':', '.')}` | {tests} | {audited} |")
     return "\n".join(lines)
@@ -76,5 +76,13 @@ def test_the_page_lists_exactly_these_faults_and_tests():
     assert not [line for line in (before + after).splitlines() if "::test_" in line and "|" in line]
 
 
+def write_table():
+    """Put the table on the page, in the place of the one that is there."""
+    page = PAGE.read_text(encoding="utf-8")
+    found = re.search(r"^\| fault \|.*?\n(?=\n|\Z)", page, flags=re.DOTALL | re.MULTILINE)
+    assert found
+    PAGE.write_text(page.replace(found.group(), table() + "\n"), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    print(table())
+    write_table()

@@ -1,8 +1,9 @@
-"""The tables of docs/verification.md, section 6: every private model, and every planted fault, by three levels.
+"""The tables of docs/verification.md, section 6: every private model by three levels, every planted fault by five.
 
     python tests/support/audit_tables.py models                      (rows that are not on the page yet)
     python tests/support/audit_tables.py faults
     python tests/support/audit_tables.py faults "ratings are not cut" …      (these rows, anew)
+    python tests/support/audit_tables.py caught                      (the last column of faults alone, at once)
 
 A row is written to the page as soon as it is known. Everything anew takes about ten minutes for each table.
 """
@@ -22,6 +23,7 @@ from discreet.auditing import audit  # noqa: E402
 from discreet.errors import DiscreetError  # noqa: E402
 from support import planted_models  # noqa: E402
 from support.fault_helpers import FAULTS, planted  # noqa: E402
+from support.planted_models import RULES_BROKEN  # noqa: E402
 
 EPSILONS = (0.5, 1.0, 8.0)
 LEVELS = ("transcript", "noise", "one run")
@@ -67,7 +69,12 @@ SHOWING = {
     "HuberALS, Laplace noise": lambda: discreet.HuberALS(mechanism="laplace", delta=0.0, **PROMISE),
     "ReleasesTwice": lambda: planted_models.ReleasesTwice.configured(factors=3, iterations=1, **PROMISE),
     "Reveals": lambda: planted_models.Reveals(3, **PROMISE),
+    "DPMF, rating, replace-one": lambda: discreet.DPMF(goal="rating", neighbouring="replace-one", **PROMISE),
+    "priced scores": lambda: discreet.DPMF(**PROMISE),
+    "tuning": lambda: discreet.DPMF(**PROMISE),
 }
+#: Of faults outside trainings, the level that looks there.
+OUTSIDE = {"priced scores": "scores", "tuning": "tuning"}
 #: Where a release has as many numbers as there are pairs of items.
 CANARIES = {"DPLMC, spectral": 200}
 #: Where a fault shows, if not in the plain DPALS.
@@ -101,27 +108,34 @@ WHERE = {
     "coins come from numpy's global generator": "DPSGD",
     "coins are 2 % too frequent": "DPSGD",
     "a coin belongs to an id": "DPSGD",
+    "gains are not cut below": "DPMF, rating",
+    "gains of all ranks are priced as one": "DPMF, rating",
+    "moments of a prior are not cut": "DPMF, rating",
+    "three moments are priced as one": "DPMF, rating",
+    "solutions are not cut for their Gram matrix": "DPMF, rating",
+    "pairs of residuals are priced as if they had no sign": "DPMF, rating, replace-one",
+    "priced scores have no noise": "priced scores",
+    "what users measured is not cut": "priced scores",
+    "the score of a tuned training has no noise": "tuning",
+    "tuning makes the number of runs that is its mean": "tuning",
+    "the best of several runs is priced as one": "tuning",
 }
 UNEXPLAINED = "UNEXPLAINED"
 #: Of faults that are in no training, so that there is nothing to run.
-ELSEWHERE = (
-    "about accounts, which no single training shows; a test",
-    "about tuning, which no single training shows; a test",
-    "a statistic of priced scores, not of a model; tests of the statistic",
-)
+ELSEWHERE = ("about accounts, which no single training shows; a test",)
 #: Why no level refutes some: these are caught by the tests that docs/verification.md names, or are no loss of privacy.
 EXPLAINED = {
     "the weight budget is not normalised": "no model uses this step; tests of the statistic",
     "a weight budget ignores the number of items": "no model uses this step; tests of the statistic",
     "residuals are not cut": "no model uses this statistic; tests of the statistic",
-    "what users measured is not cut": "a statistic of priced scores, not of a model; tests of the statistic",
+    "what users measured is not cut": "scores are cut before as well, so nothing changes; tests of the statistic",
+    "float64 adds up more entries of an item than it can": "shows from millions of entries on; a test with that many",
     "contributions are rounded to the nearest": "adds less than 2⁻²⁰, for which there is room; tests on coarse grids",
     "sums are rounded instead of contributions": "as above",
     "float64 adds up more users than it can": "shows from millions of users on; a test with that many",
     "a training that died gives its reservation back": "about accounts, which no single training shows; a test",
     "an account is overspent by one training": "about accounts, which no single training shows; a test",
     "an account mixes relations": "about accounts, which no single training shows; a test",
-    "the best of several runs is priced as one": "about tuning, which no single training shows; a test",
     "a release may be made once more than planned": "the session refuses to finish with a release too many; a test",
     "seeded noise is called secure": "a wrong word about noise of another grade, which audits do not use; a test",
     "a coin belongs to an id": "two users share a coin only where their ids collide; a test with such ids",
@@ -144,10 +158,10 @@ def planted_classes():
     return {name: kind for name, kind in own.items() if name not in ("DPALS", "Telling")}
 
 
-def judged(make, **options):
+def judged(make, levels=LEVELS, **options):
     """{level: (refuted or None, seconds, words)}; None where there was nothing to judge."""
     found = {}
-    for name in LEVELS:
+    for name in levels:
         try:
             (level,) = audit(make(), levels=[name], seed=1, **options).levels
         except DiscreetError as error:
@@ -158,11 +172,14 @@ def judged(make, **options):
 
 
 def audit_fault(name):
-    """One planted fault by all three levels."""
+    """One planted fault by the levels that look at trainings, or by the one that looks at scores or at tuning."""
     fits = 150 if name == "coins are 2 % too frequent" else 30  # so many coins show it
     options = {"search": 10, "fits": fits, "canaries": CANARIES.get(WHERE.get(name, ""), 2000)}
     if name in FAULTS:
         with planted(name):
+            outside = OUTSIDE.get(WHERE.get(name, ""))
+            if outside is not None:
+                return judged(SHOWING[WHERE[name]], [outside])
             return judged(SHOWING[WHERE.get(name, "DPALS")], **options)
     return judged(lambda: planted_classes()[name](3, **PROMISE), **options)
 
@@ -198,7 +215,9 @@ HEADS = {
         "| model at ε | transcript: worst canary, of the claim | noise: scatter of ℓ (1 is priced; at most) "
         "| one run: ε ≥, by f-DP · Steinke et al. | refuted | seconds of one core |"
     ),
-    "faults": "| planted | shows in | transcript | noise | one run | if none refutes |",
+    "faults": (
+        "| planted | shows in | transcript | noise | one run | scores or tuning | if none refutes | also caught by |"
+    ),
 }
 
 
@@ -220,13 +239,30 @@ def model_row(name):
 def fault_row(name):
     """One line of the table of faults."""
     if EXPLAINED.get(name) in ELSEWHERE:
-        return f"no training |  |  |  | {EXPLAINED[name]}"
+        return f"no training |  |  |  |  | {EXPLAINED[name]} | {caught_by(name)}"
     found = audit_fault(name)
     words = {True: "refutes", False: "", None: "fails"}
-    cells = [words[found[level][0]] for level in LEVELS]
+    cells = [words[found[level][0]] if level in found else "" for level in LEVELS]
+    cells.append("".join(words[found[level][0]] for level in OUTSIDE.values() if level in found))
     why = "" if "refutes" in cells else EXPLAINED.get(name, UNEXPLAINED)
     model = WHERE.get(name, "DPALS") if name in FAULTS else "itself"
-    return " | ".join([model, *cells, why])
+    return " | ".join([model, *cells, why, caught_by(name)])
+
+
+def caught_by(name):
+    """What catches a fault beside the audit: tests of section 5, or rules of the conformance kit."""
+    if name in FAULTS:
+        n = len(FAULTS[name].caught_by)
+        return "a test" if n == 1 else f"{n} tests"
+    rules = [rule for kind, rule, _ in RULES_BROKEN if kind.__name__ == name]
+    return "rule " + ", ".join(f"“{rule}”" for rule in rules)
+
+
+def write_caught_by():
+    """Write the last column of the table of faults anew, and leave the others as they are."""
+    rows = on_the_page("faults")
+    cells = {name: row.split(" | ")[:-1] for name, row in rows.items()}
+    write("faults", {name: " | ".join([*row, caught_by(name)]) for name, row in cells.items()})
 
 
 def names_of(kind):
@@ -257,6 +293,9 @@ def write(kind, rows):
 
 
 def main(kind, *only):
+    if kind == "caught":
+        write_caught_by()
+        return
     compute = {"models": model_row, "faults": fault_row}[kind]
     for name in names_of(kind):
         rows = on_the_page(kind)

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fault:
-    """`text` of the function `where` ("module:name" in discreet.privacy) becomes `instead`; tests that catch it."""
+    """`text` of the function `where` ("module:name" in discreet.privacy) becomes `instead`; tests that catch it.
+
+    A module that begins with "discreet." is named in full.
+    """
 
     where: str
     text: str
@@ -34,6 +37,16 @@ PAIRED = "test_pair_statistics.py::test_every_user_reaches_the_sensitivity_and_d
 REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
 OWN = "test_own_solve.py::test_adversaries_on_the_grid"
 OWN_REACHED = "test_own_solve.py::test_the_sensitivities_are_reached"
+INDEPENDENT = "test_noise_independence.py::test_releases_of_one_training_have_independent_noise"
+APART = "test_users_apart.py::test_what_users_add_does_not_depend_on_who_shares_their_block"
+#: Noise of one pool, which `reuse` takes from for every release of a source.
+POOLED = """pool = self.__dict__.get("pool")
+    pool = SecureNoise().gaussian(1 << 16, 2.0**30) * 2.0**-30 if pool is None else {reuse}
+    self.pool = pool
+    out += np.rint(np.resize(pool, out.shape) * scale).astype(np.int64)
+    for begin in range(0, out.size, BLOCK):
+        to_real(begin)"""
+FILL = "self._fill(out, mechanism, scale * _UP, to_real)"
 
 FAULTS = {
     "gains are not cut below": Fault(
@@ -393,6 +406,61 @@ FAULTS = {
             "test_errata.py::test_erratum_12_the_printed_huber_release_has_no_finite_epsilon",
         ),
     ),
+    "noise is used again for the next release": Fault(
+        "noise.sources:SecureNoise.add", FILL, POOLED.format(reuse="pool"), (INDEPENDENT,)
+    ),
+    "the next release has the same noise with the opposite sign": Fault(
+        "noise.sources:SecureNoise.add", FILL, POOLED.format(reuse="-pool"), (INDEPENDENT,)
+    ),
+    "the next release has the same noise three places further": Fault(
+        "noise.sources:SecureNoise.add", FILL, POOLED.format(reuse="np.roll(pool, 3)"), (INDEPENDENT,)
+    ),
+    "float noise is called secure": Fault(
+        "noise.sources:SecureNoise.add",
+        FILL,
+        "drawn = mechanism.sample(values.shape, int.from_bytes(os.urandom(8)))\n"
+        "    return values * grid + drawn / np.asarray(1.0 if weights is None else weights)",
+        ("test_noise_independence.py::test_secure_noise_keeps_sums_on_their_grid",),
+    ),
+    "noise is keyed by the clock": Fault(
+        "noise.sources:fresh_words",
+        'int.from_bytes(os.urandom(16), "little")',
+        '__import__("time").time_ns()',
+        ("test_noise_independence.py::test_noise_does_not_follow_from_clock_or_process",),
+    ),
+    "noise is keyed by the process": Fault(
+        "noise.sources:fresh_words",
+        'int.from_bytes(os.urandom(16), "little")',
+        'os.getpid() * 2**64 + __import__("time").perf_counter_ns()',
+        ("test_noise_independence.py::test_noise_does_not_follow_from_clock_or_process",),
+    ),
+    "a user's ridge depends on how many users there are": Fault(
+        "people.users:Solve.run",
+        "counts**self.exponent",
+        "counts**self.exponent * (1.0 if block.n < 100 else 2.0)",
+        (APART,),
+    ),
+    "priced scores have no noise": Fault(
+        "discreet.evaluation.priced:release_scores",
+        "noisy = session.release(RELEASE, statistic)",
+        "session.release(RELEASE, statistic)\n"
+        "        from discreet.privacy.door.vault import KEY\n"
+        "        noisy = statistic.compute(KEY)",
+        ("../auditing/test_scores_and_tuning.py::test_priced_scores_are_not_refuted",),
+    ),
+    "the score of a tuned training has no noise": Fault(
+        "discreet.evaluation.tuning:Tuning._score",
+        'return float(session.release("score", seal_values(measured).add_up(UserValues((1.0,))))[0])',
+        'session.release("score", seal_values(measured).add_up(UserValues((1.0,))))\n'
+        "    return float(measured().sum())",
+        ("../auditing/test_scores_and_tuning.py::test_tuning_is_not_refuted",),
+    ),
+    "tuning makes the number of runs that is its mean": Fault(
+        "discreet.evaluation.tuning:Tuning._run",
+        "self._number.draw() if isinstance(self._number, Runs)",
+        "int(self.runs) if isinstance(self._number, Runs)",
+        ("../auditing/test_scores_and_tuning.py::test_tuning_is_not_refuted",),
+    ),
 }
 
 
@@ -401,7 +469,8 @@ def planted(name):
     """The library with this fault."""
     fault = FAULTS[name]
     module_name, _, path = fault.where.partition(":")
-    module = importlib.import_module(f"discreet.privacy.{module_name}")
+    full = module_name if module_name.startswith("discreet.") else f"discreet.privacy.{module_name}"
+    module = importlib.import_module(full)
     *owners, attribute = path.split(".")
     owner = module
     for part in owners:

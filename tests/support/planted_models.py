@@ -289,3 +289,30 @@ class PromisesLess(DPALS):
         super().fit(ratings, progress=progress)
         self.privacy_ = replace(self.privacy_, epsilon=self.privacy_.epsilon / 2)
         return self
+
+
+#: Which rule of the kit names each fault, and a word of what it says.
+RULES_BROKEN = [
+    (ReleasesTwice, "plan", "PlanMismatch"),
+    (LeavesOneOut, "plan", "spare"),
+    (FitsTwice, "one look", "2 sessions"),
+    (PeeksUnseen, "one look", "outside Session.release"),
+    (TellsInDetails, "post-processing", r"details_\.typical"),
+    (TellsInDetails, "saved folder", r"model\.json: state\.details\.typical"),
+    (KeepsARidgeToItself, "round trip", "predictions changed by saving and loading"),
+    (SavesAVector, "saved folder", r"model\.json: state\.example"),
+    (SavesTheNumberOfUsers, "saved folder", "README.md"),
+    (SavesTheSeed, "saved folder", "the seed"),
+    (ScalesByN, "post-processing", "item_factors_"),
+    (HoldsTheRatings, "post-processing", "the ratings themselves in cache_.data"),
+    (UsesExactCounts, "post-processing", "item_factors_"),
+    (NormalisesByMeanCount, "neighbours", "depends on others"),
+    (PrintsTheShape, "silence", "matrix with"),
+    (ShapesByData, "shapes", "shape"),
+    (StartsWarm, "seed", "where the first one ended"),
+    (ForgetsSeedZero, "seed", "random_state=0 gives another model every time"),
+    (Reveals, "statement", "NOT PRIVATE"),
+    (OpensSealedData, "key", "_content"),
+    (FetchesTheKey, "key", "vault"),
+    (PromisesLess, "statement", "not what the ledger costs"),
+]

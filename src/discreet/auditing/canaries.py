@@ -38,6 +38,8 @@ class Canary:
         How many rows have this user's id.
     odd : bool
         Whether the library may refuse such a user.
+    recipe : Opposite, optional
+        What the pair was made from, for a search that changes it.
     """
 
     label: str
@@ -47,6 +49,87 @@ class Canary:
     user_id: Any = _ID
     copies: int = 1
     odd: bool = False
+    recipe: Opposite | None = None
+
+
+@dataclass(frozen=True)
+class Opposite:
+    """Two users of opposite signs in everything that has a sign, with few items in common.
+
+    The first item has a rating far above the range for one user and far below it for the other, so that nearly all of
+    their residuals are in it, with opposite signs. Other ratings are on a level near each user's own mean, so that
+    little is left of them. Items in common are off this level by the same amount in both, so that their products with
+    the first item have opposite signs. All other items belong to one user or to the other, which is as far apart as
+    counts can be.
+
+    Parameters
+    ----------
+    order : tuple of int
+        All items: the first one, those in common, then the first user's own and the second user's.
+    common : tuple of float
+        By how much the items in common are off the level, as a share of `FAR`.
+    own : int
+        How many items the first user has alone.
+    level : float
+        Of all other ratings, as a share of the first one.
+    """
+
+    order: tuple[int, ...]
+    common: tuple[float, ...] = (-0.2,)
+    own: int = 16
+    level: float = 0.05
+
+    def make(self, low: float, high: float, label: str = "opposite signs, few items in common") -> Canary:
+        """Make the pair of users."""
+        items = np.array(self.order)
+        shared = 1 + len(self.common)
+        sides = items[shared:][: self.own], items[shared:][self.own :]
+        first, second = (
+            self._user(np.append(items[:shared], own), sign, (low + high) / 2)
+            for own, sign in zip(sides, (1.0, -1.0), strict=True)
+        )
+        return Canary(label, *first, Canary("", *second, user_id=_ID + 1), recipe=self)
+
+    def _user(self, items: NDArray[Any], sign: float, center: float) -> tuple[NDArray[Any], NDArray[Any]]:
+        values = np.full(len(items), sign * self.level)
+        values[0] = sign
+        values[1 : 1 + len(self.common)] += self.common
+        ascending = np.argsort(items)
+        return items[ascending], (center + FAR * values)[ascending]
+
+    def change(self, rng: np.random.Generator) -> Opposite:
+        """Make another recipe, near this one."""
+        kind = rng.integers(5)
+        m = len(self.order)
+        if kind == 0:
+            return replace(self, level=float(self.level + 0.05 * rng.standard_normal()))
+        if kind == 1:
+            return replace(self, own=int(np.clip(self.own + rng.integers(-6, 7), 1, max(1, m - 5))))
+        if kind == 2:
+            return replace(self, common=tuple(float(x * np.exp(0.4 * rng.standard_normal())) for x in self.common))
+        if kind == 3:
+            order = list(self.order)
+            at, other = rng.integers(1 + len(self.common)), rng.integers(m)
+            order[at], order[other] = order[other], order[at]
+            return replace(self, order=tuple(order))
+        if len(self.common) > 1 and rng.random() < 0.5:
+            return replace(self, common=self.common[:-1])
+        return replace(self, common=(*self.common, float(0.1 * rng.standard_normal())))
+
+
+def opposites(n_items: int, low: float, high: float) -> Iterator[Canary]:
+    """Pairs of opposite signs: with few own items or every second one, and with no item but two in common."""
+    if n_items < 4:
+        return
+    rare_first = tuple(range(n_items))[::-1]
+    yield Opposite(rare_first, own=n_items // 4).make(low, high)
+    yield Opposite(rare_first, (-0.35,), n_items // 12).make(low, high)
+    last, rest = n_items - 2, tuple(range(n_items - 2))
+    by_turns = (last, last + 1, *rest[::2], *rest[1::2])
+    yield Opposite(by_turns, (-0.45,), len(rest[::2]), 0.2).make(low, high)
+    two, middle = np.arange(2), (low + high) / 2
+    other = Canary("", two, middle + FAR * np.array([-1.0, 0.1]), user_id=_ID + 1)
+    yield Canary("two items, of which one has the opposite sign", two, middle + FAR * np.array([1.0, 0.1]), other)
 
 
 def guessed(n_items: int, low: float, high: float) -> Iterator[Canary]:
@@ -97,6 +180,8 @@ def paired(canary: Canary, n_items: int) -> Canary:
 
 def changed(canary: Canary, n_items: int, low: float, high: float, rng: np.random.Generator) -> Canary:
     """Another canary, near this one."""
+    if canary.recipe is not None:
+        return canary.recipe.change(rng).make(low, high, "found by search")
     items = np.unique(canary.items)
     centre = (low + high) / 2
     size = float(rng.choice(SIZES)) * (high - low) / 2

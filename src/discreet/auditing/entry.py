@@ -9,6 +9,7 @@ from typing import Any
 from discreet.auditing.noise import audit_noise
 from discreet.auditing.one_run import audit_one_run
 from discreet.auditing.result import Audit, Claim, Level
+from discreet.auditing.scores import audit_scores, audit_tuning
 from discreet.auditing.transcript import audit_transcript
 from discreet.auditing.worlds import N_ITEMS, Worlds, claim_of
 from discreet.data.ratings import Ratings
@@ -19,7 +20,9 @@ from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.lifetime import Account
 from discreet.showing import Shown, shown
 
-LEVELS = ("transcript", "noise", "one run")
+LEVELS = ("transcript", "noise", "one run", "scores", "tuning")
+#: Levels that look at exact sums, and so run on generated people only.
+EXACT = {"transcript", "noise", "scores", "tuning"}
 
 
 def audit(
@@ -39,9 +42,11 @@ def audit(
 ) -> Audit:
     """Try to refute what a private model claims, without trusting its proofs.
 
-    Three levels: the *transcript* compares two trainings, one user apart, that have seen the same releases; *noise*
+    Five levels: the *transcript* compares two trainings, one user apart, that have seen the same releases; *noise*
     compares what hundreds of trainings drew with what was priced; *one run* hides thousands of canaries in one training
-    and guesses from the finished model who took part. An audit is no proof: each level says what it cannot see.
+    and guesses from the finished model who took part; *scores* and *tuning* compare priced scores of the model, and
+    trainings that are tried for the best of them, as the transcript does. An audit is no proof: each level says what
+    it cannot see.
 
     Parameters
     ----------
@@ -50,6 +55,7 @@ def audit(
     ratings : Ratings, optional
         People among whom the canaries of level "one run" are hidden. Default: generated people.
     levels : names of levels
+        Default: all of them. A model that tuning refuses has no level "tuning".
     spend : bool
         Needed with `ratings`: the training is a release of theirs. It is charged as any other, and its ledger is in the
         result and in ``model.earlier_ledgers_``.
@@ -90,7 +96,7 @@ def audit(
     claim: Claim | None = None
     spent: dict[str, Any] | None = None
     with shown(progress, "Auditing") as told:
-        if {"transcript", "noise"} & set(wanted):
+        if EXACT & set(wanted):
             with _one_thread():
                 worlds = Worlds(made, n_items)
                 claim = worlds.claim
@@ -98,6 +104,7 @@ def audit(
                     found.append(audit_transcript(worlds, search=search, seed=seed or 0, progress=told))
                 if "noise" in wanted:
                     found.append(audit_noise(worlds, fits=fits, progress=told))
+                found += _evaluation_levels(worlds, wanted, every_level=set(wanted) == set(LEVELS))
         if "one run" in wanted:
             level, fitted = audit_one_run(
                 made, ratings=ratings, canaries=canaries, seed=seed, budget=budget, progress=told
@@ -113,8 +120,23 @@ def audit(
                     "ledger": said.ledger.to_dict(),
                 }
     assert claim is not None
+    found.sort(key=lambda level: LEVELS.index(level.name))
     on = "generated people" if ratings is None else "generated people and, for one run, on people's own ratings"
     return Audit(repr(made), claim, tuple(found), on, spent)
+
+
+def _evaluation_levels(worlds: Worlds, wanted: list[str], *, every_level: bool) -> list[Level]:
+    """Audit scores and tuning; where all levels are asked for, a model that tuning refuses is audited without it."""
+    found = []
+    if "scores" in wanted:
+        found.append(audit_scores(worlds))
+    if "tuning" in wanted:
+        try:
+            found.append(audit_tuning(worlds))
+        except ConfigError:
+            if not every_level:
+                raise
+    return found
 
 
 def _model(model: Any, parameters: dict[str, Any]) -> PrivateRecommender:
@@ -156,8 +178,8 @@ def _may_spend(ratings: Any, wanted: list[str], spend: bool, model: PrivateRecom
         raise ConfigError(f"ratings is a {type(ratings).__name__}, but an audit takes Ratings")
     if "one run" not in wanted:
         raise ConfigError(
-            "the levels transcript and noise look at exact sums, so they run on generated people only: leave the "
-            "ratings out, or add the level 'one run'"
+            "all levels but 'one run' look at exact sums, so they run on generated people only: leave the ratings out, "
+            "or add the level 'one run'"
         )
     if not spend:
         raise PrivacyError(

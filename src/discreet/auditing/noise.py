@@ -8,11 +8,16 @@ before. So the log-likelihood ratio of the two worlds, seen from the one with th
     ℓ = Σ_t μ_t ζ_t ± ½ Σ_t μ_t²     is  N(±μ²/2, μ²)   with  μ² = Σ_t μ_t²,
 
 and a scatter of ℓ that is certainly below μ means that the canary loses certainly more than μ: with noise of s times
-the size, μ/s. Four tests, all of them one-sided, for too much noise is no danger: the scatter of ℓ around its own mean,
-which sees repeated noise too; the variance of all noise of each release; whether the coins of batches fall as often
-as priced; and whether two trainings ever draw the same. Together they refute a right model with probability `error` at
-most. All trainings share `random_state`, and numpy's global generator starts from the same seed in each: neither may
-have any influence on secure noise.
+the size, μ/s. Four tests are one-sided, for too much noise is no danger: the scatter of ℓ around its own mean, which
+sees repeated noise too; the variance of all noise of each release; whether the coins of batches fall as often as
+priced; and whether two trainings ever draw the same. A fifth one is about independence: noise that is the same in two
+releases, or has opposite signs, can be subtracted (`discreet.auditing.correlation`). Together they refute a right model
+with probability `error` at most. All trainings share `random_state`, and numpy's global generator starts from the same
+seed in each: neither may have any influence on secure noise.
+
+Two more checks are exact. What is released lies on the grid of its release: float noise leaves low bits that show what
+was added to it. And two trainings during which clocks and process ids stand still (`discreet.auditing.frozen`) draw
+different noise.
 """
 
 from __future__ import annotations
@@ -29,6 +34,8 @@ from scipy import stats
 from scipy.special import ndtri
 
 from discreet.auditing.canaries import Canary, guessed, paired
+from discreet.auditing.correlation import Correlation
+from discreet.auditing.frozen import freeze
 from discreet.auditing.result import SIGNS, Level
 from discreet.auditing.worlds import SLACK, Worlds, difference, lost, moves, priced_deviation, reach
 from discreet.errors import DiscreetError
@@ -36,13 +43,15 @@ from discreet.privacy.noise import mechanisms
 from discreet.testing.watch import Diverged, Released, Watch
 
 SEES = (
-    "noise that is smaller than priced, repeated, or follows from a seed, batches that are too large, and a canary "
-    "that moves a release too far"
+    "noise that is smaller than priced, repeated, correlated between releases, off the grid, or follows from a seed, a "
+    "clock or a process id, batches that are too large, and a canary that moves a release too far"
 )
 BLIND_TO = (
     "a scatter that is off by less than a few per cent, noise that only a few entries lack, and a generator that is "
     "weak in ways that statistics do not show"
 )
+#: A grid has at most so many units in a standard deviation (`sources.grid_for`): finer than that is no grid.
+FINEST = 2.0**37
 ERROR = 1e-6
 _SEED = 20
 
@@ -60,6 +69,8 @@ class Draws:
     coins: dict[float, list[int]] = field(default_factory=dict)  # by rate: [heads, thrown]
     noises: list[bytes] = field(default_factory=list)  # of each training: the noise of its largest release
     batches: list[bytes] = field(default_factory=list)
+    correlation: Correlation = field(default_factory=Correlation)
+    off_grid: dict[str, None] = field(default_factory=dict)  # names of releases, in order
 
 
 def audit_noise(
@@ -86,10 +97,11 @@ def audit_noise(
         findings.append("no canary could be compared")
     else:
         _draw_all(worlds, canary, fits, draws, findings, progress)
+        findings += _found_while_frozen(worlds)
     enough = len(draws.scores) >= 20
     if not enough and not findings:
         findings.append("too few trainings could be compared")
-    scatter, most = _scatter(draws.scores, error / 4) if enough else (math.nan, math.nan)
+    scatter, most = _scatter(draws.scores, error / 5) if enough else (math.nan, math.nan)
     if enough:
         findings += _refutations(draws, scatter, most, error)
     mu = float(np.mean(draws.mus)) if draws.mus else math.nan
@@ -159,7 +171,7 @@ def _draw_all(
     worlds: Worlds, canary: Canary, fits: int, draws: Draws, findings: list[str], progress: Progress | None
 ) -> None:
     """Trainings in either world by turns; where there are batches, in the one without, for a canary may not be in."""
-    batched = any(release.rate < 1 for release in worlds.first.model.privacy_.ledger.plan.releases)
+    batched = worlds.batched
     before = np.random.get_state()  # noqa: NPY002  (the global generator is what an adversary could seed)
     try:
         for at in range(fits):
@@ -185,8 +197,10 @@ def _add(draws: Draws, own: Watch, replay: Watch, there: bool) -> None:
     """Count one training and its replay."""
     weights = []
     zetas = []
-    for one, other in zip(own.releases, replay.releases, strict=True):
-        z = _standardised(one)
+    noises = [_standardised(one) for one in own.releases]
+    draws.correlation.add([(one.name, z) for one, z in zip(own.releases, noises, strict=True)])
+    draws.off_grid |= {one.name: None for one in own.releases if not is_on_grid(one)}
+    for one, other, z in zip(own.releases, replay.releases, noises, strict=True):
         total = draws.squares.setdefault(one.name, [0.0, 0.0])
         total[0] += float((z**2).sum())
         total[1] += z.size
@@ -202,7 +216,7 @@ def _add(draws: Draws, own: Watch, replay: Watch, there: bool) -> None:
         draws.scores.append(score)
         draws.mus.append(mu)
         draws.ratios.append((there, mu * score + (mu**2 / 2 if there else -(mu**2) / 2)))
-    largest = max((_standardised(one) for one in own.releases), key=lambda z: z.size)
+    largest = max(noises, key=lambda z: z.size)
     if largest.size >= 8:  # fewer numbers may be the same by chance, for they are on a grid
         draws.noises.append(largest.tobytes())
     planned = [release.entry.rate for release in own.releases if release.entry is not None and release.entry.rate < 1]
@@ -212,6 +226,36 @@ def _add(draws: Draws, own: Watch, replay: Watch, there: bool) -> None:
         tally[1] += len(batch)
     if planned and own.batches:
         draws.batches.append(b"".join(np.packbits(list(batch.values())).tobytes() for batch in own.batches))
+
+
+def _found_while_frozen(worlds: Worlds) -> list[str]:
+    """What is wrong with trainings during which clocks and process ids stand still."""
+    seen: list[list[NDArray[np.float64]]] = []
+    for _ in range(6):  # some learn nothing, by bad luck
+        try:
+            with freeze():
+                watch = worlds.train(None)
+        except DiscreetError:
+            continue
+        seen.append([_standardised(one) for one in watch.releases])
+        if len(seen) == 2:
+            break
+    if len(seen) < 2:
+        return ["too few trainings could be compared while the clock stands still"]
+    same = [np.array_equal(a, b) for a, b in zip(*seen, strict=False) if min(a.size, b.size) >= 8]
+    repeated = "the noise follows from the clock or from the process: with both held still it repeats"
+    return [repeated] if any(same) else []
+
+
+def is_on_grid(record: Released) -> bool:
+    """Say whether all that was released are whole numbers of units of a grid that is not too fine to be one."""
+    for part in record.parts:
+        if part.grid is None or part.mechanism.standard_deviation / part.grid > FINEST:
+            return False
+        units = part.released / part.grid
+        if not np.array_equal(units, np.rint(units)):
+            return False
+    return True
 
 
 def _standardised(record: Released) -> NDArray[np.float64]:
@@ -242,18 +286,22 @@ def _refutations(draws: Draws, scatter: float, most: float, error: float) -> lis
     findings = []
     if most < 1:
         findings.append(f"ℓ scatters by at most {most:.3g} of what was priced: the noise is too small, or repeated")
-    each = error / (4 * max(1, len(draws.squares)))
+    each = error / (5 * max(1, len(draws.squares)))
     for name, (total, n) in draws.squares.items():
         if n and stats.chi2.cdf(total, n) < each:
             found = math.sqrt(total / n)
             findings.append(f"over {n:,.0f} numbers the noise of {name!r} has {found:.4g} of the size that was priced")
     for rate, (heads, thrown) in draws.coins.items():
-        if stats.binom.sf(heads - 1, thrown, rate) < error / 4:
+        if stats.binom.sf(heads - 1, thrown, rate) < error / 5:
             findings.append(f"coins that should fall with probability {rate:g} fall with {heads / thrown:.4g}")
     if len(set(draws.noises)) < len(draws.noises):
         findings.append("two trainings drew the same noise")
-    if len(set(draws.batches)) < len(draws.batches) and _chance_of_twins(draws) < error / 4:
+    if len(set(draws.batches)) < len(draws.batches) and _chance_of_twins(draws) < error / 5:
         findings.append("two trainings drew the same batches")
+    correlated = draws.correlation.finding(error / 5)
+    if correlated is not None:
+        findings.append(correlated)
+    findings += [f"what is released as {name!r} is not on a grid: its low bits show the sum" for name in draws.off_grid]
     return findings
 
 

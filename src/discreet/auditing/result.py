@@ -56,12 +56,12 @@ class Level:
 
     Parameters
     ----------
-    name : {"transcript", "noise", "one run"}
+    name : {"transcript", "noise", "one run", "scores", "tuning"}
     refuted : bool
         Whether the claim cannot be true.
     unit : {"mu", "epsilon"}
     claimed, found : float
-        In that unit. `found` is what the worst canary lost (transcript), or a lower bound of it (noise, one run).
+        In that unit. `found` is what the worst canary lost, or a lower bound of it (noise, one run).
     findings : tuple of str
         In words; what refutes the claim comes first.
     sees, blind_to : str
@@ -229,8 +229,8 @@ class Audit:
 
 
 def _relation(level: Level) -> str:
-    """What the transcript finds is exact; the other levels find what a claim cannot be below."""
-    return "=" if level.name == "transcript" else "≥"
+    """Noise and one run find what a claim cannot be below; what the other levels find is exact."""
+    return "≥" if level.name in ("noise", "one run") else "="
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,8 @@ Canaries are guessed for every kind of statistic, and then searched for. A claim
 
 - a release moves by more than its stated sensitivity, or all of them together cost more than is claimed;
 - a sum was computed and not charged, or the statement is not what the ledger costs;
-- with the same releases, a canary changes what is learnt, saved or said, or in which order what is released.
+- with the same releases, a canary changes what is learnt, saved or said, or in which order what is released;
+- sums change with the blocks that users are in, because something depends on how many of them there are.
 """
 
 from __future__ import annotations
@@ -22,21 +23,22 @@ from typing import Any
 
 import numpy as np
 
-from discreet.auditing.canaries import Canary, changed, guessed, paired, turned_over
+from discreet.auditing.canaries import Canary, changed, guessed, opposites, paired, turned_over
 from discreet.auditing.result import SIGNS, Level
 from discreet.auditing.worlds import SLACK, Move, Worlds, lost, priced_deviation, quiet, reach
 from discreet.errors import DiscreetError
+from discreet.testing.door_rules import changed_sums
 from discreet.testing.rules import listed
 from discreet.testing.runs import Kept, Run, differences
 from discreet.testing.watch import Diverged
 
 SEES = (
     "a bound that does not hold, a forgotten factor in a sensitivity, a release that is not charged or has less noise "
-    "than the ledger says, people who depend on each other, and anything that leaves without noise"
+    "than the ledger says, people who depend on each other or on their number, and anything that leaves without noise"
 )
 BLIND_TO = (
-    "what the sampler really draws (level noise), canaries that nobody guessed or found, and rounding below 2⁻²⁰ of a "
-    "contribution"
+    "what the sampler really draws (level noise), canaries that were neither guessed nor found, what happens from a "
+    "number of users on that is above that of the generated ones, and rounding below 2⁻²⁰ of a contribution"
 )
 #: How many canaries are looked at closely, with what they leave in the model and its files.
 CLOSELY = 9
@@ -76,6 +78,7 @@ def audit_transcript(worlds: Worlds, *, search: int = 60, seed: int = 0, progres
         _search(worlds, tried, findings, search, seed, progress)
     for canary in [one for one in guesses if not one.odd][:CLOSELY]:
         findings += _leaks(worlds, canary)
+    findings += _gates(worlds)
     worst = max(tried, key=lambda one: one.reach, default=None)
     found = math.inf if worst is None else max(lost(one.moves, worlds.claim) for one in _best(tried))
     findings += _excesses(worlds, tried, found)
@@ -118,7 +121,8 @@ def _guesses(worlds: Worlds) -> list[Canary]:
     if not worlds.replacing:
         return single
     pairs = [paired(one, worlds.n_items) for one in single]
-    return [turned_over(worlds.n_items, worlds.low, worlds.high), *pairs]
+    opposite = opposites(worlds.n_items, worlds.low, worlds.high)
+    return [turned_over(worlds.n_items, worlds.low, worlds.high), *opposite, *pairs]
 
 
 def _try(worlds: Worlds, canary: Canary, tried: list[Tried], findings: list[str]) -> None:
@@ -219,6 +223,20 @@ def _leaks(worlds: Worlds, canary: Canary) -> list[str]:
     if absent.said != there.said:
         findings.append("with the same releases, a canary changes what is printed, logged or shown")
     return findings
+
+
+def _gates(worlds: Worlds) -> list[str]:
+    """What changes where users are in blocks of 1, 1, 2, 4, …: a gate on their number is not passed in all of these."""
+    if worlds.batched:
+        return []  # batches are drawn for one block of all users only
+    try:
+        divided = worlds.train_in_uneven_blocks()
+    except Diverged as error:
+        return [f"with users in other blocks: {error}"]
+    changed = changed_sums(worlds.first.watch.releases, divided.releases)
+    if not changed:
+        return []
+    return [f"with users in other blocks, sums change ({listed(changed, 3)}): what a user adds depends on others"]
 
 
 def _excesses(worlds: Worlds, tried: list[Tried], found: float) -> list[str]:

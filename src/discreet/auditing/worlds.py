@@ -147,6 +147,17 @@ class Worlds:
             model.fit(joined(self.crowd, canary))
         return watch
 
+    @property
+    def batched(self) -> bool:
+        """Whether releases are sums over batches of users."""
+        return any(release.rate < 1 for release in self.first.model.privacy_.ledger.plan.releases)
+
+    def train_in_uneven_blocks(self) -> Watch:
+        """A replay without a canary, with users in blocks of 1, 1, 2, 4, …"""
+        with quiet(), Watch(self.first.watch) as watch:
+            clone(self.model).fit(people.UnevenPeople(self.crowd))
+        return watch
+
     def apart(self, canary: Canary) -> list[Move]:
         """How far each release is moved by the canary, or by one canary in another's place."""
         there = self.train(canary, self.first.watch)

@@ -38,8 +38,9 @@ def audit(
         str | None, typer.Option(help="Audit a model with the parameters of this saved one.", metavar="FOLDER")
     ] = None,
     levels: Annotated[
-        str, typer.Option(help="Which levels: transcript, noise, one-run; all by default.", metavar="NAMES")
-    ] = "transcript,noise,one-run",
+        str,
+        typer.Option(help="Which levels: transcript, noise, one-run, scores, tuning; all by default.", metavar="NAMES"),
+    ] = "transcript,noise,one-run,scores,tuning",
     spend: Annotated[
         bool, typer.Option("--spend", help="Train once on the people in DATA, and charge them for it.")
     ] = False,
@@ -57,9 +58,10 @@ def audit(
 ) -> None:
     """Try to refute what a private model claims, without trusting its proofs.
 
-    Three levels. transcript: two trainings, one user apart, that see the same released values; what a searched-for
-    worst user loses, exactly. noise: hundreds of trainings; whether the noise is as large as its price. one-run:
-    thousands of made-up users in one training; a lower bound on ε from nothing but the finished model.
+    Five levels. transcript: two trainings, one user apart, that see the same released values; what a searched-for
+    worst user loses, exactly. noise: hundreds of trainings; whether the noise is as large as its price, and
+    independent. one-run: thousands of made-up users in one training; a lower bound on ε from nothing but the finished
+    model. scores and tuning: what the worst user loses in scores with --score-epsilon, and in discreet tune.
 
     Without DATA, everything runs on generated people and costs nothing. With DATA the level one-run trains on people's
     own ratings, which is a release: it needs --spend, is charged like any training, and its ledger goes into --out.

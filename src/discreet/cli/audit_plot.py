@@ -21,7 +21,8 @@ def draw_audit(found: Audit, file: Path) -> None:
 
     from discreet.data.download import written_aside
 
-    panels = {"transcript": _transcript, "noise": _noise, "one run": _one_run}
+    panels = {"transcript": _transcript, "noise": _noise, "one run": _one_run, "scores": _transcript}
+    panels["tuning"] = _transcript
     figure = Figure(figsize=(4.4 * len(found.levels) + 0.6, 4.8), dpi=150, facecolor=PAPER)
     axes = figure.subplots(1, len(found.levels), squeeze=False)[0]
     figure.subplots_adjust(left=0.11 / len(found.levels) + 0.05, right=0.98, top=0.7, bottom=0.14, wspace=0.42)
@@ -54,7 +55,7 @@ def _transcript(axis: Any, level: Level) -> None:
     axis.set_xlim(0, max(1.15, *shares))
     axis.set_xlabel("share of the stated sensitivity", fontsize=9, color=INK)
     more = f", {left_out} more not shown" if left_out else ""
-    title(axis, "Transcript", f"furthest that any canary moved each release{more}")
+    title(axis, level.name.capitalize(), f"furthest that any canary moved each release{more}")
     plain(axis)
     axis.grid(visible=False, axis="y")
 

@@ -72,9 +72,12 @@ class LocalPeople(OfRatings):
         ratings = self._ratings
         check_rows(ratings)
         keys = user_keys(ratings.user_ids, seed)
-        cuts = [len(keys) * part // self.parts for part in range(self.parts + 1)]
-        blocks = [self._block(begin, end, keys, bounds) for begin, end in itertools.pairwise(cuts)]
+        blocks = [self._block(begin, end, keys, bounds) for begin, end in itertools.pairwise(self._cuts(len(keys)))]
         return Users(blocks, Public(bounds, ratings.n_items))
+
+    def _cuts(self, n: int) -> list[int]:
+        """Give the places at which n users are divided into blocks, from 0 to n."""
+        return [n * part // self.parts for part in range(self.parts + 1)]
 
     def _block(self, begin: int, end: int, keys: NDArray[np.uint64], bounds: Bounds) -> Block:
         indptr = self._ratings.indptr[begin : end + 1]

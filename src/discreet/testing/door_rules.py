@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.errors import DiscreetError, PlanMismatch
-from discreet.testing.rules import listed, must, rule
+from discreet.testing.rules import Skipped, listed, must, rule
 from discreet.testing.runs import Kept, Run, differences
 from discreet.testing.watch import Released
 
@@ -185,6 +185,23 @@ def _exact(kit: Kit) -> str:
     for one, other in zip(kit.base.watch.releases, kit.reordered.watch.releases, strict=True):
         must(np.array_equal(one.exact, other.exact), f"{one.name!r} changed with the order of the users")
     return "users in another order"
+
+
+@rule("apart", "what a user adds to a sum does not depend on how many users are computed together")
+def _apart(kit: Kit) -> str:
+    """A gate on the number of users inside a step is passed by the one block of all users, and not by a block of 1."""
+    if any(line.rate < 1 for line in kit.base.model.privacy_.ledger.plan.releases):
+        raise Skipped("batches of users are drawn for one block of all users only")
+    changed = changed_sums(kit.base.watch.releases, kit.in_uneven_blocks.watch.releases)
+    must(not changed, f"{listed(changed)} changed with the blocks that users are in: a step looks at other users")
+    return "users in blocks of 1, 1, 2, 4, …"
+
+
+def changed_sums(ours: list[Released], theirs: list[Released]) -> list[str]:
+    """Name the releases whose exact sums are not the same in two trainings."""
+    pairs = zip(ours, theirs, strict=False)
+    found = [repr(one.name) for one, other in pairs if not np.array_equal(one.exact, other.exact)]
+    return list(dict.fromkeys(found)) if len(ours) == len(theirs) else ["the number of releases", *found]
 
 
 def _releases(run: Run | Exception) -> list[Released]:

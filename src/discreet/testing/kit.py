@@ -240,7 +240,7 @@ class Kit:
 
     # ------------------------------------------------------------ fits
 
-    def _fit(self, ratings: Ratings, noise: Any, seed: int = _SEED, luck: int = 5, **options: Any) -> Run:
+    def _fit(self, ratings: Any, noise: Any, seed: int = _SEED, luck: int = 5, **options: Any) -> Run:
         """A fit of a new model. One that gives up because of too much noise has more luck with other noise."""
         model = clone(self.model, noise=noise, random_state=seed)
         try:
@@ -283,6 +283,10 @@ class Kit:
     @cached_property
     def reordered(self) -> Run:
         return self._fit(people.reordered(self.ratings), "secure", replay=self.base.watch)
+
+    @cached_property
+    def in_uneven_blocks(self) -> Run:
+        return self._fit(people.UnevenPeople(self.ratings), "secure", replay=self.base.watch)
 
     @property
     def repeated_rows(self) -> Run:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
+from discreet.engines.local import LocalPeople
 
 N_ITEMS = 23
 _FIRST_ID = 7_301_946_000
@@ -94,6 +95,17 @@ def replaced(ratings: Ratings, user: int) -> Ratings:
 def reordered(ratings: Ratings, seed: int = 5) -> Ratings:
     """The same users in another order."""
     return ratings.select_users(np.random.default_rng(seed).permutation(ratings.n_users), by="index")
+
+
+class UnevenPeople(LocalPeople):
+    """`Ratings` sealed in blocks of 1, 1, 2, 4, 8, … users.
+
+    Whatever a step or a sum does from some number of users on, it does not do in the smaller ones of these blocks, and
+    so the sums differ from those of one block.
+    """
+
+    def _cuts(self, n: int) -> list[int]:
+        return [0, *(2**at for at in range(n.bit_length()) if 2**at < n), n]
 
 
 def with_repeated_rows(ratings: Ratings, user: int) -> Ratings:

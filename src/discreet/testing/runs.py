@@ -51,7 +51,7 @@ def clone(model: PrivateRecommender, **changes: Any) -> Any:
 
 def fit(
     model: PrivateRecommender,
-    ratings: Ratings,
+    ratings: Any,
     *,
     replay: Watch | None = None,
     draws: int = 0,

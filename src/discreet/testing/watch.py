@@ -23,6 +23,7 @@ from discreet.privacy.door.ledger import Entry
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session
 from discreet.privacy.door.unsafe import NoNoise
+from discreet.privacy.noise import mechanisms
 from discreet.privacy.noise.mechanisms import Mechanism
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.people import poisson_batches as subsample
@@ -77,7 +78,10 @@ class Watched:
         self._record.looks.append(rows)
         self._watch.current = self._record
         self._watch.through_the_door += isinstance(self._inner, Sum)
-        return self._inner.compute(key, grid=grid, rows=rows)
+        exact = self._inner.compute(key, grid=grid, rows=rows)
+        self.exact = np.asarray(exact, np.float64) * (grid or 1.0)
+        self.grid = grid
+        return exact
 
 
 class Watch:
@@ -152,7 +156,12 @@ class Watch:
         def noisy(session: Session, entry: Entry, statistic: Any, rows: slice | None) -> Any:
             if id(entry) not in self._charged:  # from before the watch
                 return original(session, entry, statistic, rows)
-            return original(session, entry, Watched(statistic, self._charged[id(entry)][1], self), rows)
+            record = self._charged[id(entry)][1]
+            watched = Watched(statistic, record, self)
+            before = len(record.parts)
+            result = original(session, entry, watched, rows)
+            _record_result(record, before, watched, entry, result)
+            return result
 
         return noisy
 
@@ -215,3 +224,16 @@ class Watch:
             then = known.parts[at].released.shape if at < len(known.parts) else "no"
             raise Diverged(f"release {record.name!r} had shape {shape}, where the other data led to {then}")
         return known.parts[at].released
+
+
+def _record_result(record: Released, before: int, watched: Watched, entry: Entry, result: NDArray[Any]) -> None:
+    """Record what left the session, which is not what the source of noise gave if something was done to it since."""
+    released = np.array(result, copy=True)
+    noise = np.asarray(released, np.float64) - watched.exact
+    if len(record.parts) == before:  # a source of noise that is not watched
+        mechanism = mechanisms.of(entry.mechanism, entry.deviation, entry.alpha)
+        weights = watched.weights(mechanism.norm)
+        record.parts.append(Part(watched.exact, released, mechanism, weights, watched.grid, [noise]))
+    elif not np.array_equal(record.parts[-1].released, released, equal_nan=True):
+        record.parts[-1].released = released
+        record.parts[-1].draws[0] = noise

@@ -1,0 +1,74 @@
+"""A context in which clocks, process ids and seeded generators stand still: noise must not follow from them."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Self
+from unittest.mock import patch
+
+import numpy as np
+
+_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+_NOW = 1_700_000_000
+_PID = 4242
+_SEED = 20
+
+
+class FrozenDatetime(datetime.datetime):
+    """A datetime at which it is always the same time."""
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> Self:
+        return cls.fromtimestamp(_NOW, tz)
+
+    @classmethod
+    def utcnow(cls) -> Self:
+        return cls.fromtimestamp(_NOW, datetime.UTC).replace(tzinfo=None)
+
+    @classmethod
+    def today(cls) -> Self:
+        return cls.now()
+
+
+@contextmanager
+def freeze() -> Iterator[None]:
+    """Hold clocks, process ids, `random` and numpy's global generator still, for this thread."""
+    constants: dict[Any, Any] = {getattr(time, name): float(_NOW) for name in _CLOCKS}
+    constants |= {getattr(time, f"{name}_ns"): _NOW * 10**9 for name in _CLOCKS}
+    constants |= {os.getpid: _PID, os.getppid: _PID}
+    here = threading.get_ident()
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002  (what an adversary could seed)
+    with ExitStack() as stack:
+        for function, value in constants.items():
+            frozen = _constant(function, value, here)
+            for module, name in _holders(function):
+                stack.enter_context(patch.object(module, name, frozen))
+        for module, name in _holders(datetime.datetime):
+            stack.enter_context(patch.object(module, name, FrozenDatetime))
+        try:
+            random.seed(_SEED)
+            np.random.seed(_SEED)  # noqa: NPY002
+            yield
+        finally:
+            random.setstate(states[0])
+            np.random.set_state(states[1])  # noqa: NPY002
+
+
+def _constant(function: Callable[..., Any], value: Any, here: int) -> Callable[..., Any]:
+    """Give the value in this thread, and what the function gives in any other."""
+    return lambda *given: value if threading.get_ident() == here else function(*given)
+
+
+def _holders(wanted: Any) -> list[tuple[Any, str]]:
+    """Where discreet would find it: in the module that has it, or under whatever name in a module of discreet."""
+    modules = [time, os, datetime]
+    modules += [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "discreet"]
+    modules = [module for module in modules if module is not sys.modules[__name__]]
+    return [(module, name) for module in modules for name, value in list(vars(module).items()) if value is wanted]
