@@ -34,7 +34,7 @@ def test_there_are_four():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_notebook_runs(name, monkeypatch):
     if name == "spark":
-        java = loaded(ROOT / "tests" / "engines" / "java.py")
+        java = loaded(ROOT / "tests" / "support" / "java.py")
         if java.find() is None:
             say = pytest.fail if os.environ.get("CI", "").lower() == "true" else pytest.skip
             say("there is no Java 17: make java installs it")

@@ -125,7 +125,7 @@ def test_half_a_surrogate_pair_in_an_id_is_refused_in_a_sentence():
 
     half = "u\ud83d"
     for ids in ([half, "b"], np.array([half, "b"]), np.array([half, 7], object)):
-        with pytest.raises(DataError, match="a user id holds half of a surrogate pair"):
+        with pytest.raises(DataError, match="user ids hold half of a surrogate pair"):
             as_ids(ids, "user id")
     users = pd.Series([half, "b"], dtype=object)
     frame = pd.DataFrame({"user": users, "item": ["x", "y"], "rating": [1.0, 2.0]})

@@ -302,9 +302,9 @@ FAULTS = {
         (REGISTRY,),
     ),
     "a training that died gives its reservation back": Fault(
-        "accounting.store_log:used",
-        "FROM log WHERE account = ?",
-        "FROM log WHERE kind != 'reserve' AND account = ?",
+        "accounting.store_log:_add_reservation",
+        "sums.units += record.units",
+        "sums.units += 0",
         ("test_lifetime.py::test_a_crash_stays_spent_and_a_reservation_is_settled_once",),
     ),
     "an account is overspent by one training": Fault(

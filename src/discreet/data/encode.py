@@ -331,7 +331,7 @@ def refuse_surrogates(values: Iterable[Any], what: str) -> None:
             if isinstance(value, str) and not value.isascii():
                 value.encode()
     except UnicodeEncodeError:
-        raise DataError(f"a {what} holds half of a surrogate pair, which is not text: correct it") from None
+        raise DataError(f"the {what}s hold half of a surrogate pair, which is not text. Correct them.") from None
 
 
 def replace_surrogates(titles: NDArray[Any]) -> NDArray[Any]:

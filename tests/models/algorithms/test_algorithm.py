@@ -238,7 +238,7 @@ def test_a_parameter_and_a_method_that_has_it_do_not_go_together():
         discreet.DPMF(epsilon=1.0, method=NoisySolve(), goal="rating").check()
     with pytest.raises(ConfigError, match="method is a ResidualGradient, but DPMF needs a value of"):
         discreet.DPMF(epsilon=1.0, method=ResidualGradient, goal="rating").check()
-    with pytest.raises(ConfigError, match="method is a str, but HuberALS needs a value of RobustSolve or HuberAsPrint"):
+    with pytest.raises(ConfigError, match="method is a str, but HuberALS needs a value of RobustSolve"):
         discreet.HuberALS(epsilon=1.0, method="as printed").check()
 
 

@@ -58,7 +58,7 @@ def test_every_model_is_here():
 @pytest.mark.parametrize("seed", [0, 1])
 def test_many_damaged_folders(originals, tmp_path, seed):
     """In a process of its own, so that an abort would be seen; what hangs ends with another code."""
-    script = HERE / "folder_mutations.py"
+    script = Path(folder_mutations.__file__)
     done = subprocess.run(
         [sys.executable, str(script), str(originals), str(tmp_path), "500", str(seed)], capture_output=True, text=True
     )

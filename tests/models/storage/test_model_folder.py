@@ -90,7 +90,7 @@ def test_round_trip(make, titled, tmp_path):
         list(range(-3, 9)),
         [2**70 + j for j in range(12)],
         [f"id {j}" for j in range(12)],
-        ["ä", "日本", '"', "\\", "\n", "", "\ud800", "\u2028", "😀", "NaN", "null", "1"],
+        ["ä", "日本", '"', "\\", "\n", "", "\u00a0", "\u2028", "😀", "NaN", "null", "1"],
         [(j, "x", (j, 1.5)) for j in range(12)],
         [(np.int64(j), np.str_("x")) for j in range(12)],
         [uuid.UUID(int=j) for j in range(12)],
