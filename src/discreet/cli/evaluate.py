@@ -16,7 +16,7 @@ from discreet.cli.choice import Choice, find_model
 from discreet.cli.output import Output
 from discreet.cli.protocol import Protocol
 from discreet.cli.scores import Price, public_facts
-from discreet.cli.source import Layout, Source
+from discreet.cli.source import Source
 from discreet.cli.train import nothing_to_predict
 from discreet.errors import ConfigError, DataError
 
@@ -252,7 +252,7 @@ def _saved(
     folder: str,
     known: str | None,
     target: str | None,
-    layout: Layout,
+    source: Source,
     skip: bool,
     priced: bool,
     out: Output,
@@ -269,8 +269,8 @@ def _saved(
     model = load(folder)
     if known is None or target is None:
         raise ConfigError(f"{folder} is a saved model: say with --known and --target what it is told and what to guess")
-    told, _ = known_only(layout.read_file(known), model, known, skip or priced)
-    asked, left_out = known_only(layout.read_file(target), model, target, skip or priced)
+    told, _ = known_only(source.read_named(known), model, known, skip or priced)
+    asked, left_out = known_only(source.read_named(target), model, target, skip or priced)
     if left_out and not priced:
         out.note(f"{left_out:,} ratings of unknown items in {target} were left out")
     rows = told.user_index(asked.user_ids)
@@ -278,7 +278,9 @@ def _saved(
         raise DataError(f"no user of {target} is in {known}: both must name users in the same way")
     told = _same_users(told, rows, asked)
     split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked), apart=True)
-    out.say(f"{type(model).__name__} from {folder}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to guess")
+    line = f"{type(model).__name__} from {folder}"
+    exact = f"{line}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to guess"
+    out.say_exact(exact, line) if priced else out.say(exact)
     facts = {
         "model": folder,
         "known": known,

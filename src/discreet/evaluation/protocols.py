@@ -251,7 +251,8 @@ def _priced(
     half = None if scale is None else (scale[1] - scale[0]) / 2
     rated = known_part(model, holdout)
     cautions = _list_cautions(model, wanted, split)
-    return release_scores(wanted, measure, rated, half, price, conditions, cautions)
+    head = getattr(model, "account_head_", None)
+    return release_scores(wanted, measure, rated, half, price, conditions, cautions, head)
 
 
 def _list_cautions(model: Model, metrics: Iterable[Metric], split: Split) -> dict[str, str]:
