@@ -3,6 +3,8 @@
 import json
 import re
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import write_catalogue, write_ratings
@@ -189,3 +191,15 @@ def test_released_scores_print_no_exact_number_of_users(run, shelf):
     assert result.code == 0, result.err
     assert "8 users" not in result.out + result.err
     assert "ratings to guess" not in result.out + result.err
+
+
+def test_two_users_who_are_one_in_the_other_file_are_refused_in_a_sentence(run, private, tmp_path):
+    rows = [f"{user},12,5" for user in range(120)]
+    (tmp_path / "known.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
+    users = [*map(str, range(120)), "7.0"]
+    table = pa.table({"user": users, "item": [13] * 121, "rating": [5.0] * 121})
+    pq.write_table(table, tmp_path / "target.parquet")
+    files = ("--known", tmp_path / "known.csv", "--target", tmp_path / "target.parquet")
+    result = run("evaluate", private / "model", *files, "--relevant", 4, "--score-epsilon", 1)
+    assert result.code == 2
+    assert "write user ids alike in both files" in result.err

@@ -394,6 +394,38 @@ def test_an_interval_is_found_whatever_the_noise_was(s, c, moments, deviation):
     assert math.isnan(found.value) == (c <= 0)
 
 
+@pytest.mark.parametrize("metric", ["rmse", "recall@2"])
+def test_no_spelling_of_an_item_changes_what_others_add(metric, monkeypatch):
+    """The model knows 0 to 9, everyone writes 0.0 to 9.0, and one more user writes 0 to 9 before them."""
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(40), 4).tolist()
+    items = np.concatenate([rng.permutation(10)[:4] for _ in range(40)]).tolist()
+    stars = rng.integers(1, 6, 160).tolist()
+    data = Ratings.from_arrays(users, items, stars, item_ids=range(10))
+    model = ranks_from(data, factors=2, rating_range=(1.0, 5.0), goal="rating", iterations=1)
+    rows = [(user, f"{item}.0", value, 0) for user, item, value in zip(users, items, stars, strict=True)]
+    odd = [("odd", str(item), 5.0, 0) for item in range(10)]
+
+    def measure(rows):
+        kept = {}
+        original = priced.seal_values
+        split = by_person(as_ratings(rows), (0.5, 0.5), seed=1)
+
+        def watch(measure):
+            found = measure()
+            kept.update(zip(split.test.target.user_ids.tolist(), found.tolist(), strict=True))
+            return original(lambda: found)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(priced, "seal_values", watch)
+            discreet.evaluate(model, split, metric, epsilon=1.0, relevant=4)
+        return kept
+
+    without = measure(rows)
+    assert sum(row[0] for row in without.values()) > 5  # the model knows what they rated
+    assert without == {user: row for user, row in measure(odd + rows).items() if user != "odd"}
+
+
 # ------------------------------------------------------------ the user column, and the account
 
 

@@ -262,6 +262,8 @@ def _saved(
     Privacy: for priced scores, what the files hold is neither refused nor reported on stderr. Items
     that the model does not know are left out, and a user without a history is a newcomer.
     """
+    import numpy as np
+
     from discreet.cli.typed_history import known_only
     from discreet.data.splits import Holdout, Split
     from discreet.models.storage.model_folder import load
@@ -276,6 +278,8 @@ def _saved(
     rows = told.user_index(asked.user_ids)
     if (rows < 0).all() and not priced:
         raise DataError(f"no user of {target} is in {known}: both must name users in the same way")
+    if len(np.unique(rows[rows >= 0])) < np.count_nonzero(rows >= 0):  # such as "7" and "7.0" of a user 7
+        raise DataError(f"two users of {target} are one user of {known}: write user ids alike in both files")
     told = _same_users(told, rows, asked)
     split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked), apart=True)
     line = f"{type(model).__name__} from {folder}"
