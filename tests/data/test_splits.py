@@ -370,7 +370,7 @@ def test_nothing_is_left_out_where_no_user_has_two_ratings():
     assert by_person(nothing).test.target.n_users == 0
 
 
-class Letter(str, Enum):
+class Letter(str, Enum):  # noqa: UP042 - StrEnum would print its text
     A = "a"
 
 
