@@ -454,3 +454,10 @@ def test_scores_notice_that_an_older_copy_of_the_account_was_put_back(people, tm
     with pytest.raises(DamagedStore, match="older copy"):
         discreet.evaluate(model, split, "recall@20", epsilon=0.5, budget=account)
     assert len(account.log()) == 1
+
+
+def test_progress_of_a_release_says_nothing(people):
+    calls = []
+    model = ALLOWED["DPMF, ranking"](people)
+    discreet.evaluate(model, by_person(people, seed=1), epsilon=1.0, progress=lambda *step: calls.append(step))
+    assert calls == []

@@ -151,8 +151,7 @@ def evaluate(
     confidence : float
         With epsilon: of the intervals.
     progress : function, bool or None
-        As for `fit` of a model. With epsilon nothing is shown unless a function is given: how many people are ranked is
-        an exact number about them.
+        As for `fit` of a model. With epsilon it is never called: how many users are ranked is an exact number.
 
     Returns
     -------
@@ -172,7 +171,7 @@ def evaluate(
         )
     if epsilon is not None:
         price = ScorePrice(Budget(epsilon, delta, neighbouring), budget, most_ratings, confidence)
-        return _priced(model, split, metrics, part, relevant, price, progress if callable(progress) else silent)
+        return _priced(model, split, metrics, part, relevant, price)
     if budget is not None:
         raise ConfigError("an account pays for priced scores: give epsilon= as well, such as 0.1")
     wanted = _parse_all(metrics, model.feedback)
@@ -226,7 +225,6 @@ def _priced(
     part: Part,
     relevant: float | None,
     price: ScorePrice,
-    progress: Progress,
 ) -> PricedEvaluation:
     """The same scores as a release; everything decided here is public."""
     if getattr(model, "item_ids_", None) is None:
@@ -238,7 +236,7 @@ def _priced(
     holdout = align_items(model, split.part(part))
 
     def measure(names: Sequence[str]) -> Mapping[str, Array]:
-        return measure_users(model, holdout, [parse(name) for name in names], relevant, progress)
+        return measure_users(model, holdout, [parse(name) for name in names], relevant)
 
     conditions = {
         "model": type(model).__name__,
@@ -319,7 +317,6 @@ def measure_users(
     holdout: Holdout,
     metrics: Sequence[Metric],
     relevant: float | None,
-    progress: Progress = silent,
 ) -> dict[str, Array]:
     """Measure every user apart for a release: a value per user and metric, NaN where there is none.
 
@@ -333,7 +330,7 @@ def measure_users(
     found = _rate(model, known_part(model, holdout), rating, groups) if rating else {}
     if ranking:
         keep = _find_relevant(holdout.target, relevant)
-        found |= _rank(model, holdout, keep, ranking, groups, progress)[0]
+        found |= _rank(model, holdout, keep, ranking, groups, silent)[0]  # progress would be exact
     return {name: one.per_user for name, one in found.items() if one.per_user is not None}
 
 
