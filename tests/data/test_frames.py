@@ -1,6 +1,7 @@
 """Frames of three libraries in and out, none of them imported by us."""
 
 import datetime
+import re
 import subprocess
 import sys
 import uuid
@@ -187,3 +188,21 @@ def test_reading_imports_neither_pandas_nor_polars(tmp_path):
     path.write_text("user,item,rating\n1,a,3\n12345678901234567,b,4\n", encoding="utf-8")
     run = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert run.stderr.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"user": None}, {"item": None}, {"rating": None}, {"rating": float("inf")}, {"time": None}, {"item": 0}],
+    ids=str,
+)
+def test_a_refusal_names_a_row_and_not_how_many_there_are(change):
+    """Of 77 rows that cannot be used the first is named: their number would be exact."""
+    columns = {name: list(range(200)) for name in ("user", "item", "rating", "time")}
+    columns["user"] = [at // 100 for at in range(200)]
+    for name, value in change.items():
+        columns[name][3:80] = [value] * 77
+    names = {"user": "user", "item": "item", "rating": "rating", "timestamp": "time"}
+    with pytest.raises(DataError) as caught:
+        Ratings.from_frame(pa.table(columns), duplicates="error", **names)
+    assert "row" in str(caught.value)
+    assert not re.search("7[678]", str(caught.value))

@@ -2,6 +2,7 @@
 
 import hashlib
 import pickle
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 
@@ -137,3 +138,21 @@ def test_a_secret_is_shown_to_no_one(tmp_path):
     (tmp_path / "two" / "secret.key").unlink()
     with pytest.raises(discreet.errors.DataError, match=r"secret\.key is lost: restore the file"):
         discreet.Blocks(tmp_path / "two")
+
+
+NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Decimal("1.50"), Decimal("1.5")),
+        (1.5, Fraction(3, 2)),
+        (NOON, NOON.astimezone(timezone(timedelta(hours=1)))),
+        ((1.5, "a"), (Decimal("1.50"), "a")),
+    ],
+)
+def test_ids_that_are_equal_are_one_user(one, other):
+    assert one == other
+    secret = Secret()
+    assert np.array_equal(identities([one], secret)[:, :2], identities([other], secret)[:, :2])

@@ -150,12 +150,11 @@ def _first_of_pairs(items: NDArray[np.int32], indptr: NDArray[np.int64]) -> NDAr
 
 def _refuse_repetitions(order: NDArray[np.int64], items: NDArray[np.int32], indptr: NDArray[np.int64]) -> None:
     first = _first_of_pairs(items, indptr)
-    merged = len(items) - int(np.count_nonzero(first))
-    if merged:
+    if not first.all():
         again = int(np.argmin(first))
         rows = f"rows {order[again - 1]:,} and {order[again]:,} (counting from 0)"
         raise DataError(
-            f"{rows} have the same user and item{f' ({merged:,} repetitions in all)' if merged > 1 else ''}: "
+            f"{rows} have the same user and item: "
             'remove the repetitions, or merge them with duplicates="last" or duplicates="mean"'
         )
 

@@ -299,14 +299,13 @@ def refuse_nulls(column: pa.Array | pa.ChunkedArray, what: str, advice: str = ""
 
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if column.null_count:
-        raise missing(column.is_null().to_pylist().index(True), what, column.null_count, advice)
+        raise missing(column.is_null().to_pylist().index(True), what, advice)
     return column
 
 
-def missing(row: int, what: str, count: int = 1, advice: str = "") -> RowError:
-    """The error for a value that is not there."""
-    many = f" ({count:,} are in all)" if count > 1 else ""
-    return RowError(row, f"the {what} is missing{many}: {advice or 'fill it in or drop the row'}")
+def missing(row: int, what: str, advice: str = "") -> RowError:
+    """The error for a value that is not there; how many are missing is not said."""
+    return RowError(row, f"the {what} is missing: {advice or 'fill it in or drop the row'}")
 
 
 def is_missing(value: Any) -> bool:
@@ -362,7 +361,7 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
     if ids.dtype.kind == "f":
         gaps = np.flatnonzero(np.isnan(ids))
         if len(gaps):
-            raise missing(int(gaps[0]), what, len(gaps))
+            raise missing(int(gaps[0]), what)
         # a column of integers that once held a gap comes as floats: 7.0 means 7
         if bool((np.abs(ids) < _EXACT).all()) and bool((ids == np.floor(ids)).all()):
             return ids.astype(np.int64)
@@ -370,7 +369,7 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
     if ids.dtype.kind in "Mm":
         gaps = np.flatnonzero(np.isnat(ids))
         if len(gaps):
-            raise missing(int(gaps[0]), what, len(gaps))
+            raise missing(int(gaps[0]), what)
     if ids.dtype.kind in "USb":
         if ids.dtype.kind == "U":
             refuse_surrogates(ids.tolist(), what)
@@ -464,7 +463,7 @@ def _encode_coded(values: Sequence[Any], codes: NDArray[Any], what: str) -> tupl
     gaps = [table[value] for value in distinct if stands_for_nothing(value)]
     if gaps:
         rows = np.flatnonzero(np.isin(np.array(among)[codes], gaps))
-        raise missing(int(rows[0]), what, len(rows))
+        raise missing(int(rows[0]), what)
     order = _natural_order(distinct)
     rank = np.empty(len(distinct), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)

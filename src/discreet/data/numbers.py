@@ -42,7 +42,7 @@ def as_ratings(column: Any) -> NDArray[np.float32]:
         values = array.astype(np.float32, copy=False)
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        text = f"the rating is {array[bad[0]]} and must be a finite number ({len(bad):,} in all)"
+        text = f"the rating is {array[bad[0]]} and must be a finite number"
         raise RowError(int(bad[0]), f"{text}: correct it or drop the row")
     return values
 
@@ -71,12 +71,12 @@ def as_timestamps(column: Any) -> NDArray[np.int64]:
     if array.dtype.kind == "M":
         gaps = np.flatnonzero(np.isnat(array))
         if len(gaps):
-            raise _missing(int(gaps[0]), "timestamp", len(gaps))
+            raise _missing(int(gaps[0]), "timestamp")
         return array.astype("datetime64[s]").astype(np.int64)
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~(np.abs(array) < 2.0**63))
         if len(bad):
-            raise _missing(int(bad[0]), "timestamp", len(bad))
+            raise _missing(int(bad[0]), "timestamp")
         return np.floor(array).astype(np.int64)
     return np.fromiter((seconds(value, row) for row, value in enumerate(array.tolist())), np.int64, len(array))
 
@@ -161,8 +161,8 @@ def _number(value: Any, row: int) -> float:
         raise RowError(row, f"the rating {value!r} is not a number: correct it or drop the row") from None
 
 
-def _missing(row: int, what: str, count: int = 1) -> RowError:
-    return missing(row, what, count, _ADVICE.format(what))
+def _missing(row: int, what: str) -> RowError:
+    return missing(row, what, _ADVICE.format(what))
 
 
 def _as_array(column: Any, what: str) -> NDArray[Any]:

@@ -22,7 +22,9 @@ a keyed hash of the user's own hash (the construction of SIV), and decrypted whe
 from __future__ import annotations
 
 import hashlib
+import math
 import secrets
+from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from itertools import compress
@@ -162,7 +164,7 @@ def _others(values: list[Any], secret: Secret) -> Identity:
     whole = [isinstance(form, int) and -(2**63) <= form < 2**63 for form in forms]
     hashes = np.zeros((len(forms), 2), np.uint64)
     hashes[whole] = secret.hash_whole(np.array(list(compress(forms, whole)), np.int64))
-    hashes[np.logical_not(whole)] = secret.hash_forms([*compress(forms, map(not_, whole))])
+    hashes[np.logical_not(whole)] = secret.hash_forms([*map(_one_form, compress(forms, map(not_, whole)))])
     numbers = user_numbers(np.fromiter(forms, dtype=object, count=len(forms)))
     return _with_numbers(hashes, numbers, secret)
 
@@ -174,6 +176,17 @@ def _equal_form(form: Any) -> Any:
     number: Any = form if isinstance(form, (int, float, Decimal, Fraction)) and form == form else None
     if number is not None and abs(number) < 2**1000 and number == int(number):
         return int(number)
+    return form
+
+
+def _one_form(form: Any) -> Any:
+    """Return one form for ids that are equal, as they are one id for `Ratings`: 1.5 and Decimal("1.50")."""
+    if isinstance(form, tuple):
+        return tuple(map(_one_form, form))
+    if isinstance(form, (float, Decimal)) and math.isfinite(form):
+        return Fraction(form)
+    if isinstance(form, datetime) and form.tzinfo is not None:
+        return form.astimezone(UTC)
     return form
 
 

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
+from discreet.data.encode import IdIndex, object_array
 from discreet.data.splits import Holdout
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.evaluation.metrics import (
@@ -150,8 +151,7 @@ def evaluate(
     confidence : float
         With epsilon: of the intervals.
     progress : function, bool or None
-        As for `fit` of a model. With epsilon nothing is shown unless a function is given: how many people are ranked is
-        an exact number about them.
+        As for `fit` of a model. With epsilon it is never called: how many users are ranked is an exact number.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def evaluate(
         )
     if epsilon is not None:
         price = ScorePrice(Budget(epsilon, delta, neighbouring), budget, most_ratings, confidence)
-        return _priced(model, split, metrics, part, relevant, price, progress if callable(progress) else silent)
+        return _priced(model, split, metrics, part, relevant, price)
     if budget is not None:
         raise ConfigError("an account pays for priced scores: give epsilon= as well, such as 0.1")
     wanted = _parse_all(metrics, model.feedback)
@@ -225,7 +225,6 @@ def _priced(
     part: Part,
     relevant: float | None,
     price: ScorePrice,
-    progress: Progress,
 ) -> PricedEvaluation:
     """The same scores as a release; everything decided here is public."""
     if getattr(model, "item_ids_", None) is None:
@@ -234,10 +233,10 @@ def _priced(
     wanted = _parse_all(usual if metrics is None else metrics, model.feedback)
     scale: tuple[float, float] | None = getattr(model, "rating_range_", None)
     relevant = public_threshold(model, wanted, relevant)
-    holdout = split.part(part)
+    holdout = align_items(model, split.part(part))
 
     def measure(names: Sequence[str]) -> Mapping[str, Array]:
-        return measure_users(model, holdout, [parse(name) for name in names], relevant, progress)
+        return measure_users(model, holdout, [parse(name) for name in names], relevant)
 
     conditions = {
         "model": type(model).__name__,
@@ -251,7 +250,8 @@ def _priced(
     half = None if scale is None else (scale[1] - scale[0]) / 2
     rated = known_part(model, holdout)
     cautions = _list_cautions(model, wanted, split)
-    return release_scores(wanted, measure, rated, half, price, conditions, cautions)
+    head = getattr(model, "account_head_", None)
+    return release_scores(wanted, measure, rated, half, price, conditions, cautions, head)
 
 
 def _list_cautions(model: Model, metrics: Iterable[Metric], split: Split) -> dict[str, str]:
@@ -317,7 +317,6 @@ def measure_users(
     holdout: Holdout,
     metrics: Sequence[Metric],
     relevant: float | None,
-    progress: Progress = silent,
 ) -> dict[str, Array]:
     """Measure every user apart for a release: a value per user and metric, NaN where there is none.
 
@@ -331,8 +330,23 @@ def measure_users(
     found = _rate(model, known_part(model, holdout), rating, groups) if rating else {}
     if ranking:
         keep = _find_relevant(holdout.target, relevant)
-        found |= _rank(model, holdout, keep, ranking, groups, progress)[0]
+        found |= _rank(model, holdout, keep, ranking, groups, silent)[0]  # progress would be exact
     return {name: one.per_user for name, one in found.items() if one.per_user is not None}
+
+
+def align_items(model: Model, holdout: Holdout) -> Holdout:
+    """Name items as the model does, and put those that it does not know after its own.
+
+    Privacy: every id is looked up by itself. Were the model's ids looked up among those of the data,
+    one user who writes 7 for 7.0 would decide which ratings of all others count.
+    """
+    ids = np.asarray(model.item_ids_)
+    found = holdout.target.item_ids
+    if np.array_equal(ids, found):
+        return holdout
+    unknown = found[IdIndex(ids).positions(found, "item id") < 0]
+    items = object_array([*ids.tolist(), *unknown.tolist()], len(ids) + len(unknown))
+    return Holdout(holdout.known.with_items(items), holdout.target.with_items(items))
 
 
 def known_part(model: Model, holdout: Holdout) -> Holdout:

@@ -240,7 +240,7 @@ class PrivateRecommender(Recommender):
         self.check()
         if not isinstance(ratings, People):
             ratings = to_learn_from(ratings, trust_user_column)
-        if isinstance(ratings, Ratings):
+        if hasattr(ratings, "user_problem"):  # Ratings, and engines that know what they read
             check_user_column(ratings, self.rating_range)
         self._check_engine(ratings)
         given = self._given_range(ratings)

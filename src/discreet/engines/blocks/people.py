@@ -79,6 +79,7 @@ class Blocks:
         separator: str | None = None,
         header: bool | None = None,
         unknown_items: Unknown = "error",
+        trust_user_column: bool = False,
         replace: bool = False,
         progress: Callable[[int, int, str], None] | None = None,
     ) -> Blocks:
@@ -94,7 +95,7 @@ class Blocks:
         blocks : int
             How many: a public number, which must not follow from the data. A core works on one at a time, so that a
             block of 1,500,000 ratings takes about 150 MB.
-        items, user, item, rating, timestamp, duplicates, separator, header, unknown_items
+        items, user, item, rating, timestamp, duplicates, separator, header, unknown_items, trust_user_column
             As in `Ratings.read`.
         replace : bool
             Replace blocks that are there.
@@ -114,7 +115,8 @@ class Blocks:
         reading = Reading({"user": user, "item": item, "rating": rating, "timestamp": timestamp}, separator, header)
         target = Path(os.fspath(folder)).expanduser()
         table = Items(given, unknown_items)
-        write_blocks(source, target, blocks, reading, table, duplicates, replace, titles, filtered, catalogue, progress)
+        facts = (titles, filtered, catalogue, trust_user_column)
+        write_blocks(source, target, blocks, reading, table, duplicates, replace, *facts, progress)
         return cls(target)
 
     @property
@@ -146,6 +148,14 @@ class Blocks:
     def engine(self) -> str:
         """What the ledger says of where people were."""
         return f"blocks: people are in {self.parts:,} block files on one machine"
+
+    @property
+    def rated(self) -> bool:
+        return self._manifest.rated
+
+    @property
+    def user_problem(self) -> str:
+        return self._manifest.user_problem
 
     def rating_range(self) -> tuple[float, float] | None:
         low, high = self._manifest.low, self._manifest.high

@@ -22,6 +22,7 @@ from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.ratings import Ratings
 from discreet.data.scan import scan
 from discreet.data.text import Layout, check_line, find_layout, looks_whole, read_sample, read_text
+from discreet.data.user_column import hold_dates, take_first
 from discreet.engines.identity import Identity, Secret, identities
 from discreet.errors import ConfigError, DataError
 
@@ -45,6 +46,8 @@ class Rows(NamedTuple):
     items: NDArray[np.int32]
     ratings: NDArray[np.float32]
     times: NDArray[np.int64] | None
+    rated: bool = True
+    dates: bool = False
 
 
 class Items:
@@ -93,15 +96,18 @@ def pieces(source: Any, reading: Reading, items: Items, secret: Secret) -> Itera
         return
     for columns, where in _columns(source, reading):
         problem = ""
+        users = columns.take("users")
         try:
-            who = identities(columns.take("users"), secret)
+            who = identities(users, secret)
             at = items.positions(columns.take("items"))
         except RowError as error:
             problem = error.problem
         if problem:
             raise DataError(f"{where}: {problem}")
         ratings = columns.take("ratings")
-        yield Rows(who, at, np.ones(len(who), np.float32) if ratings is None else ratings, columns.take("timestamps"))
+        values = np.ones(len(who), np.float32) if ratings is None else ratings
+        dates = hold_dates(take_first(users))
+        yield Rows(who, at, values, columns.take("timestamps"), ratings is not None, dates)
 
 
 def _columns(source: Any, reading: Reading) -> Iterator[tuple[Columns, str]]:
