@@ -89,7 +89,7 @@ class Engine:
         if len(data) == 1 and (Path(data[0]) / MANIFEST).is_file():
             if self.blocks is not None or self.keep is not None or source.items is not None:
                 raise ConfigError(f"{data[0]} holds blocks already: leave --blocks, --keep and --items out")
-            return Blocks(data[0])
+            return Blocks(data[0], trust_user_column=source.trust_user_column)
         if "-" in data:
             raise ConfigError("blocks are written from files, and - is standard input: write it to a file first")
         folder = self.keep
@@ -146,6 +146,7 @@ def _reading(source: Source) -> dict[str, Any]:
         "unknown_items": source.unknown_items or "error",
         "separator": source.text_separator,
         "header": source.header,
+        "trust_user_column": source.trust_user_column,
     }
 
 

@@ -178,7 +178,7 @@ class Source(Layout):
 
     def refuse_filters(self, why: str) -> None:
         """Refuse the options that choose among ratings, or name a data set."""
-        self.refuse(why, *_SET_ONLY, *_FILTERS, "normalize_ids", "trust_user_column")
+        self.refuse(why, *_SET_ONLY, *_FILTERS, "normalize_ids")
 
     def refuse_choosing(self, why: str) -> None:
         """Refuse the options that choose among ratings, or name a data set, where only a file is read as it is."""

@@ -21,7 +21,7 @@ from discreet.errors import DataError
 
 MIN_USERS = 100  # at ε ≤ 10 the noise hides what fewer users have in common; scales of ratings have up to 101 steps
 MAX_MERGED = 0.9  # share of rows; a log of plays repeats pairs, but rarely nine times in ten
-_CHECKED_IDS = 1000  # enough to tell dates from ids
+CHECKED_IDS = 1000  # enough to tell dates from ids
 
 
 def find_user_problem(user_ids: NDArray[Any], n_rows: int, merged: int) -> str:
@@ -34,9 +34,14 @@ def find_user_problem(user_ids: NDArray[Any], n_rows: int, merged: int) -> str:
     n_rows, merged : int
         Rows that were read, and those of them that repeated a (user, item) pair.
     """
-    if _are_dates(user_ids):
+    return find_problem(are_dates(user_ids), len(user_ids), n_rows, merged)
+
+
+def find_problem(dates: bool, n_users: int, n_rows: int, merged: int) -> str:
+    """Say the same of users whose ids are not at hand, such as in blocks."""
+    if dates:
         return "the user column holds dates"
-    if len(user_ids) < MIN_USERS:
+    if n_users < MIN_USERS:
         return f"the user column has fewer than {MIN_USERS} distinct values"
     if merged > MAX_MERGED * n_rows:
         return "nearly all rows repeat a pair of user and item, so that the user column may not identify users"
@@ -48,17 +53,18 @@ def check_user_column(ratings: Any, rating_range: tuple[float, float] | None) ->
     if rating_range is not None and not ratings.rated:
         raise DataError(
             "rating_range is given, and no column is left for the ratings: name it with rating=..., leave "
-            "rating_range out, or say trust_user_column=True when reading"
+            "rating_range out, or say trust_user_column=True"
         )
-    if ratings.user_problem:
+    if problem := ratings.user_problem:
         raise DataError(
-            f"{ratings.user_problem}: name the column that identifies users with user=..., or, if this one does, "
-            "say trust_user_column=True when reading"
+            f"{problem}: name the one that identifies users with user=... when reading, or, if this "
+            "one does, say trust_user_column=True"
         )
 
 
-def _are_dates(ids: NDArray[Any]) -> bool:
-    first = ids[:_CHECKED_IDS].tolist()
+def are_dates(ids: NDArray[Any]) -> bool:
+    """Tell whether the first of these ids are dates."""
+    first = ids[:CHECKED_IDS].tolist()
     if ids.dtype == np.int64 or not first:
         return False
     return all(isinstance(value, date | np.datetime64) for value in first) or describe_values(first) == "dates"

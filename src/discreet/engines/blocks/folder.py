@@ -58,6 +58,8 @@ class Manifest:
         The lowest and the highest rating there is; None where there is none.
     secret_check : str
         By which the folder recognizes its own secret (`Secret.check_value`).
+    rated, user_problem
+        As in `Ratings`.
     """
 
     blocks: tuple[BlockFile, ...]
@@ -68,6 +70,8 @@ class Manifest:
     low: float | None
     high: float | None
     secret_check: str
+    rated: bool = True
+    user_problem: str = ""
 
     def to_json(self) -> str:
         document = {
@@ -80,6 +84,8 @@ class Manifest:
             "filtered": self.filtered,
             "rating_range": None if self.low is None else [self.low, self.high],
             "secret_check": self.secret_check,
+            "rated": self.rated,
+            "user_problem": self.user_problem,
         }
         return json.dumps(document, ensure_ascii=False, indent=1) + "\n"
 
@@ -107,6 +113,8 @@ class Manifest:
                 None if scale is None else float(scale[0]),
                 None if scale is None else float(scale[1]),
                 str(found["secret_check"]),
+                bool(found["rated"]),
+                str(found["user_problem"]),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):

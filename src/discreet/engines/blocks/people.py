@@ -16,7 +16,7 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Column
 from discreet.data.ratings import Duplicates, Ratings, Unknown
 from discreet.engines.blocks.folder import Manifest, read_portion, read_secret
-from discreet.engines.blocks.streams import Items, Reading
+from discreet.engines.blocks.streams import Items, Reading, UserColumn
 from discreet.engines.blocks.writing import write_blocks
 from discreet.engines.identity import Secret
 from discreet.engines.kept import KeptBlocks, room_for
@@ -52,16 +52,25 @@ class Blocks:
     folder : path
     cache_megabytes : int
         Memory in which blocks stay between passes, with what their users have computed so far; no bit depends on it.
+    trust_user_column : bool
+        Train although the user column, when the blocks were written, did not look like one.
     """
 
     exact_only = True
     replays = True
 
-    def __init__(self, folder: str | os.PathLike[str], *, cache_megabytes: int = CACHE_MEGABYTES) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        cache_megabytes: int = CACHE_MEGABYTES,
+        trust_user_column: bool = False,
+    ) -> None:
         self._room = room_for(cache_megabytes)
         self._folder = Path(os.fspath(folder)).expanduser()
         self._manifest = Manifest.read(self._folder)
         self._secret = read_secret(self._folder, self._manifest)
+        self._trusted = trust_user_column
 
     @classmethod
     def write(
@@ -79,6 +88,7 @@ class Blocks:
         separator: str | None = None,
         header: bool | None = None,
         unknown_items: Unknown = "error",
+        trust_user_column: bool = False,
         replace: bool = False,
         progress: Callable[[int, int, str], None] | None = None,
     ) -> Blocks:
@@ -94,7 +104,7 @@ class Blocks:
         blocks : int
             How many: a public number, which must not follow from the data. A core works on one at a time, so that a
             block of 1,500,000 ratings takes about 150 MB.
-        items, user, item, rating, timestamp, duplicates, separator, header, unknown_items
+        items, user, item, rating, timestamp, duplicates, separator, header, unknown_items, trust_user_column
             As in `Ratings.read`.
         replace : bool
             Replace blocks that are there.
@@ -114,7 +124,10 @@ class Blocks:
         reading = Reading({"user": user, "item": item, "rating": rating, "timestamp": timestamp}, separator, header)
         target = Path(os.fspath(folder)).expanduser()
         table = Items(given, unknown_items)
-        write_blocks(source, target, blocks, reading, table, duplicates, replace, titles, filtered, catalogue, progress)
+        seen = UserColumn(trust_user_column)
+        write_blocks(
+            source, target, blocks, reading, table, duplicates, replace, titles, filtered, catalogue, seen, progress
+        )
         return cls(target)
 
     @property
@@ -136,6 +149,16 @@ class Blocks:
     @property
     def filtered(self) -> str:
         return self._manifest.filtered
+
+    @property
+    def rated(self) -> bool:
+        """Whether there was a rating column; see `Ratings`."""
+        return self._trusted or self._manifest.rated
+
+    @property
+    def user_problem(self) -> str:
+        """What speaks against the user column; see `Ratings`."""
+        return "" if self._trusted else self._manifest.user_problem
 
     @property
     def parts(self) -> int:

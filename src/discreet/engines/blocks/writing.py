@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from discreet.data.csr import check_duplicates_rule
 from discreet.engines.blocks.folder import MANIFEST, SECRET, BlockFile, Manifest, write_portion, write_private
-from discreet.engines.blocks.streams import Items, Reading, Rows, pieces
+from discreet.engines.blocks.streams import Items, Reading, Rows, UserColumn, pieces
 from discreet.engines.identity import Secret, block_of
 from discreet.engines.portion import portion_of
 from discreet.errors import ConfigError, DataError
@@ -42,6 +42,7 @@ def write_blocks(
     titles: NDArray[Any] | None,
     filtered: str,
     catalogue: bool,
+    user_column: UserColumn,
     progress: Progress | None,
 ) -> None:
     """See `Blocks.write`."""
@@ -56,12 +57,12 @@ def write_blocks(
         scratch = aside / "scratch"
         scratch.mkdir(mode=0o700)
         secret = Secret()  # in memory until all is written: what a crash leaves behind says nothing about ids
-        timed = _divide(pieces(source, reading, items, secret), scratch, blocks, progress)
+        timed = _divide(pieces(source, reading, items, secret, user_column), scratch, blocks, progress)
         item_ids, places = items.final()
         if any(not isinstance(one, (int, str)) for one in item_ids.tolist()):
             raise DataError("item ids must be whole numbers or text to be written to blocks")
 
-        def put_together(at: int) -> tuple[BlockFile, float, float]:
+        def put_together(at: int) -> tuple[BlockFile, float, float, int, int]:
             rows = _scratch_rows(scratch, at)
             place = rows["item"]
             if places is not None:
@@ -70,7 +71,9 @@ def write_blocks(
             portion = portion_of(rows["who"], place, rows["rating"], times, len(item_ids), duplicates)
             low = float(portion.ratings.min(initial=np.inf))
             high = float(portion.ratings.max(initial=-np.inf))
-            return write_portion(aside / f"block-{at:05d}.bin", portion), low, high
+            file = write_portion(aside / f"block-{at:05d}.bin", portion)
+            merged = int((place >= 0).sum()) - len(portion.items)
+            return file, low, high, len(portion.hashes), merged
 
         with ThreadPoolExecutor(min(available_cores(), 4)) as pool:
             made = []
@@ -91,6 +94,8 @@ def write_blocks(
             low if some else None,
             high if some else None,
             secret.check_value(),
+            user_column.rated,
+            user_column.find_problem(sum(one[3] for one in made), sum(one[4] for one in made)),
         )
         write_private(aside / MANIFEST, manifest.to_json().encode())
         write_private(aside / SECRET, secret.data)
