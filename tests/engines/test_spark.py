@@ -284,10 +284,10 @@ def test_what_is_read_from_the_data_is_said(spark, silent):
 def test_a_user_column_that_hardly_identifies_users_is_refused(spark):
     at = np.arange(300)
     days = [f"2024-{1 + n % 12:02}-{1 + n % 28:02}" for n in at.tolist()]
-    columns = {"stars": at % 5, "day": days, "who": at, "item": at % 7}
+    columns = {"grade": at % 5, "day": days, "who": at, "item": at % 7}
     frame = rows_of(spark, **columns)
     model = discreet.DPMF(2, epsilon=1.0)
-    for user, reason in {"stars": "fewer than 100", "day": "holds dates"}.items():
+    for user, reason in {"grade": "fewer than 100", "day": "holds dates"}.items():
         with pytest.raises(DataError, match=reason):
             model.fit(discreet.SparkRatings(frame, user=user, items=list(range(7))))
     right = discreet.SparkRatings(frame, user="who", items=list(range(7)))

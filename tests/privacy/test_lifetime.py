@@ -244,7 +244,7 @@ def test_the_next_fit_notices_that_an_older_copy_was_put_back(store, ratings, tm
     assert discreet.load(tmp_path / "model").account_head_ == model.account_head_
     discreet.load(tmp_path / "model").fit(ratings, budget=account)  # nothing is lost so far
     (tmp_path / "older.sqlite").replace(store.path)
-    with pytest.raises(DamagedStore, match="older copy"):
+    with pytest.raises(DamagedStore, match="older copy. Put the newest copy in its place"):
         discreet.load(tmp_path / "model").fit(ratings, budget=account)
     assert len(account.log()) == 1
 

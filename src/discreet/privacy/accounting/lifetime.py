@@ -273,8 +273,9 @@ class BudgetStore:
                 "there, or was opened anew. Name the right store, or choose a new folder for the model."
             )
         if head.hash not in records or records[head.hash].sequence != head.sequence:
-            raise store_log.Damage(
-                f"record {head.sequence}, which a model carries the hash of, is not in it, so it is an older copy"
+            raise DamagedStore(
+                f"{self.path} lacks record {head.sequence}, which a model carries the hash of: it is an older copy. "
+                "Put the newest copy in its place: this one has forgotten what was spent since."
             )
 
     # ------------------------------------------------------------ the file
