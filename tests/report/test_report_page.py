@@ -21,9 +21,9 @@ import discreet
 from discreet.cli import main
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
-from discreet.report.sign_off import write_sign_off
 from discreet.report import charts, html, promise, quality, write_report
 from discreet.report.page import render
+from discreet.report.sign_off import write_sign_off
 from discreet.serve.web_page import web_page
 from support.reported import NASTY, invented
 
