@@ -71,7 +71,9 @@ class UserColumn:
     def see_ratings(self, source: Ratings) -> None:
         """Take over what `Ratings` know of their own user column."""
         if not self._trusted:
-            self._trusted, self.rated, self._given = True, source.rated, source.user_problem
+            self._trusted = True
+            self.rated = source.rated
+            self._given = source.user_problem
 
     def find_problem(self, n_users: int, merged: int) -> str:
         """Say in a clause why the column may not identify users."""

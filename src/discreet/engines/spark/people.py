@@ -168,7 +168,8 @@ class SparkRatings:
         """Shake hands with the workers, and seal people's ratings into blocks, if that has not been done before."""
         shake_hands(self.spark, 2 * cores(self.spark))
         if self._sealed is None:
-            path, secret = self._path(), Secret()
+            path = self._path()
+            secret = Secret()
             self._sealed = Sealed(self.spark, path, self.parts, secret, lambda: self._write(path, secret))
 
     @guarded("sealed ratings")
