@@ -104,6 +104,18 @@ def test_a_model_notices_that_an_older_copy_of_its_account_was_put_back(run, pri
     assert run("budget", "verify", people).code == 0  # nothing else can tell
 
 
+def test_tuning_into_the_folder_of_a_model_notices_an_older_copy_of_its_account(run, private, people, tmp_path):
+    older = tmp_path / "older.sqlite"
+    run("budget", "backup", people, "--out", older)
+    train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)
+    older.replace(people)
+    files = (private / "ratings.csv", "--items", private / "films.csv", "--rating-range", "1,5")
+    how = ("--try", "factors=2,3", "--law", "composed", "--runs", 1, "--epsilon", 1, "--replace")
+    result = run("tune", *files, *how, "--out", tmp_path / "m", "--account", f"{people}:customers")
+    assert result.code == 2
+    assert "it is an older copy" in result.err
+
+
 def test_a_model_notices_that_its_account_was_opened_anew(run, private, people, tmp_path):
     train(run, private, tmp_path / "m", f"{people}:customers", epsilon=1)
     people.unlink()

@@ -3,6 +3,8 @@
 import json
 import re
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import write_catalogue, write_ratings
@@ -11,7 +13,7 @@ from conftest import write_catalogue, write_ratings
 def test_a_saved_model_is_measured_with_noise_and_a_ledger(run, shelf, tmp_path):
     known = ("--known", shelf / "known.csv", "--target", shelf / "target.csv")
     more = ("--metrics", "rmse,recall@20", "--relevant", 4)
-    call = ("evaluate", shelf / "model", *known, *more, "--score-epsilon", 2)
+    call = ("evaluate", shelf / "model", *known, *more, "--score-epsilon", 2, "--trust-user-column")
     result = run(*call, "--score-ledger", tmp_path / "scores.json")
     assert result.code == 0, result.err
     assert "released with noise" in result.out
@@ -139,7 +141,7 @@ def test_priced_scores_refuse_nothing_that_a_file_holds(run, shelf, tmp_path):
     for known, target in pairs:
         files = ("--known", tmp_path / f"{known}.csv", "--target", tmp_path / f"{target}.csv")
         assert run(*call, *files).code != 0
-        result = run(*call, *files, "--score-epsilon", 1, "--json")
+        result = run(*call, *files, "--score-epsilon", 1, "--trust-user-column", "--json")
         assert result.code == 0, result.err
         assert "left out" not in result.err
         assert "left_out" not in result.out
@@ -154,3 +156,50 @@ def test_equal_ratings_are_not_refused_where_the_range_is_public(run, odd, tmp_p
     for split in ("by-person", "leave-one-out", "newest"):
         result = run(*call, "--split", split)
         assert result.code == 0, result.err
+
+
+def test_scores_of_a_saved_model_refuse_a_column_that_does_not_identify_users(run, private, tmp_path):
+    call = ("evaluate", private / "model", "--known", private / "ratings.csv", "--target", private / "ratings.csv")
+    call += ("--score-epsilon", 1, "--relevant", 4, "--score-ledger", tmp_path / "scores.json")
+    columns = ("--user", "rating", "--item", "movieId", "--rating", "none", "--metrics", "recall@5")
+    refused = run(*call, *columns)
+    assert refused.code == 2
+    assert "fewer than 100 distinct values" in refused.err
+    assert "--trust-user-column" in refused.err
+    assert not (tmp_path / "scores.json").exists()
+    assert run(*call, *columns, "--trust-user-column").code == 0
+
+
+def test_scores_of_a_saved_model_merge_spellings_of_an_id_if_asked_to(run, private, tmp_path, monkeypatch):
+    from discreet.evaluation import priced
+
+    rows = [f"User {u},{i},{r}" for u in range(120) for i, r in (("1", 5), ("2", 3))]
+    file = tmp_path / "known.csv"
+    file.write_text("\n".join(["user,item,rating", *rows, *map(str.upper, rows)]) + "\n")
+    counted = []
+    columns = priced.Layout.columns
+    monkeypatch.setattr(priced.Layout, "columns", lambda *a: counted.append(len(a[2])) or columns(*a))
+    call = ("evaluate", private / "model", "--known", file, "--target", file, "--score-epsilon", 1, "--relevant", 4)
+    assert run(*call).code == 0
+    assert run(*call, "--normalize-ids").code == 0
+    assert counted == [240, 120]
+
+
+def test_released_scores_print_no_exact_number_of_users(run, shelf):
+    known = ("--known", shelf / "known.csv", "--target", shelf / "target.csv", "--relevant", 4)
+    result = run("evaluate", shelf / "model", *known, "--score-epsilon", 2, "--trust-user-column")
+    assert result.code == 0, result.err
+    assert "8 users" not in result.out + result.err
+    assert "ratings to guess" not in result.out + result.err
+
+
+def test_two_users_who_are_one_in_the_other_file_are_refused_in_a_sentence(run, private, tmp_path):
+    rows = [f"{user},12,5" for user in range(120)]
+    (tmp_path / "known.csv").write_text("\n".join(["user,item,rating", *rows]) + "\n")
+    users = [*map(str, range(120)), "7.0"]
+    table = pa.table({"user": users, "item": [13] * 121, "rating": [5.0] * 121})
+    pq.write_table(table, tmp_path / "target.parquet")
+    files = ("--known", tmp_path / "known.csv", "--target", tmp_path / "target.parquet")
+    result = run("evaluate", private / "model", *files, "--relevant", 4, "--score-epsilon", 1)
+    assert result.code == 2
+    assert "write user ids alike in both files" in result.err

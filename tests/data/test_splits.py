@@ -1,7 +1,9 @@
 """Splits: nothing is lost, nothing is seen twice, and the same seed gives the same split."""
 
 import inspect
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from enum import Enum
 
 import numpy as np
 import pytest
@@ -366,3 +368,27 @@ def test_nothing_is_left_out_where_no_user_has_two_ratings():
             assert split.train == data
             assert split.test.target.n_ratings == 0
     assert by_person(nothing).test.target.n_users == 0
+
+
+class Letter(str, Enum):  # noqa: UP042 - StrEnum would print its text
+    A = "a"
+
+
+NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)
+EQUAL_IDS = [(NOON, NOON.astimezone(timezone(timedelta(hours=1)))), (1, complex(1)), ("a", Letter.A)]
+
+
+@pytest.mark.parametrize(("first", "other"), EQUAL_IDS, ids=["moments", "numbers", "texts"])
+def test_how_one_user_writes_an_item_moves_no_rating_of_others(first, other):
+    users = [f"user {at}" for at in range(40)] * 2
+    items = [other] * 40 + ["z"] * 40
+    data = [
+        Ratings.from_arrays(users, items, timestamps=[0] * 80),
+        Ratings.from_arrays(["odd", *users], [first, *items], timestamps=[0] * 81),
+    ]
+    for split in (by_person, leave_one_out, lambda ratings: leave_one_out(ratings, by_time=True)):
+        alone, together = (split(ratings).test.target for ratings in data)
+        others = together.select_users(alone.user_ids.tolist())
+        held_out = [some.to_csr().toarray()[:, some.item_ids == "z"].ravel() for some in (alone, others)]
+        assert np.array_equal(*held_out)
+        assert np.array_equal(np.diff(alone.indptr), np.diff(others.indptr))

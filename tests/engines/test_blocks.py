@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import discreet
+from discreet.data.ratings import Ratings
 from discreet.engines import People
-from discreet.engines.blocks import streams
+from discreet.engines.blocks import Blocks, streams
 from discreet.engines.blocks.folder import Manifest, read_portion
+from discreet.engines.local import LocalPeople
 from discreet.errors import ConfigError, DataError, EngineError, PrivacyError
 from support.engine_helpers import (
     MODELS,
@@ -131,10 +133,9 @@ def test_repeated_ratings_are_merged_as_in_memory(silent, tmp_path, duplicates):
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 30, 400), rng.integers(0, 9, 400)
     given = {"user": users, "item": items, "rating": rng.integers(1, 6, 400), "timestamp": rng.integers(0, 5, 400)}
-    whole = discreet.Ratings.from_frame(pa.table(given), items=list(range(9)), duplicates=duplicates)
-    people = discreet.Blocks.write(
-        pa.table(given), tmp_path / "blocks", blocks=4, items=list(range(9)), duplicates=duplicates
-    )
+    how = {"items": list(range(9)), "duplicates": duplicates, "trust_user_column": True}
+    whole = discreet.Ratings.from_frame(pa.table(given), **how)
+    people = discreet.Blocks.write(pa.table(given), tmp_path / "blocks", blocks=4, **how)
     model = lambda: discreet.DPLMC(3, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
     same_bits(trained(model(), whole, silent), trained(model(), people, silent))
     with pytest.raises(DataError, match="rated an item twice"):
@@ -146,7 +147,7 @@ def test_a_person_is_one_however_its_id_is_written(silent, tmp_path):
     (tmp_path / "1.csv").write_text("user,item,rating\n7,1,5\n8,1,3\n")
     (tmp_path / "2.csv").write_text("user,item,rating\n7,2,4\n007,2,2\nann,1,1\n")
     files = [tmp_path / "1.csv", tmp_path / "2.csv"]
-    people = discreet.Blocks.write(files, tmp_path / "blocks", blocks=2, items=[1, 2])
+    people = discreet.Blocks.write(files, tmp_path / "blocks", blocks=2, items=[1, 2], trust_user_column=True)
     whole = discreet.Ratings.from_arrays(
         [7, 8, 7, "007", "ann"], [1, 1, 2, 2, 1], [5.0, 3.0, 4.0, 2.0, 1.0], item_ids=[1, 2]
     )
@@ -156,11 +157,11 @@ def test_a_person_is_one_however_its_id_is_written(silent, tmp_path):
 
 def test_people_without_a_rating_are_counted(silent, tmp_path):
     rows = pa.table({"user": [1, 1, 2, 3], "item": [1, 2, 9, 1], "rating": [5.0, 1.0, 3.0, 4.0]})
-    whole = discreet.Ratings.from_frame(rows, items=[1, 2], unknown_items="drop")
+    given = {"items": [1, 2], "unknown_items": "drop", "trust_user_column": True}
+    whole = discreet.Ratings.from_frame(rows, **given)
     assert whole.n_users == 3
-    given = {"blocks": 2, "items": [1, 2], "unknown_items": "drop"}
     people = [
-        discreet.Blocks.write(rows, tmp_path / "rows", **given),
+        discreet.Blocks.write(rows, tmp_path / "rows", blocks=2, **given),
         discreet.Blocks.write(whole, tmp_path / "whole", blocks=3),
     ]
     model = lambda: discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
@@ -307,3 +308,50 @@ def test_errors_name_nobody(blocks, monkeypatch):
         MODELS["DPMF, rating"]().fit(blocks)
     assert "4711" not in str(caught.value)
     assert caught.value.__context__ is None
+
+
+# ------------------------------------------------------------ the user column
+
+
+def table_of(users, **more):
+    rng = np.random.default_rng(0)
+    return pa.table({"user": users, "item": rng.integers(0, 30, len(users))} | more)
+
+
+def stars(n):
+    return np.random.default_rng(1).integers(1, 6, n)
+
+
+WRONG_USERS = {
+    "fewer than 100": lambda: table_of(stars(900)),
+    "holds dates": lambda: table_of([f"2024-{1 + at % 12:02}-{1 + at % 28:02}" for at in range(900)]),
+    "nearly all rows repeat": lambda: table_of(np.arange(120 * 400) % 120),
+}
+
+
+@pytest.mark.parametrize("problem", WRONG_USERS)
+@pytest.mark.parametrize("several", [False, True])
+def test_a_column_that_does_not_identify_users_is_refused(tmp_path, problem, several):
+    table = WRONG_USERS[problem]()
+    half = len(table) // 2
+    source = [table.slice(0, half), table.slice(half)] if several else table
+    more = {"items": range(30), "duplicates": "mean", "blocks": 3}
+    model = discreet.DPMF.configured(factors=2, epsilon=5, liked_from="everything")
+    with pytest.raises(DataError, match=problem):
+        model.fit(Blocks.write(source, tmp_path / "wrong", **more), progress=False)
+    assert not hasattr(model, "privacy_")
+    assert Blocks.write(source, tmp_path / "trusted", trust_user_column=True, **more).user_problem == ""
+
+
+def test_blocks_of_ratings_and_people_in_memory_keep_what_speaks_against_the_user_column(tmp_path):
+    ratings = Ratings.from_frame(WRONG_USERS["fewer than 100"](), items=range(30), duplicates="mean")
+    for people in (Blocks.write(ratings, tmp_path / "b", blocks=2), LocalPeople(ratings, 2)):
+        with pytest.raises(DataError, match="fewer than 100"):
+            discreet.DPMF(2, epsilon=5).fit(people, progress=False)
+
+
+def test_blocks_without_a_rating_column_are_refused_with_a_rating_range(tmp_path):
+    blocks = Blocks.write(table_of(np.arange(900) % 300), tmp_path / "b", items=range(30), duplicates="mean", blocks=2)
+    assert not blocks.rated
+    with pytest.raises(DataError, match="no column is left for the ratings"):
+        discreet.DPMF(2, epsilon=5, rating_range=(1, 5)).fit(blocks, progress=False)

@@ -4,6 +4,7 @@ import json
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ import discreet
 from discreet.data.cinema import make_cinema
 from discreet.data.ratings import Ratings
 from discreet.data.splits import by_person, leave_one_out, random_ratings
-from discreet.errors import BudgetExceeded, ConfigError, NotFittedError, PrivacyError
+from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, NotFittedError, PrivacyError
 from discreet.evaluation import priced
 from discreet.evaluation.metrics import parse
 from discreet.evaluation.priced import MOMENTS, Layout, ratio
@@ -301,7 +302,7 @@ def models():
 VALUES = st.sampled_from([-1e30, 0.0, 1.0, 3.0, 4.0, 5.0, 100.0, 1e38])
 ROWS = st.lists(
     st.tuples(
-        st.sampled_from([1, 2, 3, "a", "b", "1", "\ud800"]),
+        st.sampled_from([1, 2, 3, "a", "b", "1", "\u0301"]),
         st.sampled_from([*ITEMS, "unknown", "film 10", 7]),
         VALUES,
         st.integers(-1, 1),
@@ -391,3 +392,65 @@ def test_an_interval_is_found_whatever_the_noise_was(s, c, moments, deviation):
     found = ratio(s, c, moments, deviation, 0.95)
     assert 0 <= found.low <= found.high <= 1
     assert math.isnan(found.value) == (c <= 0)
+
+
+@pytest.mark.parametrize("metric", ["rmse", "recall@2"])
+def test_no_spelling_of_an_item_changes_what_others_add(metric, monkeypatch):
+    """The model knows 0 to 9, everyone writes 0.0 to 9.0, and one more user writes 0 to 9 before them."""
+    rng = np.random.default_rng(0)
+    users = np.repeat(np.arange(40), 4).tolist()
+    items = np.concatenate([rng.permutation(10)[:4] for _ in range(40)]).tolist()
+    stars = rng.integers(1, 6, 160).tolist()
+    data = Ratings.from_arrays(users, items, stars, item_ids=range(10))
+    model = ranks_from(data, factors=2, rating_range=(1.0, 5.0), goal="rating", iterations=1)
+    rows = [(user, f"{item}.0", value, 0) for user, item, value in zip(users, items, stars, strict=True)]
+    odd = [("odd", str(item), 5.0, 0) for item in range(10)]
+
+    def measure(rows):
+        kept = {}
+        original = priced.seal_values
+        split = by_person(as_ratings(rows), (0.5, 0.5), seed=1)
+
+        def watch(measure):
+            found = measure()
+            kept.update(zip(split.test.target.user_ids.tolist(), found.tolist(), strict=True))
+            return original(lambda: found)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(priced, "seal_values", watch)
+            discreet.evaluate(model, split, metric, epsilon=1.0, relevant=4)
+        return kept
+
+    without = measure(rows)
+    assert sum(row[0] for row in without.values()) > 5  # the model knows what they rated
+    assert without == {user: row for user, row in measure(odd + rows).items() if user != "odd"}
+
+
+# ------------------------------------------------------------ the user column, and the account
+
+
+def stars_as_users():
+    rng = np.random.default_rng(0)
+    rows = pa.table({name: rng.integers(0, 30, 900) for name in ("user", "item")} | {"stars": rng.integers(1, 6, 900)})
+    return Ratings.from_frame(rows, user="stars", item="item", rating=False, items=list(range(30)))
+
+
+def test_scores_refuse_a_column_that_does_not_identify_users(models, tmp_path):
+    split = by_person(stars_as_users(), (0.5, 0.5))
+    account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 1.0)
+    with pytest.raises(DataError, match="user column has fewer than 100"):
+        discreet.evaluate(models[2], split, "recall@2", epsilon=0.5, relevant=1, budget=account)
+    assert [record.kind for record in account.log()] == ["open"]
+
+
+def test_scores_notice_that_an_older_copy_of_the_account_was_put_back(people, tmp_path):
+    store = discreet.BudgetStore(tmp_path / "people.sqlite")
+    account = store.open("guests", 20.0)
+    store.backup(tmp_path / "older.sqlite")
+    model = discreet.DPMF(2, epsilon=10, rating_range=(0.5, 5)).fit(people, budget=account, progress=False)
+    split = by_person(people, seed=1)
+    discreet.evaluate(model, split, "recall@20", epsilon=0.5, budget=account)
+    (tmp_path / "older.sqlite").replace(store.path)
+    with pytest.raises(DamagedStore, match="older copy"):
+        discreet.evaluate(model, split, "recall@20", epsilon=0.5, budget=account)
+    assert len(account.log()) == 1

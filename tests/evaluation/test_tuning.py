@@ -5,11 +5,12 @@ import logging
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import discreet
 from discreet.data.cinema import make_cinema
-from discreet.errors import BudgetExceeded, ConfigError
+from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError
 from discreet.evaluation import tuning
 from discreet.evaluation.metrics import parse
 from discreet.evaluation.tuning import Between, Tuning, goodness, tune
@@ -303,3 +304,24 @@ def test_a_score_is_released_whatever_was_held_out(ratings, metric, monkeypatch)
         assert seen[-1].shape == (data.n_users, 1)
     assert not seen[0].any()
     assert not seen[1].any()
+
+
+def test_a_column_that_does_not_identify_users_is_refused_before_the_account_pays(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pa.table({"item": rng.integers(0, 30, 900), "stars": rng.integers(1, 6, 900)})
+    stars = discreet.Ratings.from_frame(rows, user="stars", item="item", rating=False)
+    account = discreet.BudgetStore(tmp_path / "people.sqlite").open("guests", 20.0)
+    with pytest.raises(DataError, match="user column has fewer than 100"):
+        tune(discreet.DPMF(epsilon=1), stars, SPACE, runs=2, law="composed", relevant=1, budget=account)
+    assert [record.kind for record in account.log()] == ["open"]
+
+
+def test_tuning_notices_that_an_older_copy_of_the_account_was_put_back(ratings, tmp_path):
+    store = discreet.BudgetStore(tmp_path / "people.sqlite")
+    account = store.open("guests", 40.0)
+    store.backup(tmp_path / "older.sqlite")
+    charged = model(20.0).fit(ratings, budget=account, progress=False)
+    (tmp_path / "older.sqlite").replace(store.path)
+    with pytest.raises(DamagedStore, match="older copy"):
+        tune(charged, ratings, SPACE, runs=1, law="composed", budget=account)
+    assert len(account.log()) == 1

@@ -14,6 +14,8 @@ from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError
 from discreet.privacy import Budget, BudgetStore, Plan, Release, Session
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.store_log import UNITS
+from discreet.privacy.door.chain import seal_of
+from discreet.privacy.door.ledger import Ledger
 
 
 def plan(epsilon=0.5, delta=1e-6, neighbouring="add-remove", **release):
@@ -233,6 +235,18 @@ def test_fit_takes_the_price_and_the_ledger_is_archived(store, ratings):
     assert ledger.to_dict() == model.privacy_.ledger.to_dict()
     assert [record.kind for record in account.log()] == ["open", "reserve", "settle"]
     assert store.verify().ledgers == 1
+
+
+@pytest.mark.parametrize("name", ["people", "noise_delta", "id"])
+def test_a_ledger_that_was_rewritten_is_not_recognized(store, ratings, name):
+    account = store.open("students", 30.0)
+    model = discreet.DPALS(2, epsilon=20, rating_range=(1, 5)).fit(ratings, budget=account)
+    document = model.privacy_.ledger.to_dict()
+    assert account.has_ledger(Ledger.from_dict(document))
+    changed = {"people": 12.0, "noise_delta": 1e-14, "id": ""}[name]
+    document |= {name: changed}
+    document["seal"] = seal_of(document["head"], document)  # as a forger would write it
+    assert not account.has_ledger(Ledger.from_dict(document))
 
 
 def test_the_next_fit_notices_that_an_older_copy_was_put_back(store, ratings, tmp_path):

@@ -16,7 +16,7 @@ from discreet.cli.choice import Choice, find_model
 from discreet.cli.output import Output
 from discreet.cli.protocol import Protocol
 from discreet.cli.scores import Price, public_facts
-from discreet.cli.source import Layout, Source
+from discreet.cli.source import Source
 from discreet.cli.train import nothing_to_predict
 from discreet.errors import ConfigError, DataError
 
@@ -252,7 +252,7 @@ def _saved(
     folder: str,
     known: str | None,
     target: str | None,
-    layout: Layout,
+    source: Source,
     skip: bool,
     priced: bool,
     out: Output,
@@ -262,6 +262,8 @@ def _saved(
     Privacy: for priced scores, what the files hold is neither refused nor reported on stderr. Items
     that the model does not know are left out, and a user without a history is a newcomer.
     """
+    import numpy as np
+
     from discreet.cli.typed_history import known_only
     from discreet.data.splits import Holdout, Split
     from discreet.models.storage.model_folder import load
@@ -269,16 +271,20 @@ def _saved(
     model = load(folder)
     if known is None or target is None:
         raise ConfigError(f"{folder} is a saved model: say with --known and --target what it is told and what to guess")
-    told, _ = known_only(layout.read_file(known), model, known, skip or priced)
-    asked, left_out = known_only(layout.read_file(target), model, target, skip or priced)
+    told, _ = known_only(source.read_named(known), model, known, skip or priced)
+    asked, left_out = known_only(source.read_named(target), model, target, skip or priced)
     if left_out and not priced:
         out.note(f"{left_out:,} ratings of unknown items in {target} were left out")
     rows = told.user_index(asked.user_ids)
     if (rows < 0).all() and not priced:
         raise DataError(f"no user of {target} is in {known}: both must name users in the same way")
+    if len(np.unique(rows[rows >= 0])) < np.count_nonzero(rows >= 0):  # such as "7" and "7.0" of a user 7
+        raise DataError(f"two users of {target} are one user of {known}: write user ids alike in both files")
     told = _same_users(told, rows, asked)
     split = Split(f"{target}, known {known}", 0, told, Holdout(told, asked), apart=True)
-    out.say(f"{type(model).__name__} from {folder}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to guess")
+    line = f"{type(model).__name__} from {folder}"
+    exact = f"{line}: {asked.n_users:,} users, {asked.n_ratings:,} ratings to guess"
+    out.say_exact(exact, line) if priced else out.say(exact)
     facts = {
         "model": folder,
         "known": known,

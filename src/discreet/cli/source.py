@@ -200,13 +200,12 @@ class Source(Layout):
             near = difflib.get_close_matches(data.lower(), names, n=2, cutoff=0.5)
             meant = f"did you mean {' or '.join(near)}?" if near else f"data sets are {', '.join(names)}"
             raise DataError(f"{data!r} is neither a file nor a data set: {meant}")
-        return self.read_file(
-            data,
-            items=self.items,
-            unknown_items=self.unknown_items or "error",
-            trust_user_column=self.trust_user_column,
-            normalize_ids=self.normalize_ids,
-        )
+        return self.read_named(data, items=self.items, unknown_items=self.unknown_items or "error")
+
+    def read_named(self, file: str, **more: Any) -> Ratings:
+        """Read a file with the options that say who its users are."""
+        who = {"trust_user_column": self.trust_user_column, "normalize_ids": self.normalize_ids}
+        return self.read_file(file, **who, **more)
 
     def _choose(self, ratings: Ratings) -> Ratings:
         import numpy as np

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli.accounts import account_at, room
+from discreet.cli.accounts import account_at, check_folder, room
 from discreet.cli.app import command
 from discreet.cli.choice import Choice, parse_value
 from discreet.cli.output import Output
@@ -99,6 +99,8 @@ def tune(
         raise ConfigError("--account goes with --law composed: the best of a secret number has no price in μ")
     budget = None if account is None else account_at(account)
     check_out(to, replace)
+    if budget is not None:
+        check_folder(budget, to)
     choice.use_threads()
     ratings, facts = source.read(data, out, model)
     out.say(

@@ -20,6 +20,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -143,8 +144,14 @@ def _keys(ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
 
 def _write_id(one: Any) -> str:
     """Write equal ids alike: 1, 1.0 and True are one id, in whichever form it came first."""
-    if type(one) in (int, str):
+    if type(one) is int:
         return str(one)
+    if isinstance(one, str):  # of an enumeration as well, which is equal to its text
+        return str.__str__(one)
+    if isinstance(one, datetime) and one.tzinfo is not None:  # one moment in two zones is one id
+        return str(one.astimezone(UTC))
+    if isinstance(one, complex) and one.imag == 0:
+        one = one.real
     if isinstance(one, tuple):
         return f"({', '.join(map(_write_id, one))})"
     try:

@@ -10,6 +10,7 @@ and name no number but public ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.columns import describe_values
+from discreet.data.encode import Coded, Integers
 from discreet.errors import DataError
 
 MIN_USERS = 100  # at ε ≤ 10 the noise hides what fewer users have in common; scales of ratings have up to 101 steps
@@ -34,11 +36,11 @@ def find_user_problem(user_ids: NDArray[Any], n_rows: int, merged: int) -> str:
     n_rows, merged : int
         Rows that were read, and those of them that repeated a (user, item) pair.
     """
-    return find_problem(are_dates(user_ids), len(user_ids), n_rows, merged)
+    return describe_problem(hold_dates(user_ids[:CHECKED_IDS].tolist()), len(user_ids), n_rows, merged)
 
 
-def find_problem(dates: bool, n_users: int, n_rows: int, merged: int) -> str:
-    """Say the same of users whose ids are not at hand, such as in blocks."""
+def describe_problem(dates: bool, n_users: int, n_rows: int, merged: int) -> str:
+    """Say the same of counts alone, for data that are read piece by piece."""
     if dates:
         return "the user column holds dates"
     if n_users < MIN_USERS:
@@ -62,9 +64,19 @@ def check_user_column(ratings: Any, rating_range: tuple[float, float] | None) ->
         )
 
 
-def are_dates(ids: NDArray[Any]) -> bool:
-    """Tell whether the first of these ids are dates."""
-    first = ids[:CHECKED_IDS].tolist()
-    if ids.dtype == np.int64 or not first:
+def hold_dates(ids: Sequence[Any]) -> bool:
+    """Tell whether the first ids are all dates."""
+    first = ids[:CHECKED_IDS]
+    if not len(first) or isinstance(first[0], int):
         return False
     return all(isinstance(value, date | np.datetime64) for value in first) or describe_values(first) == "dates"
+
+
+def take_first(column: Any) -> list[Any]:
+    """Take the first ids of a user column of any form."""
+    if isinstance(column, Coded):
+        return list(column.values[:CHECKED_IDS])
+    if isinstance(column, Integers):
+        return column.numbers[:CHECKED_IDS].tolist()
+    first = column[:CHECKED_IDS]
+    return list(first.to_pylist() if hasattr(first, "to_pylist") else first)

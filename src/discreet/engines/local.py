@@ -42,6 +42,14 @@ class OfRatings:
     def filtered(self) -> str:
         return self._ratings.filtered
 
+    @property
+    def rated(self) -> bool:
+        return self._ratings.rated
+
+    @property
+    def user_problem(self) -> str:
+        return self._ratings.user_problem
+
     def rating_range(self) -> tuple[float, float] | None:
         return self._ratings.rating_range()
 

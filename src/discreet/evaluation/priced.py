@@ -33,10 +33,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
+from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
 from discreet.evaluation.metrics import Metric
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.accounting.lifetime import Account, charged
+from discreet.privacy.door.chain import Head
 from discreet.privacy.door.plan import Plan, Release
 from discreet.privacy.door.session import Session
 from discreet.privacy.door.statement import PrivacyStatement
@@ -167,6 +169,7 @@ def release_scores(
     price: ScorePrice,
     conditions: Mapping[str, Any],
     cautions: Mapping[str, str] | None = None,
+    head: Head | None = None,
 ) -> PricedEvaluation:
     """Measure behind glass, and release.
 
@@ -182,12 +185,14 @@ def release_scores(
     price : ScorePrice
     conditions : what the scores depend on
     cautions : what else they depend on that was read from data, by name
+    head : of an account, as the model carries it: the account that pays must still have it
     """
     _check(metrics, half)
+    check_user_column(holdout.target, None)  # what is released is about the values of that column
     layout = Layout.of(metrics)
     plan = Plan.calibrated([Release(RELEASE, shape=(len(layout.most),))], price.budget)
     session = Session(plan, price.noise, price.random_state)
-    with charged(price.account, session, "scores"):
+    with charged(price.account, session, "scores", head):
         if "model" not in (cautions or {}):
             session.assume("model", "the model that is measured, which has a price of its own")
         if conditions["apart"]:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import numpy as np
 
+from discreet.data.encode import IdIndex, object_array
 from discreet.data.splits import Holdout
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.evaluation.metrics import (
@@ -234,7 +235,7 @@ def _priced(
     wanted = _parse_all(usual if metrics is None else metrics, model.feedback)
     scale: tuple[float, float] | None = getattr(model, "rating_range_", None)
     relevant = public_threshold(model, wanted, relevant)
-    holdout = split.part(part)
+    holdout = align_items(model, split.part(part))
 
     def measure(names: Sequence[str]) -> Mapping[str, Array]:
         return measure_users(model, holdout, [parse(name) for name in names], relevant, progress)
@@ -251,7 +252,8 @@ def _priced(
     half = None if scale is None else (scale[1] - scale[0]) / 2
     rated = known_part(model, holdout)
     cautions = _list_cautions(model, wanted, split)
-    return release_scores(wanted, measure, rated, half, price, conditions, cautions)
+    head = getattr(model, "account_head_", None)
+    return release_scores(wanted, measure, rated, half, price, conditions, cautions, head)
 
 
 def _list_cautions(model: Model, metrics: Iterable[Metric], split: Split) -> dict[str, str]:
@@ -333,6 +335,21 @@ def measure_users(
         keep = _find_relevant(holdout.target, relevant)
         found |= _rank(model, holdout, keep, ranking, groups, progress)[0]
     return {name: one.per_user for name, one in found.items() if one.per_user is not None}
+
+
+def align_items(model: Model, holdout: Holdout) -> Holdout:
+    """Name items as the model does, and put those that it does not know after its own.
+
+    Privacy: every id is looked up by itself. Were the model's ids looked up among those of the data,
+    one user who writes 7 for 7.0 would decide which ratings of all others count.
+    """
+    ids = np.asarray(model.item_ids_)
+    found = holdout.target.item_ids
+    if np.array_equal(ids, found):
+        return holdout
+    unknown = found[IdIndex(ids).positions(found, "item id") < 0]
+    items = object_array([*ids.tolist(), *unknown.tolist()], len(ids) + len(unknown))
+    return Holdout(holdout.known.with_items(items), holdout.target.with_items(items))
 
 
 def known_part(model: Model, holdout: Holdout) -> Holdout:

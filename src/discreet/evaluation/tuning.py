@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, by_person
+from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError, DiscreetError
 from discreet.evaluation.metrics import Metric, parse
 from discreet.evaluation.protocols import measure_users, public_threshold
@@ -252,9 +253,12 @@ class Tuning:
     def run(self, ratings: Ratings, budget: Account | None = None) -> Tuned:
         """Try, and return the best."""
         ratings = to_learn_from(ratings)
+        check_user_column(ratings, self.model.rating_range)  # before anything is charged
         plan = self.plan()
         ledger = Ledger(plan, "secure")
         self._check_price(self.candidate({} if callable(self.space) else self._setting(())), ratings.n_items)
+        if budget is not None:
+            budget.check_head(getattr(self.model, "account_head_", None))
         held = None if budget is None else budget.reserve(plan, "secure", f"tuning of {type(self.model).__name__}")
         try:
             self.privacy_ = PrivacyStatement.of(ledger)

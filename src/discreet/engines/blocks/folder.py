@@ -113,8 +113,8 @@ class Manifest:
                 None if scale is None else float(scale[0]),
                 None if scale is None else float(scale[1]),
                 str(found["secret_check"]),
-                bool(found["rated"]),
-                str(found["user_problem"]),
+                bool(found.get("rated", True)),  # folders from before they were checked
+                str(found.get("user_problem", "")),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             if isinstance(error, DataError):

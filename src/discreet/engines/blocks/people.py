@@ -16,7 +16,7 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Column
 from discreet.data.ratings import Duplicates, Ratings, Unknown
 from discreet.engines.blocks.folder import Manifest, read_portion, read_secret
-from discreet.engines.blocks.streams import Items, Reading, UserColumn
+from discreet.engines.blocks.streams import Items, Reading
 from discreet.engines.blocks.writing import write_blocks
 from discreet.engines.identity import Secret
 from discreet.engines.kept import KeptBlocks, room_for
@@ -124,10 +124,8 @@ class Blocks:
         reading = Reading({"user": user, "item": item, "rating": rating, "timestamp": timestamp}, separator, header)
         target = Path(os.fspath(folder)).expanduser()
         table = Items(given, unknown_items)
-        seen = UserColumn(trust_user_column)
-        write_blocks(
-            source, target, blocks, reading, table, duplicates, replace, titles, filtered, catalogue, seen, progress
-        )
+        facts = (titles, filtered, catalogue, trust_user_column)
+        write_blocks(source, target, blocks, reading, table, duplicates, replace, *facts, progress)
         return cls(target)
 
     @property
@@ -151,16 +149,6 @@ class Blocks:
         return self._manifest.filtered
 
     @property
-    def rated(self) -> bool:
-        """Whether there was a rating column; see `Ratings`."""
-        return self._trusted or self._manifest.rated
-
-    @property
-    def user_problem(self) -> str:
-        """What speaks against the user column; see `Ratings`."""
-        return "" if self._trusted else self._manifest.user_problem
-
-    @property
     def parts(self) -> int:
         """How many blocks: public."""
         return len(self._manifest.blocks)
@@ -169,6 +157,14 @@ class Blocks:
     def engine(self) -> str:
         """What the ledger says of where people were."""
         return f"blocks: people are in {self.parts:,} block files on one machine"
+
+    @property
+    def rated(self) -> bool:
+        return self._trusted or self._manifest.rated
+
+    @property
+    def user_problem(self) -> str:
+        return "" if self._trusted else self._manifest.user_problem
 
     def rating_range(self) -> tuple[float, float] | None:
         low, high = self._manifest.low, self._manifest.high

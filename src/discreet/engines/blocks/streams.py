@@ -22,7 +22,7 @@ from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.ratings import Ratings
 from discreet.data.scan import scan
 from discreet.data.text import Layout, check_line, find_layout, looks_whole, read_sample, read_text
-from discreet.data.user_column import CHECKED_IDS, are_dates, find_problem
+from discreet.data.user_column import hold_dates, take_first
 from discreet.engines.identity import Identity, Secret, identities
 from discreet.errors import ConfigError, DataError
 
@@ -46,40 +46,8 @@ class Rows(NamedTuple):
     items: NDArray[np.int32]
     ratings: NDArray[np.float32]
     times: NDArray[np.int64] | None
-
-
-class UserColumn:
-    """What was seen of the user column while pieces were read, as `discreet.data.user_column` asks for it."""
-
-    def __init__(self, trusted: bool) -> None:
-        self.rated = True
-        self._trusted = trusted
-        self._given = ""
-        self._dates: bool | None = None
-        self._rows = 0
-
-    def see(self, columns: Columns) -> None:
-        """Look at a piece; nothing is remembered where the column is trusted."""
-        if self._trusted:
-            return
-        self._rows += len(columns.users)
-        self.rated = self.rated and columns.ratings is not None
-        if self._dates is None:
-            first, _ = encode(_part(columns.users, slice(0, CHECKED_IDS)), "user id")
-            self._dates = are_dates(first)
-
-    def see_ratings(self, source: Ratings) -> None:
-        """Take over what `Ratings` know of their own user column."""
-        if not self._trusted:
-            self._trusted = True
-            self.rated = source.rated
-            self._given = source.user_problem
-
-    def find_problem(self, n_users: int, merged: int) -> str:
-        """Say in a clause why the column may not identify users."""
-        if self._trusted:
-            return self._given
-        return find_problem(bool(self._dates), n_users, self._rows, merged)
+    rated: bool = True
+    dates: bool = False
 
 
 class Items:
@@ -121,24 +89,25 @@ class Items:
         return self._found[form]
 
 
-def pieces(source: Any, reading: Reading, items: Items, secret: Secret, user_column: UserColumn) -> Iterator[Rows]:
+def pieces(source: Any, reading: Reading, items: Items, secret: Secret) -> Iterator[Rows]:
     """The ratings of a source, piece by piece, in its order; users by their hash under the secret."""
     if isinstance(source, Ratings):
-        user_column.see_ratings(source)
         yield from _ratings(source, items, secret)
         return
     for columns, where in _columns(source, reading):
         problem = ""
+        users = columns.take("users")
         try:
-            user_column.see(columns)
-            who = identities(columns.take("users"), secret)
+            who = identities(users, secret)
             at = items.positions(columns.take("items"))
         except RowError as error:
             problem = error.problem
         if problem:
             raise DataError(f"{where}: {problem}")
         ratings = columns.take("ratings")
-        yield Rows(who, at, np.ones(len(who), np.float32) if ratings is None else ratings, columns.take("timestamps"))
+        values = np.ones(len(who), np.float32) if ratings is None else ratings
+        dates = hold_dates(take_first(users))
+        yield Rows(who, at, values, columns.take("timestamps"), ratings is not None, dates)
 
 
 def _columns(source: Any, reading: Reading) -> Iterator[tuple[Columns, str]]:

@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.csr import check_duplicates_rule
+from discreet.data.ratings import Ratings
+from discreet.data.user_column import describe_problem
 from discreet.engines.blocks.folder import MANIFEST, SECRET, BlockFile, Manifest, write_portion, write_private
-from discreet.engines.blocks.streams import Items, Reading, Rows, UserColumn, pieces
+from discreet.engines.blocks.streams import Items, Reading, Rows, pieces
 from discreet.engines.identity import Secret, block_of
 from discreet.engines.portion import portion_of
 from discreet.errors import ConfigError, DataError
@@ -42,7 +44,7 @@ def write_blocks(
     titles: NDArray[Any] | None,
     filtered: str,
     catalogue: bool,
-    user_column: UserColumn,
+    trust_user_column: bool,
     progress: Progress | None,
 ) -> None:
     """See `Blocks.write`."""
@@ -57,23 +59,23 @@ def write_blocks(
         scratch = aside / "scratch"
         scratch.mkdir(mode=0o700)
         secret = Secret()  # in memory until all is written: what a crash leaves behind says nothing about ids
-        timed = _divide(pieces(source, reading, items, secret, user_column), scratch, blocks, progress)
+        read = _divide(pieces(source, reading, items, secret), scratch, blocks, progress)
         item_ids, places = items.final()
         if any(not isinstance(one, (int, str)) for one in item_ids.tolist()):
             raise DataError("item ids must be whole numbers or text to be written to blocks")
 
-        def put_together(at: int) -> tuple[BlockFile, float, float, int, int]:
+        def put_together(at: int) -> tuple[BlockFile, float, float, NDArray[np.int64]]:
             rows = _scratch_rows(scratch, at)
             place = rows["item"]
             if places is not None:
                 place = np.where(place >= 0, places[place], -1)
-            times = rows["time"] if timed else None
+            times = rows["time"] if read.timed else None
             portion = portion_of(rows["who"], place, rows["rating"], times, len(item_ids), duplicates)
             low = float(portion.ratings.min(initial=np.inf))
             high = float(portion.ratings.max(initial=-np.inf))
-            file = write_portion(aside / f"block-{at:05d}.bin", portion)
-            merged = int((place >= 0).sum()) - len(portion.items)
-            return file, low, high, len(portion.hashes), merged
+            known = np.count_nonzero(place >= 0)
+            counts = np.array([len(portion.hashes), known, known - len(portion.items)])
+            return write_portion(aside / f"block-{at:05d}.bin", portion), low, high, counts
 
         with ThreadPoolExecutor(min(available_cores(), 4)) as pool:
             made = []
@@ -94,8 +96,7 @@ def write_blocks(
             low if some else None,
             high if some else None,
             secret.check_value(),
-            user_column.rated,
-            user_column.find_problem(sum(one[3] for one in made), sum(one[4] for one in made)),
+            *_check_users(source, read, sum(one[3] for one in made), trust_user_column),
         )
         write_private(aside / MANIFEST, manifest.to_json().encode())
         write_private(aside / SECRET, secret.data)
@@ -119,14 +120,34 @@ def _aside(folder: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def _divide(rows: Iterator[Rows], scratch: Path, blocks: int, progress: Progress | None) -> bool:
-    """Append every row to the scratch file of its block, in the order in which rows come; whether they have times."""
+class _Read(NamedTuple):
+    """Whether the rows that were read have times and ratings, and dates for users."""
+
+    timed: bool
+    rated: bool
+    dates: bool
+
+
+def _check_users(source: Any, read: _Read, counts: Any, trusted: bool) -> tuple[bool, str]:
+    """Say whether there are ratings, and what speaks against the user column, as `Ratings` of the source would."""
+    if trusted:
+        return True, ""
+    if isinstance(source, Ratings):
+        return source.rated, source.user_problem
+    return read.rated, describe_problem(read.dates, *map(int, counts))
+
+
+def _divide(rows: Iterator[Rows], scratch: Path, blocks: int, progress: Progress | None) -> _Read:
+    """Append every row to the scratch file of its block, in the order in which rows come."""
     timed: bool | None = None
+    rated = dates = True
     any_rows = False
     for piece in rows:
         if timed is not None and timed != (piece.times is not None):
             raise DataError("some files have a column of times and others have none: give timestamp= for all")
         timed = piece.times is not None
+        rated = rated and piece.rated
+        dates = dates and piece.dates
         any_rows = any_rows or len(piece.who) > 0
         packed = np.empty(len(piece.who), _ROW)
         packed["who"] = piece.who
@@ -144,7 +165,7 @@ def _divide(rows: Iterator[Rows], scratch: Path, blocks: int, progress: Progress
             progress(0, blocks, "reading")
     if not any_rows:
         raise DataError("there are no ratings in it: at least one is needed")
-    return bool(timed)
+    return _Read(bool(timed), rated, dates)
 
 
 def _open_private(path: str, flags: int) -> int:

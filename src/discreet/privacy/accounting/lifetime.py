@@ -406,11 +406,14 @@ class Account:
         return [Ledger.from_dict(json.loads(log.ledgers[reservation])) for reservation in done]
 
     def has_ledger(self, ledger: Ledger) -> bool:
-        """Tell whether a training with this ledger was charged, by the ledger's id and the end of its chain."""
+        """Tell whether a training with this ledger was charged: the same id, chain, price and number of people.
+
+        A ledger without an id is never recognized: another training could have the same records.
+        """
         own = ledger.to_dict()
         log = self.store._read()
         texts = [log.ledgers[r.reservation] for r in log.of(self.name) if r.kind in ("settle", "broken")]
-        return any((found.get("id", ""), found["head"]) == (own["id"], own["head"]) for found in map(json.loads, texts))
+        return bool(own["id"]) and any(_same_ledger(own, found) for found in map(json.loads, texts))
 
     def check_head(self, head: Head | None) -> None:
         """Raise a `DamagedStore` if the account lost records that a model carries the hash of.
@@ -587,6 +590,13 @@ def _fitting(left: float, delta: float) -> float:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(found)) - 2)
     return float(f"{max(0.0, math.floor(found / step) * step):.6g}")
+
+
+def _same_ledger(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Compare two ledgers; ε is computed anew by every version, so that its last digits may differ."""
+    exact = ("id", "head", "delta", "noise_delta", "people")
+    epsilons = (float(document["epsilon"]) for document in (one, other))  # "Infinity" is read as well
+    return all(one.get(name) == other.get(name) for name in exact) and math.isclose(*epsilons, rel_tol=1e-6)
 
 
 def _draw() -> float:
