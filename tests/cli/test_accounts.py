@@ -99,6 +99,7 @@ def test_a_model_notices_that_an_older_copy_of_its_account_was_put_back(run, pri
     ):
         assert result.code == 2
         assert "it is an older copy" in result.err
+        assert "Restore a backup" not in result.err, "that is what lost the record"
         assert len(result.err.strip().splitlines()) == 1
     assert run("budget", "verify", people).code == 0  # nothing else can tell
 

@@ -160,15 +160,19 @@ def test_no_user_column_is_suggested_and_wrong_ones_are_refused(run, german, tmp
         ("--user", "Kundennummer", "--rating-range", "1,5"): "no column is left for the ratings",
     }
     for columns, reason in reasons.items():
-        done = run("train", german, *columns, *item, *private)
-        assert done.code == 2
-        assert reason in done.err
-        assert "--trust-user-column" in done.err
-        assert not (tmp_path / "m").exists()
-        account = tmp_path / "people.sqlite"
-        assert not account.exists()
-    trusted = run("train", german, "--user", "Sterne", *item, *private, "--trust-user-column")
-    assert trusted.code == 0, trusted.err
+        for engine in ("memory", "blocks"):
+            done = run("train", german, *columns, *item, *private, "--engine", engine)
+            assert done.code == 2
+            assert reason in done.err
+            assert "--trust-user-column" in done.err
+            assert "when reading" not in done.err
+            assert not (tmp_path / "m").exists()
+            account = tmp_path / "people.sqlite"
+            assert not account.exists()
+    for engine in ("memory", "blocks"):
+        stars = ("--user", "Sterne", *item, "--engine", engine, "--trust-user-column", "--replace")
+        trusted = run("train", german, *stars, *private)
+        assert trusted.code == 0, trusted.err
     right = run("train", german, "--user", "Kundennummer", "--rating", "Sterne", *item, *private, "--replace")
     assert right.code == 0, right.err
 

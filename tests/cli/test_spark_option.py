@@ -49,7 +49,7 @@ def answers(private, tmp_path_factory):
         "evaluate": ["evaluate", folder / "m", *known, "--metrics", "recall@5", "--json"],
         "recommend": ["recommend", folder / "m", "--history", "12=5,14=4", "--json"],
         "no file": ["train", folder / "none.parquet", *spark, "--out", folder / "n"],
-        "no number": ["train", broken, *spark, "--out", folder / "n"],
+        "no number": ["train", broken, *spark, "--trust-user-column", "--out", folder / "n"],
         "no columns": ["train", bare, *spark, "--out", folder / "n"],
         "two kinds": ["train", ratings, folder / "none.parquet", *spark, "--out", folder / "n"],
         "no order": ["train", ratings, *spark, "--timestamp", "none", "--duplicates", "last", "--out", folder / "n"],

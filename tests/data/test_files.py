@@ -83,6 +83,21 @@ def test_a_misspelt_rating_column_is_not_passed_over_in_silence(tmp_path, caplog
     assert "did you mean rating='ratng'?" in caplog.text
 
 
+def test_columns_that_may_hold_ratings_are_named_by_their_names_alone(tmp_path, caplog):
+    lines = ["Kunde;Artikel;Sterne;Datum", "1;2;3;2024-05-31"]
+    columns = {"user": "Kunde", "item": "Artikel"}
+    assert Ratings.read(write(tmp_path, lines), **columns).values.tolist() == [1]
+    said = caplog.text
+    assert "every rating is 1. If one of 'Sterne', 'Datum' holds ratings, name it with rating=..." in said
+    caplog.clear()
+    Ratings.read(write(tmp_path, [lines[0], "1;2;red;"]), **columns)
+    assert caplog.text == said, "values do not decide what a log says"
+    caplog.clear()
+    Ratings.read(write(tmp_path, lines), rating=False, **columns)
+    Ratings.read(write(tmp_path, ["user,item", "1,2"]))
+    assert not caplog.text
+
+
 def test_columns_of_the_same_name_are_refused(tmp_path):
     text = write(tmp_path, ["user_id,userId,item,rating", "1,2,3,4"])
     with pytest.raises(

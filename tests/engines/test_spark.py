@@ -274,11 +274,27 @@ def test_what_is_read_from_the_data_is_said(spark, silent):
     one = discreet.SparkRatings(frame, partitions=2)
     assert one.item_ids.tolist() == ["a", "b"]
     assert one.rating_range() == (1.0, 5.0)
-    model = discreet.DPLMC(1, epsilon=8.0, iterations=2).fit(one)
+    model = discreet.DPLMC(1, epsilon=8.0, iterations=2).fit(one, trust_user_column=True)
     assert {a.name for a in model.privacy_.assumptions if a.inferred} == {"items", "ratings"}
     public = discreet.SparkRatings(frame, items=["a", "b"], rating_range=(1, 5), partitions=2)
-    model = discreet.DPLMC(1, epsilon=8.0, iterations=2).fit(public)
+    model = discreet.DPLMC(1, epsilon=8.0, iterations=2).fit(public, trust_user_column=True)
     assert not [a.name for a in model.privacy_.assumptions if a.inferred]
+
+
+def test_a_user_column_that_hardly_identifies_users_is_refused(spark):
+    at = np.arange(300)
+    days = [f"2024-{1 + n % 12:02}-{1 + n % 28:02}" for n in at.tolist()]
+    columns = {"grade": at % 5, "day": days, "who": at, "item": at % 7}
+    frame = rows_of(spark, **columns)
+    model = discreet.DPMF(2, epsilon=1.0)
+    for user, reason in {"grade": "fewer than 100", "day": "holds dates"}.items():
+        with pytest.raises(DataError, match=reason):
+            model.fit(discreet.SparkRatings(frame, user=user, items=list(range(7))))
+    right = discreet.SparkRatings(frame, user="who", items=list(range(7)))
+    assert right.user_problem == ""
+    assert discreet.SparkRatings(frame, user="day", trust_user_column=True).user_problem == ""
+    with pytest.raises(DataError, match="no column is left for the ratings"):
+        discreet.DPMF(2, epsilon=1.0, rating_range=(1, 5)).fit(right)
 
 
 def test_what_cannot_be_meant(spark, frame):

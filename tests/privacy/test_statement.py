@@ -107,7 +107,9 @@ def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(row_sum, acco
 def test_a_large_epsilon_is_called_weak(row_sum, epsilon, weak):
     door = Session(Plan.calibrated([Release("sum")], Budget(epsilon, 1e-6)), "seeded", 0)
     door.release("sum", row_sum(np.ones((3, 2))))
-    assert ("An ε above 20 is WEAK" in str(door.finish())) is weak
+    text = str(door.finish())
+    assert ("An ε above 20 is WEAK" in text) is weak
+    assert ("nearly as likely" in text) is not weak
 
 
 def test_a_large_delta_is_called_weak(row_sum):

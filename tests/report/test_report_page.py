@@ -23,6 +23,7 @@ from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
 from discreet.report import charts, html, promise, quality, write_report
 from discreet.report.page import render
+from discreet.report.sign_off import write_sign_off
 from discreet.serve.web_page import web_page
 from support.reported import NASTY, invented
 
@@ -457,7 +458,7 @@ def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(rate, shown, 
 
 @pytest.mark.parametrize(("epsilon", "weak"), [(8, False), (500, True)])
 def test_no_title_calls_a_large_epsilon_private(tmp_path, epsilon, weak):
-    """The card, its front matter, the report and the page for browsers: ε = 500 is no meaningful protection."""
+    """The card, its front matter, report, page for browsers and page to sign: ε = 500 is no meaningful protection."""
     model = discreet.DPALS(2, epsilon=epsilon, item_fraction=0.2, rating_range=(0.5, 5)).fit(make_cinema(0, 0.05))
     write_report(model, tmp_path / "r.html")
     _, front, card = model.card().split("---\n", 2)
@@ -467,3 +468,6 @@ def test_no_title_calls_a_large_epsilon_private(tmp_path, epsilon, weak):
     for text in (front.replace("differential-privacy", ""), card.strip().splitlines()[0], title, badge):
         assert ("no meaningful protection" in text) is weak
         assert (re.search("privat|privacy:? ε", text) is not None) is not weak
+    write_sign_off(model, tmp_path / "s.html")
+    for text in (str(model.privacy_), text_of(tmp_path / "s.html")):
+        assert ("nearly as likely" in text) is not weak

@@ -109,7 +109,8 @@ class Opposite:
             return replace(self, common=tuple(float(x * np.exp(0.4 * rng.standard_normal())) for x in self.common))
         if kind == 3:
             order = list(self.order)
-            at, other = rng.integers(1 + len(self.common)), rng.integers(m)
+            at = rng.integers(1 + len(self.common))
+            other = rng.integers(m)
             order[at], order[other] = order[other], order[at]
             return replace(self, order=tuple(order))
         if len(self.common) > 1 and rng.random() < 0.5:
@@ -124,10 +125,12 @@ def opposites(n_items: int, low: float, high: float) -> Iterator[Canary]:
     rare_first = tuple(range(n_items))[::-1]
     yield Opposite(rare_first, own=n_items // 4).make(low, high)
     yield Opposite(rare_first, (-0.35,), n_items // 12).make(low, high)
-    last, rest = n_items - 2, tuple(range(n_items - 2))
+    last = n_items - 2
+    rest = tuple(range(n_items - 2))
     by_turns = (last, last + 1, *rest[::2], *rest[1::2])
     yield Opposite(by_turns, (-0.45,), len(rest[::2]), 0.2).make(low, high)
-    two, middle = np.arange(2), (low + high) / 2
+    two = np.arange(2)
+    middle = (low + high) / 2
     other = Canary("", two, middle + FAR * np.array([-1.0, 0.1]), user_id=_ID + 1)
     yield Canary("two items, of which one has the opposite sign", two, middle + FAR * np.array([1.0, 0.1]), other)
 

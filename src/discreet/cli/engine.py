@@ -76,8 +76,6 @@ class Engine:
             return
         source.check()
         source.refuse_filters(f"goes with --engine memory, and this is --engine {self.engine}")
-        if self.engine == "spark":
-            source.refuse("goes with other engines: --engine spark does not check the user column", "trust_user_column")
         with ExitStack() as stack:
             make = self._blocks if self.engine == "blocks" else self._spark
             found = make(data, source, out, stack)
@@ -91,8 +89,7 @@ class Engine:
         if len(data) == 1 and (Path(data[0]) / MANIFEST).is_file():
             if self.blocks is not None or self.keep is not None or source.items is not None:
                 raise ConfigError(f"{data[0]} holds blocks already: leave --blocks, --keep and --items out")
-            source.refuse("goes with files: write these blocks again with it", "trust_user_column")
-            return Blocks(data[0])
+            return Blocks(data[0], trust_user_column=source.trust_user_column)
         if "-" in data:
             raise ConfigError("blocks are written from files, and - is standard input: write it to a file first")
         folder = self.keep
@@ -103,8 +100,7 @@ class Engine:
             place = beside if os.access(beside, os.W_OK) else None
             folder = str(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".discreet-", dir=place))) / "b")
         with out.progress("Writing blocks") as progress:
-            reading = _reading(source) | {"trust_user_column": source.trust_user_column}
-            return Blocks.write(data, folder, blocks=self.blocks or USUAL_BLOCKS, progress=progress, **reading)
+            return Blocks.write(data, folder, blocks=self.blocks or USUAL_BLOCKS, progress=progress, **_reading(source))
 
     def _spark(self, data: list[str], source: Source, out: Output, stack: ExitStack) -> Any:
         try:
@@ -150,6 +146,7 @@ def _reading(source: Source) -> dict[str, Any]:
         "unknown_items": source.unknown_items or "error",
         "separator": source.text_separator,
         "header": source.header,
+        "trust_user_column": source.trust_user_column,
     }
 
 

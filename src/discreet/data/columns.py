@@ -158,10 +158,22 @@ def find_columns(
             )
         taken[position] = role
     if "rating" not in found and chosen.get("rating") is None:
-        near = near_misses("rating", [name for at, name in enumerate(names) if at not in taken])
-        if near:
-            logger.warning("%s: no rating column, so every rating is 1; did you mean rating=%r?", where, near[0])
+        _warn_unrated([name for at, name in enumerate(names) if at not in taken], where)
     return found
+
+
+def _warn_unrated(unused: Sequence[Any], where: str) -> None:
+    """Warn that every row counts as 1 where another column may hold the ratings; names decide, not values."""
+    near = near_misses("rating", unused)
+    if near:
+        logger.warning("%s: no rating column, so every rating is 1; did you mean rating=%r?", where, near[0])
+    elif unused:
+        logger.warning(
+            "%s: no rating column, so every rating is 1. If one of %s holds ratings, name it with rating=...; "
+            "if none does, say rating=False.",
+            where,
+            _listed(unused),
+        )
 
 
 def by_order(n_columns: int, chosen: Mapping[str, Column], where: str) -> dict[str, int]:

@@ -23,7 +23,7 @@ from discreet.errors import DataError
 
 MIN_USERS = 100  # at ε ≤ 10 the noise hides what fewer users have in common; scales of ratings have up to 101 steps
 MAX_MERGED = 0.9  # share of rows; a log of plays repeats pairs, but rarely nine times in ten
-_CHECKED_IDS = 1000  # enough to tell dates from ids
+CHECKED_IDS = 1000  # enough to tell dates from ids
 
 
 def find_user_problem(user_ids: NDArray[Any], n_rows: int, merged: int) -> str:
@@ -36,7 +36,7 @@ def find_user_problem(user_ids: NDArray[Any], n_rows: int, merged: int) -> str:
     n_rows, merged : int
         Rows that were read, and those of them that repeated a (user, item) pair.
     """
-    return describe_problem(hold_dates(user_ids[:_CHECKED_IDS].tolist()), len(user_ids), n_rows, merged)
+    return describe_problem(hold_dates(user_ids[:CHECKED_IDS].tolist()), len(user_ids), n_rows, merged)
 
 
 def describe_problem(dates: bool, n_users: int, n_rows: int, merged: int) -> str:
@@ -55,18 +55,18 @@ def check_user_column(ratings: Any, rating_range: tuple[float, float] | None) ->
     if rating_range is not None and not ratings.rated:
         raise DataError(
             "rating_range is given, and no column is left for the ratings: name it with rating=..., leave "
-            "rating_range out, or say trust_user_column=True when reading"
+            "rating_range out, or say trust_user_column=True"
         )
-    if ratings.user_problem:
+    if problem := ratings.user_problem:
         raise DataError(
-            f"{ratings.user_problem}: name the column that identifies users with user=..., or, if this one does, "
-            "say trust_user_column=True when reading"
+            f"{problem}: name the one that identifies users with user=... when reading, or, if this "
+            "one does, say trust_user_column=True"
         )
 
 
 def hold_dates(ids: Sequence[Any]) -> bool:
     """Tell whether the first ids are all dates."""
-    first = ids[:_CHECKED_IDS]
+    first = ids[:CHECKED_IDS]
     if not len(first) or isinstance(first[0], int):
         return False
     return all(isinstance(value, date | np.datetime64) for value in first) or describe_values(first) == "dates"
@@ -75,8 +75,8 @@ def hold_dates(ids: Sequence[Any]) -> bool:
 def take_first(column: Any) -> list[Any]:
     """Take the first ids of a user column of any form."""
     if isinstance(column, Coded):
-        return list(column.values[:_CHECKED_IDS])
+        return list(column.values[:CHECKED_IDS])
     if isinstance(column, Integers):
-        return column.numbers[:_CHECKED_IDS].tolist()
-    first = column[:_CHECKED_IDS]
+        return column.numbers[:CHECKED_IDS].tolist()
+    first = column[:CHECKED_IDS]
     return list(first.to_pylist() if hasattr(first, "to_pylist") else first)

@@ -79,7 +79,10 @@ def _rating() -> Iterator[NDArray[Any]]:
     m = public.n_items
     V = np.random.default_rng(21).standard_normal((m, 6)).astype(np.float32)
     bias = np.linspace(-0.5, 0.5, m)
-    ridge, centre, prior_count, first = 2.0, 0.25, 3.0, 2
+    ridge = 2.0
+    centre = 0.25
+    prior_count = 3.0
+    first = 2
     steps = (
         WeighEntries(np.linspace(1.0, 2.0, m)),
         SolveOwn(V, ridge, centre, prior_count, bias, first, 0.3),

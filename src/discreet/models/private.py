@@ -235,12 +235,12 @@ class PrivateRecommender(Recommender):
         verbose : bool
             A line on stderr for every step instead.
         trust_user_column : bool
-            Learn from a frame although its user column does not look like one, as in `Ratings.from_frame`.
+            Learn although the user column does not look like one, as in `Ratings.from_frame`.
         """
         self.check()
         if not isinstance(ratings, People):
             ratings = to_learn_from(ratings, trust_user_column)
-        if hasattr(ratings, "user_problem"):  # Ratings, and engines that know what they read
+        if hasattr(ratings, "user_problem") and not trust_user_column:
             check_user_column(ratings, self.rating_range)
         self._check_engine(ratings)
         given = self._given_range(ratings)

@@ -150,10 +150,13 @@ def _promised(model: Any, statement: PrivacyStatement, signing: Signing) -> Html
     if statement.epsilon >= 30:
         times = f"e^{statement.epsilon:.3g}"
     verdict = next(words for limit, words in VERDICTS if statement.epsilon <= limit)
+    seen = "whatever anybody else can see of this model is nearly as likely with all of your ratings as "
+    if statement.weak:
+        seen = "what others can see of this model may be far more likely with all of your ratings than "
     words = tag(
         "p",
         tag("strong", f"To {signing.people}: "),
-        "whatever anybody else can see of this model is nearly as likely with all of your ratings as ",
+        seen,
         "without them. " if statement.neighbouring == "add-remove" else "with those of somebody else in their place. ",
         f"Nothing becomes more than {times} times as likely (ε = {statement.epsilon:.4g}), except with a probability "
         f"of at most δ = {power(statement.delta)}. Neighbours: {_RELATION[statement.neighbouring]}. {verdict} ",

@@ -393,7 +393,10 @@ def _add_looks(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
         return Response(_docs(app.openapi()), media_type="text/html; charset=utf-8", headers=policy)
 
 
-_DOCS_STYLE = "body{font:16px/1.5 system-ui;max-width:46rem;margin:2rem auto;padding:0 1rem}dd{margin:0 0 1rem}"
+_DOCS_STYLE = (
+    "body{font:16px/1.5 system-ui;max-width:46rem;margin:2rem auto;padding:0 1rem}"
+    "dd{margin:0 0 1rem}pre{white-space:pre-wrap}"
+)
 
 
 def _docs(schema: dict[str, Any]) -> str:

@@ -52,16 +52,25 @@ class Blocks:
     folder : path
     cache_megabytes : int
         Memory in which blocks stay between passes, with what their users have computed so far; no bit depends on it.
+    trust_user_column : bool
+        Train although the user column, when the blocks were written, did not look like one.
     """
 
     exact_only = True
     replays = True
 
-    def __init__(self, folder: str | os.PathLike[str], *, cache_megabytes: int = CACHE_MEGABYTES) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        cache_megabytes: int = CACHE_MEGABYTES,
+        trust_user_column: bool = False,
+    ) -> None:
         self._room = room_for(cache_megabytes)
         self._folder = Path(os.fspath(folder)).expanduser()
         self._manifest = Manifest.read(self._folder)
         self._secret = read_secret(self._folder, self._manifest)
+        self._trusted = trust_user_column
 
     @classmethod
     def write(
@@ -151,11 +160,11 @@ class Blocks:
 
     @property
     def rated(self) -> bool:
-        return self._manifest.rated
+        return self._trusted or self._manifest.rated
 
     @property
     def user_problem(self) -> str:
-        return self._manifest.user_problem
+        return "" if self._trusted else self._manifest.user_problem
 
     def rating_range(self) -> tuple[float, float] | None:
         low, high = self._manifest.low, self._manifest.high

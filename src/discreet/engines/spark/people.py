@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Column, find_columns
 from discreet.data.csr import check_duplicates_rule
-from discreet.data.encode import canonical, encode
+from discreet.data.encode import canonical, encode, object_array
 from discreet.data.ratings import Duplicates, Unknown
+from discreet.data.user_column import CHECKED_IDS, find_user_problem
 from discreet.engines.identity import Secret
 from discreet.engines.kept import room_for
 from discreet.engines.portion import Portion
@@ -69,6 +70,8 @@ class SparkRatings:
         Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or ``s3a:``. They hold
         people's ratings, and a keyed hash instead of user ids. By default, and only where Spark runs on one machine, a
         temporary folder. A folder of this machine is made for its owner alone; one elsewhere you protect, and delete.
+    trust_user_column : bool
+        Train although the user column does not look like one, as in `Ratings.read`.
     cache_megabytes : int
         Memory of each Python worker in which blocks stay between passes; no bit depends on it.
     """
@@ -91,6 +94,7 @@ class SparkRatings:
         unknown_items: Unknown = "error",
         folder: str | None = None,
         cache_megabytes: int = 256,
+        trust_user_column: bool = False,
     ) -> None:
         if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= MOST_PARTITIONS:
             raise ConfigError(f"partitions is {partitions!r}, but must be a whole number from 1 to {MOST_PARTITIONS:,}")
@@ -123,6 +127,24 @@ class SparkRatings:
         self._folder = folder
         self._room = room_for(cache_megabytes)
         self._sealed: Sealed | None = None
+        self._trusted = trust_user_column
+
+    @property
+    def rated(self) -> bool:
+        """Whether there is a rating column; see `Ratings`."""
+        return self._trusted or "rating" in self._columns
+
+    @property
+    def user_problem(self) -> str:
+        """What speaks against the user column; see `Ratings`. Repeated rows are not counted here."""
+        from pyspark.sql import functions as F
+
+        if self._trusted:
+            return ""
+        ids = self._frame.select(F.col(self._columns["user"]).cast("string").alias("user"))
+        some = ids.distinct().limit(CHECKED_IDS)
+        found = [row["user"] for row in outcome(lambda: some.collect()) if row["user"] is not None]
+        return find_user_problem(object_array(found, len(found)), 1, 0)
 
     @property
     def n_items(self) -> int:
@@ -146,7 +168,8 @@ class SparkRatings:
         """Shake hands with the workers, and seal people's ratings into blocks, if that has not been done before."""
         shake_hands(self.spark, 2 * cores(self.spark))
         if self._sealed is None:
-            path, secret = self._path(), Secret()
+            path = self._path()
+            secret = Secret()
             self._sealed = Sealed(self.spark, path, self.parts, secret, lambda: self._write(path, secret))
 
     @guarded("sealed ratings")

@@ -232,7 +232,11 @@ class BudgetStore:
             if isinstance(head, Head):
                 self._check_head(log, head)
             elif head is not None and head not in {record.hash for record in log.records}:
-                raise store_log.Damage(f"the hash {head[:12]}… is not in its log, so records were taken away since")
+                raise DamagedStore(
+                    f"{self.path} lacks the record with the hash {head[:12]}…: records were taken away, "
+                    "or it is an older copy. Put the newest copy in its place: this one has "
+                    "forgotten what was spent since."
+                )
         end = log.records[-1].hash if log.records else ""
         return Verified(len(log.records), len(log.ledgers), tuple(log.names), end)
 
@@ -273,8 +277,9 @@ class BudgetStore:
                 "there, or was opened anew. Name the right store, or choose a new folder for the model."
             )
         if head.hash not in records or records[head.hash].sequence != head.sequence:
-            raise store_log.Damage(
-                f"record {head.sequence}, which a model carries the hash of, is not in it, so it is an older copy"
+            raise DamagedStore(
+                f"{self.path} lacks record {head.sequence}, which a model carries the hash of: "
+                "it is an older copy. Put the newest copy in its place: this one has forgotten what was spent since."
             )
 
     # ------------------------------------------------------------ the file

@@ -142,10 +142,12 @@ class PrivacyStatement:
         odds = f"{times:.4g} times" if math.isfinite(times) else f"e^{self.epsilon:.4g} times"
         together = "" if self.mu is None else f" (μ = {self.mu:.4g})"
         failing = f", except with a probability of at most δ = {self.delta:.3g}" if self.delta > 0 else ""
+        seen = "Whatever anyone but a user's own self can see of the result is nearly as likely"
+        if self.weak:
+            seen = "How likely anything is that others can see of the result may differ much"
         return (
             f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ = {self.delta:.3g}. "
-            f"Whatever anyone but a user's own self can see of the result is nearly as likely "
-            f"{_RELATION[self.neighbouring]}: no conclusion becomes more than {odds} as likely{failing}. "
+            f"{seen} {_RELATION[self.neighbouring]}: no conclusion becomes more than {odds} as likely{failing}. "
             f"The price was computed by: {self.conversion}{together}.{self._not_again()}"
         )
 

@@ -18,7 +18,8 @@ class People(Protocol):
     caller gave none; the statement then says that it was read from the data. An engine may also have ``engine``, words
     for the ledger on where people are and in how many blocks; ``public_range``, a range of ratings that is public;
     ``exact_only``, true where it adds up whole numbers alone; ``replays``, true where users take their steps again for
-    every sum; and ``ready()``, which is called before anything is charged.
+    every sum; ``ready()``, which is called before anything is charged; and ``user_problem`` with ``rated``, what speaks
+    against the user column (`discreet.data.user_column`).
     """
 
     @property
