@@ -147,7 +147,8 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
     own = {name.removeprefix("read_out."): array for name, array in arrays.items() if name.startswith("read_out.")}
     alike = described["likeness"]
     known = arrays.get("likeness.known")
-    if not 0 <= alike["first"] <= factors.shape[1] or (known is not None and known.shape != (len(ids),)):
+    fits = type(alike["first"]) is int and 0 <= alike["first"] <= factors.shape[1]
+    if not fits or (known is not None and known.shape != (len(ids),)):
         raise DataError(f"{contents.folder} is not a complete model: its likeness does not fit its factors")
     scorer = Scorer(
         ids,
