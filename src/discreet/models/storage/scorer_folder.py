@@ -150,6 +150,8 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
     fits = type(alike["first"]) is int and 0 <= alike["first"] <= factors.shape[1]
     if not fits or (known is not None and known.shape != (len(ids),)):
         raise DataError(f"{contents.folder} is not a complete model: its likeness does not fit its factors")
+    if bounds is not None and not bounds[0] <= described["liked_rating"] <= bounds[1]:
+        raise DataError(f"{contents.folder} is not a complete model: its usual rating is outside its range")
     scorer = Scorer(
         ids,
         factors,
