@@ -26,7 +26,7 @@ from discreet.privacy.door.session import Session
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Descent
 from discreet.privacy.people.users import seal
-from discreet.privacy.statistics.sums import packed_size, unpack
+from discreet.privacy.statistics.sums import triangle_size, unpack
 
 RATIO = 1.0
 RANK = 64
@@ -80,8 +80,8 @@ def show(result: dict[str, Any]) -> list[str]:
 def iteration(walk: Descent, V: NDArray[Any], grade: Literal["secure", "seeded"]) -> NDArray[Any]:
     """As `DPLMC` does it."""
     n = len(V)
-    plan = Plan.calibrated(
-        [Release("balance", shape=(1, packed_size(RANK))), Release("gradient", shape=(n, RANK))], Budget(10.0)
+    plan = Plan.calibrate(
+        [Release("balance", shape=(1, triangle_size(RANK))), Release("gradient", shape=(n, RANK))], Budget(10.0)
     )
     session = Session(plan, grade, random_state=0 if grade == "seeded" else None)
     walk.look(V.astype(np.float32), 4.0)

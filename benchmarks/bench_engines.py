@@ -215,12 +215,12 @@ def _folder() -> Path:
 
 
 def write(n: int, items: int) -> dict[str, Any]:
-    from discreet.engines.blocks import Blocks
+    from discreet.engines.blocks import BlockRatings
 
     making = [0.0]
     start = time.process_time()
     made = _timed(frames(n, items), making)
-    Blocks.write(made, _folder() / "blocks", blocks=BLOCKS.get(n, 8), items=list(range(items)))
+    BlockRatings.write(made, _folder() / "blocks", blocks=BLOCKS.get(n, 8), items=list(range(items)))
     return {"writing": time.process_time() - start - making[0]}
 
 
@@ -254,9 +254,9 @@ def train(people: Any) -> dict[str, Any]:
 
 
 def _train_blocks() -> dict[str, Any]:
-    from discreet.engines.blocks import Blocks
+    from discreet.engines.blocks import BlockRatings
 
-    return train(Blocks(_folder() / "blocks"))
+    return train(BlockRatings(_folder() / "blocks"))
 
 
 def family_cpu() -> float:
@@ -288,12 +288,12 @@ def one_engine(people: Any, n_items: int, passes: int) -> float:
 
 
 def passes(share: float) -> dict[str, Any]:
-    from discreet.engines.blocks import Blocks
+    from discreet.engines.blocks import BlockRatings
 
     ratings = load_dataset("twin-ml20m", scale=share)
     found: dict[str, Any] = {"ratings": ratings.n_ratings, "items": ratings.n_items, "parts": 8}
     found["memory"] = one_engine(ratings, ratings.n_items, PASSES)
-    people: Any = Blocks.write(ratings, _folder() / "blocks", blocks=8)
+    people: Any = BlockRatings.write(ratings, _folder() / "blocks", blocks=8)
     found["blocks"] = one_engine(people, ratings.n_items, PASSES)
     if (spark := _spark()) is not None:
         people = _spark_people(spark, ratings)

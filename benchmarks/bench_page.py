@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from discreet.data.download import written_aside
+from discreet.data.download import atomic_write
 from discreet.errors import ConfigError
 
 HEAD = "# Benchmarks\n\nWritten by `discreet bench --out FILE`, which replaces the sections that it measures.\n"
@@ -29,7 +29,7 @@ def write(page: Path, sections: Mapping[str, str], order: Sequence[str]) -> None
     text = page.read_text(encoding="utf-8") if page.is_file() else HEAD
     for name, body in sections.items():
         text = _replaced(text, name, body, order)
-    with written_aside(page) as aside:
+    with atomic_write(page) as aside:
         aside.write_text(text, encoding="utf-8")
 
 

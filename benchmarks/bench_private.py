@@ -27,7 +27,7 @@ from discreet.privacy.door.session import Session
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import Users, seal
-from discreet.privacy.statistics.sums import Sum, packed_size, unpack
+from discreet.privacy.statistics.sums import Sum, triangle_size, unpack
 
 RATIO = 2.0
 GIGABYTES = 3.0
@@ -107,7 +107,7 @@ def sealed_users(n_users: int, n_items: int, rank: int) -> Users:
 def item_step(users: Users, grade: str) -> np.ndarray:
     """As DPALS does it: release both sums, project, solve."""
     n, r = users.n_items, users.rank
-    plan = Plan.calibrated([Release("sum", shape=(n, r)), Release("gram", shape=(n, packed_size(r)))], Budget(10.0))
+    plan = Plan.calibrate([Release("sum", shape=(n, r)), Release("gram", shape=(n, triangle_size(r)))], Budget(10.0))
     session = Session(plan, grade, random_state=0 if grade == "seeded" else None)  # type: ignore[arg-type]
     g = session.release("sum", users.item_sums(), np.float32)
     V = np.empty((n, r), np.float32)

@@ -46,7 +46,7 @@ OUTCOMES = (
 
 
 def _plan(epsilon: float) -> Plan:
-    return Plan.calibrated([Release("sums", 4)], Budget(epsilon))
+    return Plan.calibrate([Release("sums", 4)], Budget(epsilon))
 
 
 def make_states(folder: Path) -> list[Path]:

@@ -114,7 +114,7 @@ def _work(path: Path, folder: Path, at: int, names: list[str], reservations: int
     store = BudgetStore(path)
     while _lines(folder, at, "tried") < reservations:
         _note(folder, at, "tried", "")
-        plan = Plan.calibrated([Release("sums", RELEASES)], Budget(rng.choice(EPSILONS)))
+        plan = Plan.calibrate([Release("sums", RELEASES)], Budget(rng.choice(EPSILONS)))
         try:
             held = store[rng.choice(names)].reserve(plan, "secure", "stress")
         except BudgetExceeded:

@@ -62,7 +62,7 @@ IRREGULAR = {
     "known",
     "meant",
     "drawn",
-    "read_out",
+    "fold_in_rule",
     "bought",
     "sold",
     "paid",

@@ -25,7 +25,7 @@ def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
     model = discreet.DPMF(epsilon=2.0, **private).fit(ratings)
 
     # 3. Read the promise. It is also in the saved folder, with the ledger of everything that was released.
-    print(f"\n{model.learnt_}\n\n{model.privacy_}\n")
+    print(f"\n{model.summary_}\n\n{model.privacy_}\n")
 
     # 4. Recommend. A person's vector is computed from their own history, for them alone, and kept nowhere.
     titles = dict(zip(model.item_ids_.tolist(), model.titles_.tolist(), strict=True))

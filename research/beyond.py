@@ -160,7 +160,7 @@ def _private(
     aim = {"goal": "rating"} if kind is DPMF else {"feedback": feedback}
     grade = settings.get("noise", "seeded")
     noise = {"noise": grade, "random_state": settings["seed"]}
-    return kind.configured(epsilon=settings["epsilon"], **noise, **aim, **given)
+    return kind.configure(epsilon=settings["epsilon"], **noise, **aim, **given)
 
 
 @lru_cache(maxsize=1)

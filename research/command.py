@@ -9,7 +9,7 @@ import typer
 
 from discreet.cli.app import command
 from discreet.cli.output import Output
-from discreet.cli.words import counted, for_shell
+from discreet.cli.words import format_count, for_shell
 from discreet.errors import ConfigError, DiscreetError
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _other_code(other: int, unknown: int) -> str:
     rest = f" and {unknown:,} by unknown code" if other and unknown else ""
     whose = "other" if other else "unknown"
     return (
-        f"{counted(n, 'cell')} {'was' if n == 1 else 'were'} computed by {whose} code{rest}: "
+        f"{format_count(n, 'cell')} {'was' if n == 1 else 'were'} computed by {whose} code{rest}: "
         f"--fresh runs {'it' if other + unknown == 1 else 'them'} again"
     )
 
@@ -133,7 +133,7 @@ def _changes(out: Output, old: Path, new: Path) -> None:
     found = changes.compare(old, new)
     moved = [change for change in found if change.moved]
     out.say(changes.markdown(found))
-    out.say(f"{counted(len(moved), 'cell')} moved by more than two standard deviations")
+    out.say(f"{format_count(len(moved), 'cell')} moved by more than two standard deviations")
     cells = [{"entry": c.entry, "row": c.row, "column": c.column, "old": c.old, "new": c.new} for c in moved]
     out.result({"command": "reproduce", "changed": cells})
 
@@ -208,7 +208,7 @@ def _about(out: Output, one: Entry, folder: Path, sources: Sources) -> dict[str,
 
 def _published(one: Entry) -> str:
     n = sum(name in line for line in one.published for name in one.references)
-    return f"{counted(n, 'value')} to compare with" if n else "no values to compare with"
+    return f"{format_count(n, 'value')} to compare with" if n else "no values to compare with"
 
 
 def _show(out: Output, finished: Finished) -> None:

@@ -30,13 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.engines.local import OfRatings
+from discreet.engines.local import RatingsSourceMixin
 from discreet.errors import ConfigError, EngineError
-from discreet.privacy.door.vault import guarded
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
+from discreet.privacy.door.vault import guard
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic
 from discreet.privacy.people.bounds import Bounds, check_rows
 from discreet.privacy.people.item_sampling import user_keys
-from discreet.privacy.people.place import Place
+from discreet.privacy.people.place import Partitions
 from discreet.privacy.people.users import Users, sealed_block
 from discreet.privacy.statistics.sums import Compute
 
@@ -53,7 +53,7 @@ class Round:
     up: tuple[int, ...]
 
 
-class Devices(OfRatings):
+class Devices(RatingsSourceMixin):
     """People in processes of their own, whom a private model trains on as on `Ratings`.
 
     Parameters
@@ -83,7 +83,7 @@ class Devices(OfRatings):
         """What was sent so far, one entry for each sum. Private: for generated people."""
         return [] if self._server is None else list(self._server.rounds)
 
-    @guarded("sealed ratings")
+    @guard("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
         self.close()
         ratings = self._ratings
@@ -114,7 +114,7 @@ class Devices(OfRatings):
         return f"<devices with ratings of {self.n_items:,} items in {self.processes} processes>"
 
 
-class OnDevices(Place):
+class OnDevices(Partitions):
     """People on devices, in the state with that number."""
 
     __slots__ = ("_server", "_state")
@@ -123,7 +123,7 @@ class OnDevices(Place):
         self._server = server
         self._state = state
 
-    def after(self, step: OwnStep, public: Public) -> OnDevices:
+    def after(self, step: UserStep, public: Public) -> OnDevices:
         return OnDevices(self._server, self._server.step(self._state, step, public))
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class Server:
             self._connections.append(mine)
             self._processes.append(process)
 
-    def step(self, state: int, step: OwnStep, public: Public) -> int:
+    def step(self, state: int, step: UserStep, public: Public) -> int:
         """Every user takes the step from that state; the number of the state that it leads to."""
         after = next(self._states)
         self._tell(("step", state, after, step, public))

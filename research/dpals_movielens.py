@@ -147,7 +147,7 @@ def table_4(settings: Settings, feedback: str) -> DPALS:
         noise="seeded",
         random_state=settings["seed"],
     )
-    return DPALS.configured(**(parameters | settings.get("change", {})))
+    return DPALS.configure(**(parameters | settings.get("change", {})))
 
 
 def _other(settings: Settings, feedback: str) -> Recommender:
@@ -162,7 +162,7 @@ def _other(settings: Settings, feedback: str) -> Recommender:
     if name.startswith("DPFW"):
         private = dict(epsilon=float(settings["epsilon"]), delta=DELTA, rating_range=STARS)
         private |= dict(noise="seeded", random_state=settings["seed"])
-        return DPFrankWolfe.configured(**private, **settings.get("parameters", {}))
+        return DPFrankWolfe.configure(**private, **settings.get("parameters", {}))
     if name == "popular":
         return Popularity()
     return Bias() if name == "bias" else Bias(0.0, users=name == "user mean", items=False)

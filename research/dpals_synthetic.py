@@ -69,7 +69,7 @@ def _model(settings: Settings) -> Recommender:
         private |= {"factors": steps, "epsilon": PRICED_BY_SIGMAS}
         if settings["model"] == "DPFW":
             private["epsilon"] = gdp.epsilon(math.sqrt(2 * settings["k"] * steps) / settings["sigma"], DELTA)
-        return DPFrankWolfe.configured(**(private | given))
+        return DPFrankWolfe.configure(**(private | given))
     private |= {"factors": rank, "iterations": steps}
     if "sigma" in settings:
         sigma = settings["sigma"]
@@ -77,4 +77,4 @@ def _model(settings: Settings) -> Recommender:
         private["epsilon"] = PRICED_BY_SIGMAS
     else:
         private["epsilon"] = settings["epsilon"]
-    return DPALS.configured(**(private | given))
+    return DPALS.configure(**(private | given))

@@ -140,11 +140,11 @@ def make(
         if accounting == "printed":
             sigmas = _printed_sigmas(epsilon, first if spectral else 0.0, chosen)
             common |= {"epsilon": _PRICED_BY_SIGMAS, "neighbouring": "replace-one"}
-            return DPALS.configured(**common, sigmas=sigmas, **chosen)
+            return DPALS.configure(**common, sigmas=sigmas, **chosen)
         if spectral:
             part = (gdp.mu(first, DELTA) / gdp.mu(epsilon, DELTA)) ** 2
             share = {k: v * (1 - part) for k, v in share.items()} | {"initial": part}
-        return DPALS.configured(**common, neighbouring="replace-one", shares=share, **chosen)
+        return DPALS.configure(**common, neighbouring="replace-one", shares=share, **chosen)
     common["neighbouring"] = "replace-one"
     if model == HOUSE:
         own = {name: value for name, value in common.items() if name not in ("centring", "factors")}
@@ -153,7 +153,7 @@ def make(
     common |= {"ratings_per_item": per_user * users / items, "ratings_per_user": per_user}
     if spectral:
         common |= {"initialization": "spectral", "initial_epsilon": first}
-    return DPLMC.configured(**common, constants="printed" if accounting == "printed" else "tight", **chosen)
+    return DPLMC.configure(**common, constants="printed" if accounting == "printed" else "tight", **chosen)
 
 
 def _printed_sigmas(epsilon: float, first: float, chosen: dict[str, Any]) -> dict[str, float]:

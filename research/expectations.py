@@ -40,7 +40,7 @@ def shares(people: int, ratings: int) -> list[float]:
 
     low = recall(Popularity())
     high = recall(ALS(feedback="implicit"))
-    found = [recall(DPMF.configured(epsilon=epsilon, liked_from="everything")) for epsilon in EPSILONS]
+    found = [recall(DPMF.configure(epsilon=epsilon, like_threshold="everything")) for epsilon in EPSILONS]
     return [(one - low) / (high - low) for one in found]
 
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from discreet.data.download import written_aside
+from discreet.data.download import atomic_write
 from research.entry import Entry, Record
 from research.layout import Group, group, matches, reference
 
@@ -143,7 +143,7 @@ def draw(entry: Entry, records: list[Record], file: Path) -> None:
         axis.set_axis_off()
     title = textwrap.fill(entry.title, int(10 * size[0]))
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, weight="bold", color=INK)
-    with written_aside(file) as aside:
+    with atomic_write(file) as aside:
         figure.savefig(aside, format="png")
 
 

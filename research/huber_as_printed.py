@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 from discreet.kernels import solve_psd
 from discreet.models.algorithms.algorithm import EVERY_ITEM, Algorithm, Learnt, Progress, Range
 from discreet.models.algorithms.robust_solve import MECHANISMS, SOLVERS
-from discreet.models.checks import MOST_SWEEPS, require_number, require_one_of, require_positive, require_whole
+from discreet.models.checks import MOST_SWEEPS, check_number, check_choice, check_positive, check_int
 from discreet.models.huber import HuberALS
-from discreet.models.read_outs import LeastSquares, ReadOut
+from discreet.models.read_outs import LeastSquaresFoldIn, FoldIn
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Line, Plan
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.door.statement import PrivacyStatement
 from discreet.privacy.door.unsafe import reveal, under_noised
 from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanism
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.huber_weights import reweighted
+from discreet.privacy.people.huber_weights import reweight
 from discreet.privacy.people.users import Users
 from discreet.privacy.statistics.sums import unpack
 
@@ -75,17 +75,17 @@ class HuberAsPrinted(Algorithm):
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        require_whole("factors", self.factors)
+        check_int("factors", self.factors)
         for name in ("iterations", "inner_iterations"):
-            require_whole(name, getattr(self, name), 1, MOST_SWEEPS)
+            check_int(name, getattr(self, name), 1, MOST_SWEEPS)
         for name in ("variance", "regularization"):
-            require_number(name, getattr(self, name))
-        require_positive("initial_scale", self.initial_scale)
-        require_one_of("mechanism", self.mechanism, *MECHANISMS)
-        require_one_of("solver", self.solver, *SOLVERS)
+            check_number(name, getattr(self, name))
+        check_positive("initial_scale", self.initial_scale)
+        check_choice("mechanism", self.mechanism, *MECHANISMS)
+        check_choice("solver", self.solver, *SOLVERS)
         usual = Huber.with_variance(self.variance).alpha if self.variance > 1 else 3.0
         found = replace(self, transition=usual if self.transition is None else self.transition)
-        require_positive("transition", found.transition)
+        check_positive("transition", found.transition)
         return found
 
     def bounds(self) -> Bounds:
@@ -98,11 +98,11 @@ class HuberAsPrinted(Algorithm):
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
         return Plan((), budget, "gdp")
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         return {}
 
     def statement(self, ledger: Ledger) -> PrivacyStatement:
-        return PrintedStatement.of(ledger)
+        return PrintedStatement.from_ledger(ledger)
 
     # ------------------------------------------------------------ learning
 
@@ -121,7 +121,7 @@ class HuberAsPrinted(Algorithm):
             if self.solver == "irls":
                 V = rng.standard_normal(V.shape)  # Algorithm 3 starts afresh every time
             for _ in range(1 if self.solver == "als" else self.inner_iterations):
-                robust = reweighted(users, V, self.transition) if self.solver == "irls" else users
+                robust = reweight(users, V, self.transition) if self.solver == "irls" else users
                 G = unpack(reveal(session, "gram", robust.item_grams()), self.factors)
                 g = under_noised(session, "sum", robust.item_sums(), noise, rng)
                 V = solve_psd(G, g, np.full(len(g), self.regularization), project=False)
@@ -141,8 +141,8 @@ class HuberAsPrinted(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def read_out(self, learnt: Learnt) -> ReadOut:
-        return LeastSquares(self.regularization, centring="none")
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+        return LeastSquaresFoldIn(self.regularization, centring="none")
 
 
 class PrintedStatement(PrivacyStatement):

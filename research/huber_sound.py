@@ -35,7 +35,7 @@ def run(settings: Settings, sources: Sources) -> Record:
     else:
         pure = settings["budget"] == "pure"
         solver, _, inner = settings["solver"].partition("-")  # "irls-3" has K = 3
-        model = HuberALS.configured(
+        model = HuberALS.configure(
             factors=settings["factors"],
             mechanism=settings["mechanism"],
             solver=solver,

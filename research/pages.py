@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from discreet.data.download import written_aside
+from discreet.data.download import atomic_write
 from discreet.errors import ConfigError
 from research import entry as entries
 from research.layout import section
@@ -38,7 +38,7 @@ def write(page: Path, out: Path, names: Iterable[str], sources: Sources, partial
             written.append(name)
     order = [name for name in entries.names() if name in blocks]
     body = "\n".join(f"{_mark(name)}\n{_anchor(name)}{blocks[name]}<!-- /entry -->\n" for name in order)
-    with written_aside(page) as aside:
+    with atomic_write(page) as aside:
         aside.write_text(f"{before.rstrip()}\n\n{START}\n\n{HEAD}\n{body}", encoding="utf-8")
     return written
 

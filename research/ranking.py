@@ -21,7 +21,7 @@ from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, strong_generalisation
 from discreet.errors import DataError
 from discreet.evaluation.protocols import Evaluation, evaluate
-from discreet.models.algorithms.pair_factors import Fitted, leading
+from discreet.models.algorithms.pair_factors import FittedFactors, leading_eigenpairs
 from discreet.models.algorithms.pair_ranking import PairRanking
 from discreet.models.als import ALS
 from discreet.models.base import Recommender
@@ -86,11 +86,11 @@ class CutSpectrum(PairRanking):
 
     def estimate(
         self, G: NDArray[Any], t: float, c: NDArray[Any], size: float, seed: int, features: NDArray[Any] | None
-    ) -> Fitted:
-        values, vectors, edge = leading((G / t).astype(np.float32), min(self.factors, len(c) - 2), seed)
+    ) -> FittedFactors:
+        values, vectors, edge = leading_eigenpairs((G / t).astype(np.float32), min(self.factors, len(c) - 2), seed)
         kept = max(int((values > edge).sum()), 1)
         V = vectors[:, :kept] * np.sqrt(np.maximum(t * values[:kept], 1e-12)) / c[:, None]
-        return Fitted(V, V.mean(axis=0)[None], 0.0, np.inf, kept - 1)
+        return FittedFactors(V, V.mean(axis=0)[None], 0.0, np.inf, kept - 1)
 
 
 def _model(settings: Settings, people: People, sources: Sources) -> Recommender:
@@ -111,14 +111,14 @@ def _model(settings: Settings, people: People, sources: Sources) -> Recommender:
 def ours(name: str, people: People, promise: dict[str, Any], features: Any = None, **knobs: Any) -> DPMF:
     """DPMF by the name of a row."""
     if people.rating_range is None:
-        knobs |= {"liked_from": "everything"}
+        knobs |= {"like_threshold": "everything"}
     else:
         promise = promise | {"rating_range": people.rating_range}
     if name == "private popularity":
         knobs |= {"gate": NEVER}
     if name == "pairs with a cut spectrum":
         return DPMF(goal="ranking", method=CutSpectrum(**knobs), **promise)
-    return DPMF.configured(goal="ranking", item_features=features, **promise, **knobs)
+    return DPMF.configure(goal="ranking", item_features=features, **promise, **knobs)
 
 
 # ------------------------------------------------------------------ data
@@ -127,14 +127,14 @@ def ours(name: str, people: People, promise: dict[str, Any], features: Any = Non
 @lru_cache(maxsize=2)
 def held_out(name: str, held: float, scale: float, seed: int, sources: Sources, valid: bool = False) -> People:
     """Whole users held out, of those who like five items; `valid` holds out as many again for choosing."""
-    ratings, liked_from, rating_range = _ratings(name, scale, seed, sources)
-    liked = ratings if liked_from is None else ratings.keep(ratings.values >= liked_from)
+    ratings, like_threshold, rating_range = _ratings(name, scale, seed, sources)
+    liked = ratings if like_threshold is None else ratings.keep(ratings.values >= like_threshold)
     sparse = name.startswith(FAMILY) and families.family(name.removeprefix(FAMILY)).per_user < 10
     liked = liked.filter(min_user_ratings=2 if sparse else 5, min_item_ratings=1)  # else few would be left
     many = min(int(held * liked.n_users), MOST_HELD)
     split = strong_generalisation(liked, many if valid else 0, many, seed=seed)
     others = ratings.select_users(split.train.user_ids, by="id").with_items(liked.item_ids, unknown="drop", public=True)
-    plain = split.train if liked_from is None else split.train.binarize(liked_from)
+    plain = split.train if like_threshold is None else split.train.binarize(like_threshold)
     return People(Split(split.name, seed, plain, split.test, split.valid), others, rating_range)
 
 
@@ -152,10 +152,10 @@ def _ratings(
     if name == "twin-ml20m":
         return datasets.load_dataset(name, seed=100 + seed, scale=scale), None, None
     rating_range = RANGES.get(name, (1.0, 5.0))
-    liked_from = LIKED_FROM.get(name, 4.0)
+    like_threshold = LIKED_FROM.get(name, 4.0)
     if name in {known.name for known in datasets.datasets()}:
-        return sources.ratings(name, scale=scale), liked_from, rating_range
+        return sources.ratings(name, scale=scale), like_threshold, rating_range
     file = Path(os.environ.get("DISCREET_DATA", "."), name, "ratings.parquet")
     if not file.exists():
         raise DataError(f"{name} is not on this machine: put its ratings.parquet in a folder {name} of DISCREET_DATA")
-    return Ratings.read(file), liked_from, rating_range
+    return Ratings.read(file), like_threshold, rating_range

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from discreet.data.splits import Split, random_ratings
 from discreet.models.algorithms import residual_gradient, residual_pairs, tasting
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums, likelihood
-from discreet.models.algorithms.personal import Personal
-from discreet.models.algorithms.residual_pairs import Tastes
-from discreet.models.algorithms.tasting import Steps, Tasting
+from discreet.models.algorithms.personal import UserEffects
+from discreet.models.algorithms.residual_pairs import FactorPosterior
+from discreet.models.algorithms.tasting import Steps, FactorStage
 from discreet.models.dpals import DPALS
 from discreet.privacy.door.plan import Line
 from research.beyond import genres_and_years, score, split_of
@@ -54,7 +54,7 @@ USUAL_TASTE = 0.2  # its variance, over that of the noise of ratings
 # ------------------------------------------------------------------ parts in place of DPMF's own
 
 
-class CutAsDeviation(Personal):
+class CutAsDeviation(UserEffects):
     """σ is the first cut, and stays so; released moments say no more than what the cut leaves."""
 
     def learn_fit(self, released: NDArray[np.float64], deviation: float) -> None:
@@ -70,39 +70,39 @@ class Believed(FeaturePrior):
         return likelihood(sums, self.F, T, self.explained * usual)[1]
 
 
-class PairsAlone(Tasting):
+class PairsAlone(FactorStage):
     """The lines of the steps buy pairs as well, or biases where pairs cost too much; factors come at the end."""
 
     lines_left = 7  # pairs, and six steps
     found: Steps | None = None
 
-    def worth(self, names: Sequence[str | Line]) -> bool:
+    def is_affordable(self, names: Sequence[str | Line]) -> bool:
         self.lines_left -= 1
-        pairs = super().worth(names)
+        pairs = super().is_affordable(names)
         if not pairs and not self.lines_left:
             self.steps = self.found
         return pairs
 
-    def buy(self, names: Sequence[str | Line]) -> None:
-        super().buy(names)
+    def release_pairs(self, names: Sequence[str | Line]) -> None:
+        super().release_pairs(names)
         self.found = self.steps
         if self.lines_left:
             self.steps = None
 
 
-class StepsAlone(Tasting):
+class StepsAlone(FactorStage):
     """Factors begin at random, with a prior that is the same for all items; the line of the pairs buys biases."""
 
-    def worth(self, names: Sequence[str | Line]) -> bool:
-        if super().worth(names) and self.steps is None:
+    def is_affordable(self, names: Sequence[str | Line]) -> bool:
+        if super().is_affordable(names) and self.steps is None:
             M = len(self.core)
             deviation = np.sqrt(USUAL_TASTE / RANK * self.state.personal.variance)
             B = deviation * np.eye(RANK)
             nothing = np.zeros((M, RANK))
-            found = Tastes(nothing, B, np.ones((M, RANK)), B**2, nothing[:0], 0.0, 0)
+            found = FactorPosterior(nothing, B, np.ones((M, RANK)), B**2, nothing[:0], 0.0, 0)
             self.steps = Steps(self.core, found, None, self.state.counts)
             self.steps.V[self.core] = deviation * np.random.default_rng(0).standard_normal((M, RANK))
-            self.still_worth_it(residual_gradient.WORTH)
+            self.check_gain(residual_gradient.WORTH)
         return False
 
 

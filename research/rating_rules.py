@@ -70,7 +70,7 @@ def score(split: Split, scale: Scale, epsilon: float, draws: int, given: dict[st
     same: dict[str, Any] = dict(epsilon=epsilon, delta=1e-5, goal="rating", rating_range=scale, noise="seeded")
     found = []
     for seed in range(draws):
-        model: Recommender = DPMF.configured(**same, random_state=seed, **given)
+        model: Recommender = DPMF.configure(**same, random_state=seed, **given)
         try:
             found.append(float(evaluate(model.fit(split.train), part, "rmse", slices=None)["rmse"]))
         except BudgetExceeded:

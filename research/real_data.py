@@ -46,8 +46,8 @@ def _model(settings: Settings) -> Recommender:
         common = dict(epsilon=settings["epsilon"], delta=DELTA, noise="seeded", random_state=seed, rating_range=scale)
         common |= settings.get("parameters", {})
         if name == "DPMF":
-            return DPMF.configured(goal="rating", **common)
-        return DPALS.configured(feedback=feedback, **common)
+            return DPMF.configure(goal="rating", **common)
+        return DPALS.configure(feedback=feedback, **common)
     if name == "ALS":
         return ALS(feedback=feedback, random_state=seed)
     if name == "popular":

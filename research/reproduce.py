@@ -29,7 +29,7 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-from discreet.data.download import written_aside
+from discreet.data.download import atomic_write
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.version import __version__
 from research.entry import Entry, Record, Settings, key, load
@@ -213,7 +213,7 @@ def run_cell(name: str, folder: Path, settings: Settings, sources: Sources, by: 
         "seconds": time.perf_counter() - start,
         "conditions": conditions() | {"code": by},
     }
-    with written_aside(_cell(folder, key(settings))) as aside:
+    with atomic_write(_cell(folder, key(settings))) as aside:
         aside.write_text(json.dumps(_plain(document), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return key(settings)
 
@@ -313,15 +313,15 @@ def _write(finished: Finished) -> None:
         "published": entry.published,
         "records": finished.records,
     }
-    with written_aside(folder / "results.json") as aside:
+    with atomic_write(folder / "results.json") as aside:
         aside.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     columns = list(dict.fromkeys(name for record in finished.records for name in record))
-    with written_aside(folder / "results.csv") as aside, aside.open("w", encoding="utf-8", newline="") as stream:
+    with atomic_write(folder / "results.csv") as aside, aside.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, columns)
         writer.writeheader()
         writer.writerows(finished.records)
     if entry.plots:
         figures.draw(entry, finished.records, folder / "plot.png")
     text = layout.page(entry, finished.records, finished.conditions, finished.seconds, finished.quick)
-    with written_aside(folder / "README.md") as aside:
+    with atomic_write(folder / "README.md") as aside:
         aside.write_text(text, encoding="utf-8")

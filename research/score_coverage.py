@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.evaluation.metrics import parse
-from discreet.evaluation.priced import RELEASE, Layout
+from discreet.evaluation.priced import RELEASE, ScoreLayout
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Plan, Release
 from discreet.privacy.door.session import Session
@@ -38,19 +38,19 @@ class Coverage:
 
 
 def coverage(
-    crowd: NDArray[np.float64], layout: Layout, people: int, epsilon: float, repetitions: int, seed: int
+    crowd: NDArray[np.float64], layout: ScoreLayout, people: int, epsilon: float, repetitions: int, seed: int
 ) -> list[Coverage]:
     """Over repetitions, for every metric of the layout; `crowd` has the columns of everybody there is."""
     rng = np.random.default_rng(seed)
     truth = layout.read(crowd.sum(axis=0), 0.0, 0.95)
-    plan = Plan.calibrated([Release(RELEASE, shape=(len(layout.most),))], Budget(epsilon))
+    plan = Plan.calibrate([Release(RELEASE, shape=(len(layout.most),))], Budget(epsilon))
     held = dict.fromkeys(truth, 0)
     width = dict.fromkeys(truth, 0.0)
     exact = dict.fromkeys(truth, 0.0)
     for _ in range(repetitions):
         rows = rng.integers(len(crowd), size=people)
         session = Session(plan)
-        statistic = seal_values(lambda rows=rows: crowd[rows]).add_up(UserValues(layout.most))  # type: ignore[misc]
+        statistic = seal_values(lambda rows=rows: crowd[rows]).sum(UserValues(layout.most))  # type: ignore[misc]
         noisy = session.release(RELEASE, statistic)
         found = layout.read(noisy, session.deviation(RELEASE, statistic), 0.95)
         silent = layout.read(crowd[rows].sum(axis=0), 0.0, 0.95)
@@ -62,7 +62,7 @@ def coverage(
     return [Coverage(name, people, epsilon, held[name] / n, width[name] / n, exact[name] / n) for name in truth]
 
 
-def crowd_of(metrics: Sequence[str] = METRICS, scale: float = 1.0, most_ratings: int = 10) -> tuple[NDArray, Layout]:
+def crowd_of(metrics: Sequence[str] = METRICS, scale: float = 1.0, most_ratings: int = 10) -> tuple[NDArray, ScoreLayout]:
     """What everybody in the generated cinema adds to the scores of a plain model."""
     from discreet.data.datasets import load_dataset
     from discreet.data.splits import random_ratings
@@ -71,7 +71,7 @@ def crowd_of(metrics: Sequence[str] = METRICS, scale: float = 1.0, most_ratings:
 
     split = random_ratings(load_dataset("cinema", scale=scale), seed=0)
     found = evaluate(ALS(16).fit(split.train), split, list(metrics), slices=None)
-    layout = Layout.of([parse(name) for name in metrics])
+    layout = ScoreLayout.from_metrics([parse(name) for name in metrics])
     counts = np.diff(split.test.target.indptr)
     return layout.columns(found.per_user, counts, 2.25, most_ratings), layout
 

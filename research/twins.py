@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.compiling import njit
-from discreet.data.download import Progress, cache_folder, written_aside
+from discreet.data.download import Progress, cache_folder, atomic_write
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from research.race import draw_items
@@ -144,7 +144,7 @@ def load_twin(name: str, seed: int = 0, scale: float = 1.0, *, progress: Progres
     if arrays is None:
         arrays = _make(profile, seed, progress)
         try:
-            with written_aside(file) as part, part.open("wb") as stream:
+            with atomic_write(file) as part, part.open("wb") as stream:
                 np.savez(stream, **arrays)  # type: ignore[arg-type]
         except OSError as problem:
             logger.warning("%s was made but cannot be kept in %s (%s)", name, file.parent, problem.strerror)

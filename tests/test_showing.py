@@ -13,7 +13,7 @@ import discreet
 from discreet import showing
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
-from discreet.showing import html_notes, html_table, in_notebook, shown
+from discreet.showing import html_notes, html_table, in_notebook, progress_bar
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -50,32 +50,32 @@ def test_a_terminal_gets_a_bar_that_is_gone_afterwards(ratings, terminal):
 
 def test_what_is_done_in_an_instant_has_no_bar(terminal, monkeypatch):
     monkeypatch.setattr(showing, "PATIENCE", 60.0)
-    with shown(None, "Training") as step:
+    with progress_bar(None, "Training") as step:
         step(1, 2, "half")
     assert terminal.getvalue() == ""
 
 
 def test_one_bar_at_a_time(terminal):
-    with shown(None, "Outer") as outer:
+    with progress_bar(None, "Outer") as outer:
         outer(1, 2, "going")
-        with shown(None, "Inner") as inner:
+        with progress_bar(None, "Inner") as inner:
             inner(1, 2, "going")
-            assert inner is showing.silent
-    with shown(None, "Again") as again:
-        assert again is not showing.silent
+            assert inner is showing.no_progress
+    with progress_bar(None, "Again") as again:
+        assert again is not showing.no_progress
     assert "Inner" not in terminal.getvalue()
 
 
 def test_an_error_takes_its_bar_with_it(terminal):
     def fail():
-        with shown(None, "Failing") as step:
+        with progress_bar(None, "Failing") as step:
             step(1, 2, "going")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    with shown(None, "Again") as again:
-        assert again is not showing.silent
+    with progress_bar(None, "Again") as again:
+        assert again is not showing.no_progress
 
 
 def test_lines_where_they_are_asked_for(ratings, capsys):
@@ -119,7 +119,7 @@ def test_a_real_pipe_and_a_real_notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
     monkeypatch.setattr(showing, "PATIENCE", -1.0)
     assert in_notebook()
-    with shown(None, HOSTILE) as step:
+    with progress_bar(None, HOSTILE) as step:
         step(1, 2, HOSTILE)
         step(2, 2, "done")
     assert "<progress value='1' max='2'>" in shows[0]
@@ -204,16 +204,16 @@ def test_a_bar_says_that_code_is_being_compiled(terminal, capsys):
     def halved(x):
         return x / 2
 
-    with shown(None, "Training") as step:
+    with progress_bar(None, "Training") as step:
         assert doubled(3) == 6
         step(1, 2, "steps")
     assert "Training: compiling once for this processor" in terminal.getvalue()
     before = terminal.getvalue()
     assert halved(4) == 2.0  # no bar, so nobody is told
-    with shown(None, "Training"):
+    with progress_bar(None, "Training"):
         assert doubled(4) == 8  # compiled already
     assert terminal.getvalue() == before
-    with shown(False, "Training"):
+    with progress_bar(False, "Training"):
         assert halved(4.0) == 2.0
     assert terminal.getvalue() == before
     assert capsys.readouterr() == ("", "")

@@ -7,7 +7,7 @@ library's, and exact, so that the model has the same bits as from one table. No 
 import numpy as np
 
 import discreet
-from discreet.engines import LocalPeople, People
+from discreet.engines import LocalRatings, RatingsSource
 from discreet.privacy.door.vault import KEY  # only `privacy` and `engines` may import this: an engine belongs to them
 from discreet.privacy.people.block import Public
 from discreet.privacy.people.users import Users, seal
@@ -43,8 +43,8 @@ def main():
     north = ratings.select_users(np.arange(half))
     south = ratings.select_users(np.arange(half, ratings.n_users))
     people = ManySources([north, south], dict(zip(ratings.item_ids.tolist(), ratings.titles, strict=True)))
-    assert isinstance(people, People)
-    assert isinstance(LocalPeople(ratings), People)
+    assert isinstance(people, RatingsSource)
+    assert isinstance(LocalRatings(ratings), RatingsSource)
     model = discreet.DPMF(epsilon=5.0, goal="rating", rating_range=(0.5, 5.0)).fit(people)
     print(model.recommend(["the-binary-colony"], n=5)[0].tolist())
     print(f"ε = {model.privacy_.epsilon:g}")

@@ -15,10 +15,10 @@ from discreet.privacy.door.session import Session
 from discreet.privacy.people.block import Statistic
 from discreet.privacy.people.bounds import SHAVE, Bounds
 from discreet.privacy.people.users import seal
-from discreet.privacy.statistics.sums import Reach, per_item_total, registered
+from discreet.privacy.statistics.sums import SensitivityBounds, per_item_total, register
 
 
-@registered("one voice each")
+@register("one voice each")
 @dataclass(frozen=True)
 class OneVoiceEach(Statistic):
     """Σ_i x_ij with x_ij = 1/√n_i for the n_i items that i rated above the centre: a user adds a vector of norm 1.
@@ -33,7 +33,7 @@ class OneVoiceEach(Statistic):
         return (public.n_items,)
 
     def reach(self, public):
-        return Reach(l2=1.0, l1=public.n_items**0.5, entry=1.0, replace_l2=2**0.5)
+        return SensitivityBounds(l2=1.0, l1=public.n_items**0.5, entry=1.0, replace_l2=2**0.5)
 
     def partial(self, block, public, grid):
         liked = block.values > 0
@@ -45,9 +45,9 @@ class OneVoiceEach(Statistic):
 def main():
     ratings = discreet.load_dataset("cinema", scale=0.1)
     users = seal(ratings, Bounds(items=1, rating=2.25, centre=2.75))
-    plan = Plan.shared([Line("voices", shape=(ratings.n_items,))], Budget(1.0, 1e-6))
+    plan = Plan.from_shares([Line("voices", shape=(ratings.n_items,))], Budget(1.0, 1e-6))
     session = Session(plan)
-    voices = session.release("voices", users.add_up(OneVoiceEach()))
+    voices = session.release("voices", users.sum(OneVoiceEach()))
     for at in np.argsort(-voices)[:5]:
         print(f"{voices[at]:8.1f}  {ratings.titles[at]}")
     print(session.finish())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Split
-    from discreet.engines.blocks import Blocks
+    from discreet.engines.blocks import BlockRatings
     from discreet.engines.spark import SparkRatings
     from discreet.evaluation.protocols import evaluate
     from discreet.evaluation.tuning import tune
@@ -44,7 +44,7 @@ __all__ = [
     "DPSVD",
     "IRLS",
     "Bias",
-    "Blocks",
+    "BlockRatings",
     "BudgetStore",
     "DPFrankWolfe",
     "HuberALS",

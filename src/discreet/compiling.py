@@ -30,11 +30,11 @@ _told: list[Told] = []
 
 def njit(function: Any = None, **options: Any) -> Any:
     """`numba.njit`, with ``cache=True`` as far as there is a folder to keep compiled code in."""
-    return _compiled(function, options) if function is not None else lambda given: _compiled(given, options)
+    return _compile(function, options) if function is not None else lambda given: _compile(given, options)
 
 
 @contextmanager
-def told(tell: Told) -> Iterator[None]:
+def on_compile(tell: Told) -> Iterator[None]:
     """While the block runs, `tell` hears of every function that is compiled and not found in a cache."""
     _told.append(tell)
     try:
@@ -43,7 +43,7 @@ def told(tell: Told) -> Iterator[None]:
         _told.remove(tell)
 
 
-def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
     import numba
 
     _listen()

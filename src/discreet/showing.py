@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 Progress = Callable[[int, int, str], None]
-Shown = Progress | bool | None  # what the parameter `progress` may be
+ShowProgress = Progress | bool | None  # what the parameter `progress` may be
 
 PATIENCE = 0.4  # seconds that nobody minds waiting without a bar
 COMPILING = "compiling once for this processor"
 _one_at_a_time = threading.Lock()
 
 
-def silent(done: int, total: int, text: str) -> None:
+def no_progress(done: int, total: int, text: str) -> None:
     """Progress that nobody watches."""
 
 
@@ -46,7 +46,7 @@ def in_notebook() -> bool:
 
 
 @contextmanager
-def shown(progress: Shown, what: str, *, verbose: bool = False) -> Iterator[Progress]:
+def progress_bar(progress: ShowProgress, what: str, *, verbose: bool = False) -> Iterator[Progress]:
     """The function to call as ``step(done, total, text)`` while the block runs.
 
     Parameters
@@ -69,11 +69,11 @@ def shown(progress: Shown, what: str, *, verbose: bool = False) -> Iterator[Prog
         yield _lines(what)
         return
     if progress is False or not seen or not _one_at_a_time.acquire(blocking=False):
-        yield silent
+        yield no_progress
         return
     bar = _NotebookBar(what) if in_notebook() else _TerminalBar(what)
     try:
-        with compiling.told(bar.compiling):
+        with compiling.on_compile(bar.on_compile):
             yield bar.step
     finally:
         bar.close()
@@ -105,7 +105,7 @@ class _TerminalBar:
         if self._bar is not None or time.monotonic() - self._since >= PATIENCE:
             self._show(text, completed=done, total=total or None)
 
-    def compiling(self, compiled: int, name: str) -> None:
+    def on_compile(self, compiled: int, name: str) -> None:
         """How many there will be is not known, so the bar only moves; the next step takes it back."""
         self._show(f"{COMPILING} ({compiled} functions so far, now {name})", refresh=True)
 
@@ -142,7 +142,7 @@ class _NotebookBar:
         self._last = now
         self._show(f"{escape(self._what)}: {escape(text)} <progress value='{done}' max='{total or 1}'></progress>")
 
-    def compiling(self, compiled: int, name: str) -> None:
+    def on_compile(self, compiled: int, name: str) -> None:
         text = f"{COMPILING} ({compiled} functions so far)"
         self._show(f"{escape(self._what)}: {text} <progress></progress>")
 

@@ -11,7 +11,7 @@ from implicit.evaluation import ranking_metrics_at_k, train_test_split
 from scipy import sparse
 
 import discreet
-from discreet.adapters import ImplicitStyle
+from discreet.adapters import ImplicitAdapter
 from discreet.errors import ConfigError, DataError
 
 USERS = 3000
@@ -37,7 +37,7 @@ MODELS = {
 def board(request):
     make, users = MODELS[request.param]
     withheld, user_items = checkerboard(users)
-    model = make() if request.param == "implicit" else ImplicitStyle(make())
+    model = make() if request.param == "implicit" else ImplicitAdapter(make())
     model.fit(user_items, show_progress=False)
     return model, withheld, user_items
 
@@ -88,7 +88,7 @@ def test_more_than_there_is(board):
     model, _, user_items = board
     ids, _ = model.recommend(0, user_items[0], N=10_000, filter_already_liked_items=False)
     assert set(ids.tolist()) == set(range(ITEMS))
-    if isinstance(model, ImplicitStyle):
+    if isinstance(model, ImplicitAdapter):
         assert len(ids) == ITEMS  # and no item stands in for what there is not
 
 
@@ -104,7 +104,7 @@ def test_similar_items_are_of_the_same_colour_and_begin_with_the_item(board):
     model, _, _ = board
     for item in range(ITEMS):
         ids, scores = model.similar_items(item, N=10)
-        assert ids[0] == item or not isinstance(model, ImplicitStyle)  # implicit decides ties by chance
+        assert ids[0] == item or not isinstance(model, ImplicitAdapter)  # implicit decides ties by chance
         assert scores[0] == pytest.approx(1.0, abs=1e-4)
         assert (ids % 2 == item % 2).all()
     many, _ = model.similar_items(np.arange(6), N=4)
@@ -129,7 +129,7 @@ def test_implicits_own_evaluation_takes_it():
     """The same split and metrics: what is behind the adapter is as good as by our own lists."""
     ratings = discreet.load_dataset("cinema", scale=0.1).to_csr()
     train, test = train_test_split(sparse.csr_matrix(ratings), train_percentage=0.8, random_state=0)
-    model = ImplicitStyle(discreet.DPMF(epsilon=5, rating_range=(0.5, 5)), public_items=True)
+    model = ImplicitAdapter(discreet.DPMF(epsilon=5, rating_range=(0.5, 5)), public_items=True)
     model.fit(train, show_progress=False)
     assert model.privacy_.private
     found = ranking_metrics_at_k(model, train, test, K=20, show_progress=False)
@@ -146,20 +146,20 @@ def test_implicits_own_evaluation_takes_it():
 def ours():
     make, users = MODELS["DPMF"]
     _, user_items = checkerboard(users)
-    return ImplicitStyle(make()).fit(user_items), user_items
+    return ImplicitAdapter(make()).fit(user_items), user_items
 
 
 def test_it_is_saved_and_read(tmp_path, ours):
     model, user_items = ours
     model.save(tmp_path / "m")
-    again = ImplicitStyle.load(tmp_path / "m")
+    again = ImplicitAdapter.load(tmp_path / "m")
     for found, expected in zip(again.recommend(3, user_items[3]), model.recommend(3, user_items[3]), strict=True):
         assert np.array_equal(found, expected)
 
 
 def test_steps_are_told():
     told = []
-    ImplicitStyle(discreet.ALS(2, iterations=3)).fit(checkerboard(40)[1], callback=lambda *what: told.append(what))
+    ImplicitAdapter(discreet.ALS(2, iterations=3)).fit(checkerboard(40)[1], callback=lambda *what: told.append(what))
     assert [step for step, _ in told] == [0, 1, 2]
     assert all(seconds >= 0 for _, seconds in told)
 

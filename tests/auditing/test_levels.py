@@ -8,11 +8,11 @@ import pytest
 
 import discreet
 from discreet.auditing import Audit, audit
-from discreet.auditing.canaries import Canary, guessed, joined
+from discreet.auditing.canaries import Canary, worst_cases, join_canary
 from discreet.auditing.noise import audit_noise
 from discreet.auditing.one_run import attack, audit_one_run
 from discreet.auditing.transcript import audit_transcript
-from discreet.auditing.worlds import Worlds
+from discreet.auditing.worlds import NeighboringRuns
 from discreet.errors import ConfigError, DataError, PrivacyError
 from discreet.kernels import threads
 
@@ -45,7 +45,7 @@ def _small():
 
 def worlds_of(name, epsilon=1.0):
     cls, given = MODELS[name]
-    return Worlds(cls.configured(epsilon=epsilon, **given))
+    return NeighboringRuns(cls.configured(epsilon=epsilon, **given))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -105,13 +105,13 @@ def test_an_attack_on_coins_alone_guesses_nothing():
 def test_canaries_come_first_and_leave_the_crowd_as_it_is():
     worlds = worlds_of("DPALS")
     crowd = worlds.people(40)
-    for canary in guessed(crowd.n_items, 1.0, 5.0):
-        with_it = joined(crowd, canary)
+    for canary in worst_cases(crowd.n_items, 1.0, 5.0):
+        with_it = join_canary(crowd, canary)
         own = canary.copies * len(canary.items)
         assert with_it.n_users == crowd.n_users + canary.copies
         assert np.array_equal(with_it.indices[own:], crowd.indices)
         assert np.array_equal(with_it.values[own:], crowd.values)
-    assert joined(crowd, None) is crowd
+    assert join_canary(crowd, None) is crowd
 
 
 # ------------------------------------------------------------------ the entry

@@ -6,7 +6,7 @@ import pytest
 import discreet
 from discreet.auditing import audit, entry
 from discreet.auditing.scores import audit_scores, audit_tuning, delta_of_best
-from discreet.auditing.worlds import Worlds
+from discreet.auditing.worlds import NeighboringRuns
 from discreet.data.splits import by_person
 from discreet.errors import ConfigError
 from discreet.kernels import threads
@@ -27,14 +27,14 @@ def _small():
 
 @pytest.mark.parametrize("model", [RANKING, RATING], ids=["ranking", "rating"])
 def test_priced_scores_are_not_refuted(model):
-    level = audit_scores(Worlds(model))
+    level = audit_scores(NeighboringRuns(model))
     assert level.findings[:-1] == ()
     assert not level.refuted
     assert 0.5 * level.claimed < level.found <= level.claimed
 
 
 def test_tuning_is_not_refuted():
-    level = audit_tuning(Worlds(RANKING))
+    level = audit_tuning(NeighboringRuns(RANKING))
     assert level.findings[:-1] == ()
     assert not level.refuted
     assert 0.9 * level.claimed < level.found <= level.claimed
@@ -62,7 +62,7 @@ def test_a_split_that_draws_one_stream_for_all_users_is_refuted():
         coins = np.random.default_rng(3).permutation(ratings.n_ratings)
         return by_person(ratings, (0.5, 0.5), seed=int(coins[0]))
 
-    level = audit_scores(Worlds(RANKING), split=shared_stream)
+    level = audit_scores(NeighboringRuns(RANKING), split=shared_stream)
     assert level.refuted
     assert any("times its stated sensitivity" in finding for finding in level.findings)
 
@@ -75,7 +75,7 @@ def test_the_example_for_the_best_of_several_runs_lies_between_one_run_and_the_p
 
 
 def test_a_model_that_tuning_refuses_is_audited_without_it(monkeypatch):
-    model = discreet.DPSGD.configured(iterations=3, epsilon=1.0, rating_range=(1.0, 5.0))
+    model = discreet.DPSGD.configure(iterations=3, epsilon=1.0, rating_range=(1.0, 5.0))
     with pytest.raises(ConfigError, match="tuning has no price"):
         audit(model, levels=["tuning"])
     with monkeypatch.context() as patched:  # which takes long, and is tested elsewhere

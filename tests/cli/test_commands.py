@@ -358,7 +358,7 @@ def test_help_tells_the_defaults_of_als_and_films_that_exist(run):
     told = " ".join(run("train", "--help").out.replace("│", " ").split())
     defaults = discreet.ALS().get_params()
     assert f"Default: {defaults['factors']} for als" in told
-    steps = discreet.DPMF(epsilon=1.0, goal="rating").resolved(9).iterations
+    steps = discreet.DPMF(epsilon=1.0, goal="rating").resolve(9).iterations
     assert f"Default: {defaults['iterations']} for als, {steps} for dpmf with --goal rating" in told
     titles = {film.title for film in films()}
     for name, film in (("recommend", "Signal from Quillon"), ("similar", "The Binary Colony")):

@@ -177,8 +177,8 @@ def test_scores_of_a_saved_model_merge_spellings_of_an_id_if_asked_to(run, priva
     file = tmp_path / "known.csv"
     file.write_text("\n".join(["user,item,rating", *rows, *map(str.upper, rows)]) + "\n")
     counted = []
-    columns = priced.Layout.columns
-    monkeypatch.setattr(priced.Layout, "columns", lambda *a: counted.append(len(a[2])) or columns(*a))
+    columns = priced.ScoreLayout.columns
+    monkeypatch.setattr(priced.ScoreLayout, "columns", lambda *a: counted.append(len(a[2])) or columns(*a))
     call = ("evaluate", private / "model", "--known", file, "--target", file, "--score-epsilon", 1, "--relevant", 4)
     assert run(*call).code == 0
     assert run(*call, "--normalize-ids").code == 0

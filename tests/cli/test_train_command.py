@@ -11,7 +11,7 @@ import pytest
 import discreet
 from discreet.cli.train import examples
 from discreet.models.private import PrivateRecommender
-from discreet.models.read_outs import Likeness
+from discreet.models.read_outs import ItemSimilarity
 from discreet.models.storage import model_folder
 from discreet.privacy.door.ledger import Ledger
 
@@ -138,6 +138,6 @@ def test_private_and_not_private_exclude_each_other(run, private, tmp_path, mode
 def test_similar_is_proposed_only_where_taste_was_learnt(own_columns, is_proposed):
     """What is users' own, such as a slope, is among the factors too, but says nothing of taste."""
     model = SimpleNamespace(
-        item_ids_=np.arange(3), item_factors_=np.ones((3, 2)), likeness=lambda: Likeness(own_columns)
+        item_ids_=np.arange(3), item_factors_=np.ones((3, 2)), item_similarity=lambda: ItemSimilarity(own_columns)
     )
     assert any(" similar " in line for line in examples("model/", model)) == is_proposed

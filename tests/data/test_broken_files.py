@@ -205,7 +205,7 @@ def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
     from discreet.data.features import read_features
     from discreet.data.scan import scan
     from discreet.data.text import MOST_LINE, find_layout
-    from discreet.engines.blocks import Blocks
+    from discreet.engines.blocks import BlockRatings
 
     head = b"item_id,user,rating\n1,2,3\n"
     long = head + b"7" * (4 * MOST_LINE) + b",2,3\n"
@@ -213,7 +213,7 @@ def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
     file.write_bytes(gzip.compress(long))
 
     def write_blocks(source):
-        return Blocks.write(source, tmp_path / "blocks", blocks=2)
+        return BlockRatings.write(source, tmp_path / "blocks", blocks=2)
 
     for read in (Ratings.read, write_blocks, read_catalogue, read_features):
         with pytest.raises(DataError, match=r"long.csv.gz.* has a line of more than 1,048,576 bytes") as caught:
@@ -250,14 +250,14 @@ def test_a_million_columns_are_refused_before_their_names_are_compared(tmp_path)
 
 def test_lines_up_to_the_limit_and_old_line_ends_are_read(tmp_path):
     from discreet.data.text import MOST_LINE
-    from discreet.engines.blocks import Blocks
+    from discreet.engines.blocks import BlockRatings
 
     note = "x" * (MOST_LINE - 100)
     (tmp_path / "wide.csv").write_text(f"user,item,rating,note\n1,2,3,{note}\n2,2,4,short\n")
     assert Ratings.read(tmp_path / "wide.csv").n_users == 2
     (tmp_path / "old.csv").write_bytes(b"user,item,rating\r1,2,3\r2,2,4\r" + b"3,2,1\r" * 10)
     assert Ratings.read(tmp_path / "old.csv").n_users == 3
-    assert len(Blocks.write(tmp_path / "old.csv", tmp_path / "blocks", blocks=2).item_ids) == 1
+    assert len(BlockRatings.write(tmp_path / "old.csv", tmp_path / "blocks", blocks=2).item_ids) == 1
 
 
 def test_a_list_of_items_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ def written(folder, text, name="items.csv", encoding="utf-8"):
     ],
 )
 def test_text_files(tmp_path, text, ids, titles):
-    catalogue = Catalogue.of(written(tmp_path, text))
+    catalogue = Catalogue.from_any(written(tmp_path, text))
     assert catalogue.ids.tolist() == ids
     assert (None if catalogue.titles is None else catalogue.titles.tolist()) == titles
 
@@ -51,7 +51,7 @@ def test_text_files(tmp_path, text, ids, titles):
 def test_compressed_latin_and_str_path(tmp_path):
     path = tmp_path / "movies.dat.gz"
     path.write_bytes(gzip.compress("1::Amélie::x\n2::Léon::y\n".encode("latin-1")))
-    assert Catalogue.of(str(path)).titles.tolist() == ["Amélie", "Léon"]
+    assert Catalogue.from_any(str(path)).titles.tolist() == ["Amélie", "Léon"]
 
 
 def test_columnar_files_and_frames(tmp_path):
@@ -59,21 +59,21 @@ def test_columnar_files_and_frames(tmp_path):
     path = tmp_path / "items.parquet"
     pa.parquet.write_table(pa.table(columns), path)
     for items in (path, pd.DataFrame(columns), pl.DataFrame(columns), pl.DataFrame(columns).lazy(), pa.table(columns)):
-        catalogue = Catalogue.of(items)
+        catalogue = Catalogue.from_any(items)
         assert catalogue.ids.tolist() == [3, 1]
         assert catalogue.titles.tolist() == ["Three", "1"]
 
 
 def test_mappings_lists_and_catalogues():
-    catalogue = Catalogue.of({("a", 1): "A", 7: "B"})
+    catalogue = Catalogue.from_any({("a", 1): "A", 7: "B"})
     assert catalogue.ids.tolist() == [("a", 1), 7]
     assert catalogue.titles.tolist() == ["A", "B"]
-    assert Catalogue.of(catalogue) is catalogue
-    assert Catalogue.of(np.array([3, 1])).titles is None
-    assert Catalogue.of(pd.Series(["x", "y"])).ids.tolist() == ["x", "y"]
-    assert Catalogue.of(pl.Series([4, 2])).ids.tolist() == [4, 2]
-    assert Catalogue.of(range(3)).ids.tolist() == [0, 1, 2]
-    assert Catalogue.of([1, 2], titles=["one", "two"]).titles.tolist() == ["one", "two"]
+    assert Catalogue.from_any(catalogue) is catalogue
+    assert Catalogue.from_any(np.array([3, 1])).titles is None
+    assert Catalogue.from_any(pd.Series(["x", "y"])).ids.tolist() == ["x", "y"]
+    assert Catalogue.from_any(pl.Series([4, 2])).ids.tolist() == [4, 2]
+    assert Catalogue.from_any(range(3)).ids.tolist() == [0, 1, 2]
+    assert Catalogue.from_any([1, 2], titles=["one", "two"]).titles.tolist() == ["one", "two"]
     assert len(catalogue) == 2
 
 
@@ -91,7 +91,7 @@ def test_mappings_lists_and_catalogues():
 def test_broken_files(tmp_path, text, message):
     path = written(tmp_path, text)
     with pytest.raises(DataError, match=message) as caught:
-        Catalogue.of(path)
+        Catalogue.from_any(path)
     assert "items.csv" in str(caught.value)
 
 
@@ -99,22 +99,22 @@ def test_other_refusals(tmp_path):
     path = tmp_path / "items.parquet"
     pa.parquet.write_table(pa.table({"x": [1]}), path)
     with pytest.raises(DataError, match=r"items\.parquet has no column of item ids: its columns are 'x'"):
-        Catalogue.of(path)
+        Catalogue.from_any(path)
     with pytest.raises(DataError, match="does not exist"):
-        Catalogue.of(tmp_path / "none.csv")
+        Catalogue.from_any(tmp_path / "none.csv")
     with pytest.raises(DataError, match="is a folder"):
-        Catalogue.of(tmp_path)
+        Catalogue.from_any(tmp_path)
     with pytest.raises(DataError, match="'a' twice"):
-        Catalogue.of(["a", "b", "a"])
+        Catalogue.from_any(["a", "b", "a"])
     with pytest.raises(DataError, match="holds no items"):
-        Catalogue.of([])
+        Catalogue.from_any([])
     with pytest.raises(DataError, match="1 titles for 2 items"):
-        Catalogue.of([1, 2], titles=["one"])
+        Catalogue.from_any([1, 2], titles=["one"])
     with pytest.raises(DataError, match="item id is missing"):
-        Catalogue.of([1, None])
+        Catalogue.from_any([1, None])
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"item_id,title\n" + b"1,a\n" * 9999)[:40])
     with pytest.raises(DataError, match="ends in the middle"):
-        Catalogue.of(tmp_path / "cut.csv.gz")
+        Catalogue.from_any(tmp_path / "cut.csv.gz")
 
 
 def test_rated_items_that_are_not_listed(tmp_path):
@@ -132,11 +132,11 @@ def test_rated_items_that_are_not_listed(tmp_path):
 def test_official_catalogues(shared_data, tmp_path):
     with zipfile.ZipFile(shared_data / "ml-1m" / "ml-1m.zip") as archive:
         archive.extract("ml-1m/movies.dat", tmp_path)
-    official = Catalogue.of(tmp_path / "ml-1m" / "movies.dat")
-    table = Catalogue.of(shared_data / "ml-1m" / "items.parquet")
+    official = Catalogue.from_any(tmp_path / "ml-1m" / "movies.dat")
+    table = Catalogue.from_any(shared_data / "ml-1m" / "items.parquet")
     assert len(official) == 3883
     assert official.ids.tolist() == table.ids.tolist()
     assert official.titles.tolist() == table.titles.tolist()
-    small = Catalogue.of(shared_data / "ml-100k" / "u.item")
+    small = Catalogue.from_any(shared_data / "ml-100k" / "u.item")
     assert len(small) == 1682
-    assert small.titles.tolist() == Catalogue.of(shared_data / "ml-100k" / "items.parquet").titles.tolist()
+    assert small.titles.tolist() == Catalogue.from_any(shared_data / "ml-100k" / "items.parquet").titles.tolist()

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from discreet.data.download import cache_folder, download, file_md5, written_aside
+from discreet.data.download import cache_folder, download, file_md5, atomic_write
 from discreet.errors import DataError
 from support.local_server import serving
 
@@ -135,14 +135,14 @@ def test_written_aside_leaves_all_or_nothing(tmp_path):
     target = tmp_path / "sub" / "x.bin"
 
     def write_half():
-        with written_aside(target) as part:
+        with atomic_write(target) as part:
             part.write_bytes(b"half")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         write_half()
     assert list(target.parent.iterdir()) == []
-    with written_aside(target) as part:
+    with atomic_write(target) as part:
         part.write_bytes(b"whole")
     assert [file.name for file in target.parent.iterdir()] == ["x.bin"]
     assert file_md5(target) == hashlib.md5(b"whole", usedforsecurity=False).hexdigest()

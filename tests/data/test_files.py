@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet import Ratings
-from discreet.data.encode import stands_for_nothing, written
+from discreet.data.encode import stands_for_nothing, parse_id
 from discreet.data.text import Replaced
 from discreet.errors import DataError
 
@@ -276,7 +276,7 @@ def test_any_text_survives_a_csv(tmp_path_factory, rows):
         writer.writerows([("user", "item", "rating"), ("x", "x", 1.0), *rows])
     users, items, values = zip(("x", "x", 1.0), *rows, strict=True)
     ratings = Ratings.read(path, separator=",", header=True)
-    assert ratings == Ratings.from_arrays(list(map(written, users)), list(map(written, items)), values)
+    assert ratings == Ratings.from_arrays(list(map(parse_id, users)), list(map(parse_id, items)), values)
 
 
 # ------------------------------------------------------------------------------------------------ other formats

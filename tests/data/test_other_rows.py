@@ -29,7 +29,7 @@ from scipy import sparse
 from discreet import Ratings
 from discreet.data.encode import Coded, encode
 from discreet.data.numbers import seconds, text_times
-from discreet.data.text import Layout, read_text
+from discreet.data.text import CsvFormat, read_text
 from discreet.errors import DataError
 from discreet.privacy.door.vault import KEY
 from discreet.privacy.people.bounds import Bounds
@@ -393,7 +393,7 @@ IDS = st.one_of(st.integers(-(10**6), 10**6).map(str), st.integers(0, 9).map("{}
 @given(st.lists(st.tuples(IDS, IDS, st.integers(0, 2**62)), min_size=1, max_size=30))
 def test_integers_come_out_the_same_when_read_as_text(rows):
     content = "\n".join(f"{user},{item},3,{time}" for user, item, time in rows).encode()
-    layout = Layout(",", False, ("0", "1", "2", "3"), 0, {"user": 0, "item": 1, "rating": 2, "timestamp": 3}, ())
+    layout = CsvFormat(",", False, ("0", "1", "2", "3"), 0, {"user": 0, "item": 1, "rating": 2, "timestamp": 3}, ())
     fast = read_text(pa.BufferReader(content), layout)
     slow = read_text(pa.BufferReader(content), layout, {"user", "item", "timestamp"})
     assert pa.types.is_integer(fast.users.type)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from foreign_headers import HEADERS, make_frame
 
-from discreet import ALS, DPMF, Blocks, Ratings
+from discreet import ALS, DPMF, BlockRatings, Ratings
 from discreet.data.user_column import MAX_MERGED, MIN_USERS
 from discreet.errors import DataError
 
@@ -65,13 +65,13 @@ def test_blocks_are_refused_and_trusted_as_ratings_are(tmp_path, frame, paramete
     frame.to_csv(tmp_path / "r.csv", index=False)
     sources = {"frame": frame, "file": tmp_path / "r.csv", "ratings": Ratings.from_frame(frame)}
     for name, source in sources.items():
-        Blocks.write(source, tmp_path / name, blocks=3)
+        BlockRatings.write(source, tmp_path / name, blocks=3)
         with pytest.raises(DataError, match=reason):
-            DPMF(2, epsilon=1, **parameters).fit(Blocks(tmp_path / name), progress=False)
-    trusted = Blocks.write(frame, tmp_path / "trusted", blocks=3, trust_user_column=True)
-    for people in (trusted, Blocks(tmp_path / "frame", trust_user_column=True)):
+            DPMF(2, epsilon=1, **parameters).fit(BlockRatings(tmp_path / name), progress=False)
+    trusted = BlockRatings.write(frame, tmp_path / "trusted", blocks=3, trust_user_column=True)
+    for people in (trusted, BlockRatings(tmp_path / "frame", trust_user_column=True)):
         assert DPMF(2, epsilon=1, **parameters).fit(people, progress=False).privacy_.finite
-    right = Blocks.write(play_log(MIN_USERS, 2), tmp_path / "right", blocks=3)
+    right = BlockRatings.write(play_log(MIN_USERS, 2), tmp_path / "right", blocks=3)
     assert right.user_problem == ""
     assert not right.rated
 

@@ -11,10 +11,10 @@ import pytest
 
 import discreet
 from discreet.data.ratings import Ratings
-from discreet.engines import People
-from discreet.engines.blocks import Blocks, streams
+from discreet.engines import RatingsSource
+from discreet.engines.blocks import BlockRatings, streams
 from discreet.engines.blocks.folder import Manifest, read_portion
-from discreet.engines.local import LocalPeople
+from discreet.engines.local import LocalRatings
 from discreet.errors import ConfigError, DataError, EngineError, PrivacyError
 from support.engine_helpers import (
     MODELS,
@@ -41,14 +41,14 @@ def silent(monkeypatch):
 
 @pytest.fixture
 def blocks(ratings, tmp_path):
-    return discreet.Blocks.write(ratings, tmp_path / "blocks", blocks=7)
+    return discreet.BlockRatings.write(ratings, tmp_path / "blocks", blocks=7)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_any_number_of_blocks_gives_the_same_bits(ratings, silent, tmp_path, name):
     whole = trained(MODELS[name](), ratings, silent)
     for n in (1, 3, 7, 16):
-        people = discreet.Blocks.write(ratings, tmp_path / str(n), blocks=n)
+        people = discreet.BlockRatings.write(ratings, tmp_path / str(n), blocks=n)
         same_bits(whole, trained(MODELS[name](), people, silent))
 
 
@@ -112,7 +112,7 @@ def test_from_any_source(ratings, silent, tmp_path, monkeypatch, kind):
         source = table
     else:
         source = (part for part in (table.slice(0, 3000), table.slice(3000)))
-    people = discreet.Blocks.write(source, tmp_path / "blocks", blocks=5, items=ratings.item_ids.tolist())
+    people = discreet.BlockRatings.write(source, tmp_path / "blocks", blocks=5, items=ratings.item_ids.tolist())
     assert people.catalogue
     name = "DPMF, rating"
     same_bits(trained(MODELS[name](), ratings, silent), trained(MODELS[name](), people, silent))
@@ -122,7 +122,7 @@ def test_items_that_are_found_in_the_data_have_the_same_order(ratings, silent, t
     file = tmp_path / "ratings.csv"
     write_csv(ratings, file)
     whole = discreet.Ratings.read(file)
-    people = discreet.Blocks.write(file, tmp_path / "blocks", blocks=3)
+    people = discreet.BlockRatings.write(file, tmp_path / "blocks", blocks=3)
     assert np.array_equal(people.item_ids, whole.item_ids)
     assert not people.catalogue
     same_bits(trained(MODELS["DPLMC"](), whole, silent), trained(MODELS["DPLMC"](), people, silent))
@@ -135,11 +135,11 @@ def test_repeated_ratings_are_merged_as_in_memory(silent, tmp_path, duplicates):
     given = {"user": users, "item": items, "rating": rng.integers(1, 6, 400), "timestamp": rng.integers(0, 5, 400)}
     how = {"items": list(range(9)), "duplicates": duplicates, "trust_user_column": True}
     whole = discreet.Ratings.from_frame(pa.table(given), **how)
-    people = discreet.Blocks.write(pa.table(given), tmp_path / "blocks", blocks=4, **how)
+    people = discreet.BlockRatings.write(pa.table(given), tmp_path / "blocks", blocks=4, **how)
     model = lambda: discreet.DPLMC(3, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
     same_bits(trained(model(), whole, silent), trained(model(), people, silent))
     with pytest.raises(DataError, match="rated an item twice"):
-        discreet.Blocks.write(pa.table(given), tmp_path / "more", duplicates="error")
+        discreet.BlockRatings.write(pa.table(given), tmp_path / "more", duplicates="error")
 
 
 def test_a_person_is_one_however_its_id_is_written(silent, tmp_path):
@@ -147,7 +147,7 @@ def test_a_person_is_one_however_its_id_is_written(silent, tmp_path):
     (tmp_path / "1.csv").write_text("user,item,rating\n7,1,5\n8,1,3\n")
     (tmp_path / "2.csv").write_text("user,item,rating\n7,2,4\n007,2,2\nann,1,1\n")
     files = [tmp_path / "1.csv", tmp_path / "2.csv"]
-    people = discreet.Blocks.write(files, tmp_path / "blocks", blocks=2, items=[1, 2], trust_user_column=True)
+    people = discreet.BlockRatings.write(files, tmp_path / "blocks", blocks=2, items=[1, 2], trust_user_column=True)
     whole = discreet.Ratings.from_arrays(
         [7, 8, 7, "007", "ann"], [1, 1, 2, 2, 1], [5.0, 3.0, 4.0, 2.0, 1.0], item_ids=[1, 2]
     )
@@ -161,15 +161,15 @@ def test_people_without_a_rating_are_counted(silent, tmp_path):
     whole = discreet.Ratings.from_frame(rows, **given)
     assert whole.n_users == 3
     people = [
-        discreet.Blocks.write(rows, tmp_path / "rows", blocks=2, **given),
-        discreet.Blocks.write(whole, tmp_path / "whole", blocks=3),
+        discreet.BlockRatings.write(rows, tmp_path / "rows", blocks=2, **given),
+        discreet.BlockRatings.write(whole, tmp_path / "whole", blocks=3),
     ]
     model = lambda: discreet.DPLMC(1, epsilon=8.0, rating_range=(1, 5), random_state=1, iterations=2)  # noqa: E731
     first = trained(model(), whole, silent)
     for one in people:
         same_bits(first, trained(model(), one, silent))
     with pytest.raises(DataError, match="not in the catalogue of 2"):
-        discreet.Blocks.write(rows, tmp_path / "more", items=[1, 2])
+        discreet.BlockRatings.write(rows, tmp_path / "more", items=[1, 2])
 
 
 # ------------------------------------------------------------------ what is written
@@ -182,7 +182,7 @@ def test_the_manifest_is_private_and_the_ledger_says_nothing_of_it(ratings, bloc
     for file in folder.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert isinstance(blocks, People)
+    assert isinstance(blocks, RatingsSource)
     model = MODELS["DPMF, rating"]().fit(blocks)
     (engine,) = [one.text for one in model.privacy_.assumptions if one.name == "engine"]
     assert engine == "blocks: people are in 7 block files on one machine"
@@ -204,7 +204,7 @@ def test_no_file_holds_an_id_or_a_hash_of_one_without_a_key(tmp_path):
         begun.append((files_with_traces(aside), modes_of(aside)))
         yield rows.slice(50)
 
-    discreet.Blocks.write(source(), tmp_path / "blocks", blocks=3, items=list(range(5)))
+    discreet.BlockRatings.write(source(), tmp_path / "blocks", blocks=3, items=list(range(5)))
     assert begun == [([], ({0o700}, {0o600}))]
     assert files_with_traces(tmp_path) == []
     assert modes_of(tmp_path / "blocks") == ({0o700}, {0o600})
@@ -213,7 +213,7 @@ def test_no_file_holds_an_id_or_a_hash_of_one_without_a_key(tmp_path):
 def test_the_order_of_users_in_a_block_says_nothing_about_their_ids(tmp_path):
     """User n rates item n: ids that ascend would show as items that ascend."""
     n = np.arange(200)
-    discreet.Blocks.write(pa.table({"user": n, "item": n, "rating": n * 1.0}), tmp_path / "blocks", blocks=1)
+    discreet.BlockRatings.write(pa.table({"user": n, "item": n, "rating": n * 1.0}), tmp_path / "blocks", blocks=1)
     manifest = Manifest.read(tmp_path / "blocks")
     items = read_portion(tmp_path / "blocks", 0, manifest.blocks[0]).items
     assert sorted(items) == n.tolist()
@@ -224,7 +224,7 @@ def test_blocks_of_an_earlier_format_are_refused(blocks, tmp_path):
     file = tmp_path / "blocks" / "manifest.json"
     file.write_text(file.read_text().replace('"format": 2', '"format": 1'))
     with pytest.raises(DataError, match=r"is of format 1, .* reads 2: write the blocks again"):
-        discreet.Blocks(tmp_path / "blocks")
+        discreet.BlockRatings(tmp_path / "blocks")
 
 
 def test_writing_is_all_or_nothing(ratings, tmp_path):
@@ -235,20 +235,20 @@ def test_writing_is_all_or_nothing(ratings, tmp_path):
         raise RuntimeError("the network is gone")
 
     with pytest.raises(RuntimeError):
-        discreet.Blocks.write(torn(), folder)
+        discreet.BlockRatings.write(torn(), folder)
     assert not os.listdir(tmp_path)
-    discreet.Blocks.write(ratings, folder, blocks=2)
+    discreet.BlockRatings.write(ratings, folder, blocks=2)
     with pytest.raises(ConfigError, match="is there already"):
-        discreet.Blocks.write(ratings, folder)
+        discreet.BlockRatings.write(ratings, folder)
     with pytest.raises(RuntimeError):
-        discreet.Blocks.write(torn(), folder, replace=True)
-    assert discreet.Blocks(folder).parts == 2
-    assert discreet.Blocks.write(ratings, folder, blocks=3, replace=True).parts == 3
+        discreet.BlockRatings.write(torn(), folder, replace=True)
+    assert discreet.BlockRatings(folder).parts == 2
+    assert discreet.BlockRatings.write(ratings, folder, blocks=3, replace=True).parts == 3
     assert os.listdir(tmp_path) == ["blocks"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letters.txt").write_text("dear")
     with pytest.raises(ConfigError, match="something else"):
-        discreet.Blocks.write(ratings, tmp_path / "other", replace=True)
+        discreet.BlockRatings.write(ratings, tmp_path / "other", replace=True)
 
 
 @pytest.mark.parametrize(
@@ -257,11 +257,11 @@ def test_writing_is_all_or_nothing(ratings, tmp_path):
 )
 def test_what_cannot_be_meant(ratings, tmp_path, given, said):
     with pytest.raises(ConfigError, match=said):
-        discreet.Blocks.write(ratings, tmp_path / "blocks", **given)
+        discreet.BlockRatings.write(ratings, tmp_path / "blocks", **given)
     with pytest.raises(DataError, match="does not exist"):
-        discreet.Blocks(tmp_path / "nowhere")
+        discreet.BlockRatings(tmp_path / "nowhere")
     with pytest.raises(DataError, match="not from a int"):
-        discreet.Blocks.write(5, tmp_path / "blocks")
+        discreet.BlockRatings.write(5, tmp_path / "blocks")
 
 
 # ------------------------------------------------------------------ lost and damaged
@@ -298,12 +298,12 @@ def test_a_block_that_comes_back_gives_the_same_bits(ratings, silent, blocks, tm
 
 
 def test_errors_name_nobody(blocks, monkeypatch):
-    from discreet.engines.portion import Portion
+    from discreet.engines.portion import PackedBlock
 
     def fails(self, bounds, seed, secret):
         raise ValueError("user 4711 rated 3.5")
 
-    monkeypatch.setattr(Portion, "sealed", fails)
+    monkeypatch.setattr(PackedBlock, "sealed", fails)
     with pytest.raises(PrivacyError) as caught:
         MODELS["DPMF, rating"]().fit(blocks)
     assert "4711" not in str(caught.value)
@@ -336,22 +336,22 @@ def test_a_column_that_does_not_identify_users_is_refused(tmp_path, problem, sev
     half = len(table) // 2
     source = [table.slice(0, half), table.slice(half)] if several else table
     more = {"items": range(30), "duplicates": "mean", "blocks": 3}
-    model = discreet.DPMF.configured(factors=2, epsilon=5, liked_from="everything")
+    model = discreet.DPMF.configure(factors=2, epsilon=5, like_threshold="everything")
     with pytest.raises(DataError, match=problem):
-        model.fit(Blocks.write(source, tmp_path / "wrong", **more), progress=False)
+        model.fit(BlockRatings.write(source, tmp_path / "wrong", **more), progress=False)
     assert not hasattr(model, "privacy_")
-    assert Blocks.write(source, tmp_path / "trusted", trust_user_column=True, **more).user_problem == ""
+    assert BlockRatings.write(source, tmp_path / "trusted", trust_user_column=True, **more).user_problem == ""
 
 
 def test_blocks_of_ratings_and_people_in_memory_keep_what_speaks_against_the_user_column(tmp_path):
     ratings = Ratings.from_frame(WRONG_USERS["fewer than 100"](), items=range(30), duplicates="mean")
-    for people in (Blocks.write(ratings, tmp_path / "b", blocks=2), LocalPeople(ratings, 2)):
+    for people in (BlockRatings.write(ratings, tmp_path / "b", blocks=2), LocalRatings(ratings, 2)):
         with pytest.raises(DataError, match="fewer than 100"):
             discreet.DPMF(2, epsilon=5).fit(people, progress=False)
 
 
 def test_blocks_without_a_rating_column_are_refused_with_a_rating_range(tmp_path):
-    blocks = Blocks.write(table_of(np.arange(900) % 300), tmp_path / "b", items=range(30), duplicates="mean", blocks=2)
+    blocks = BlockRatings.write(table_of(np.arange(900) % 300), tmp_path / "b", items=range(30), duplicates="mean", blocks=2)
     assert not blocks.rated
     with pytest.raises(DataError, match="no column is left for the ratings"):
         discreet.DPMF(2, epsilon=5, rating_range=(1, 5)).fit(blocks, progress=False)

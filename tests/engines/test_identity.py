@@ -45,7 +45,7 @@ def test_users_whose_unkeyed_hashes_collide_stay_two_users(tmp_path, monkeypatch
 
     monkeypatch.setattr(hashlib, "blake2b", weak)
     rows = pa.table({"user": ["alice", "mallory"], "item": [1, 2], "rating": [1.0, 5.0]})
-    discreet.Blocks.write(rows, tmp_path / "blocks", blocks=1)
+    discreet.BlockRatings.write(rows, tmp_path / "blocks", blocks=1)
     manifest = Manifest.read(tmp_path / "blocks")
     portion = read_portion(tmp_path / "blocks", 0, manifest.blocks[0])
     assert np.diff(portion.indptr).tolist() == [1, 1], "two users with a rating each, not one with two"
@@ -128,16 +128,16 @@ def test_a_secret_is_shown_to_no_one(tmp_path):
         Secret(b"short")
     rows = pa.table({"user": [1, 2], "item": [1, 2], "rating": [1.0, 5.0]})
     for name in ("one", "two"):
-        discreet.Blocks.write(rows, tmp_path / name, blocks=1)
+        discreet.BlockRatings.write(rows, tmp_path / name, blocks=1)
     assert (tmp_path / "one" / "secret.key").read_bytes() not in (tmp_path / "one" / "manifest.json").read_bytes()
     secret = read_secret(tmp_path / "one", Manifest.read(tmp_path / "one"))
     assert secret.data.hex() not in (tmp_path / "one" / "manifest.json").read_text()
     (tmp_path / "two" / "secret.key").write_bytes(secret.data)
     with pytest.raises(discreet.errors.DataError, match=r"secret\.key is not the secret of these blocks: restore"):
-        discreet.Blocks(tmp_path / "two")
+        discreet.BlockRatings(tmp_path / "two")
     (tmp_path / "two" / "secret.key").unlink()
     with pytest.raises(discreet.errors.DataError, match=r"secret\.key is lost: restore the file"):
-        discreet.Blocks(tmp_path / "two")
+        discreet.BlockRatings(tmp_path / "two")
 
 
 NOON = datetime(2024, 5, 31, 12, tzinfo=UTC)

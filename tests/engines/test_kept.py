@@ -9,14 +9,14 @@ import pytest
 
 import discreet
 from discreet.engines.identity import Secret
-from discreet.engines.kept import KeptBlocks, memory_of
-from discreet.engines.portion import Portion
+from discreet.engines.kept import BlockCache, memory_of
+from discreet.engines.portion import PackedBlock
 from discreet.engines.spark import worker
 from discreet.errors import ConfigError
 from discreet.privacy.door.vault import KEY
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Look
-from discreet.privacy.people.replay import Node, Outlook, Recorded, follow
+from discreet.privacy.people.descent import ComputeResiduals
+from discreet.privacy.people.replay import Node, Outlook, RecordedStep, follow
 from discreet.privacy.people.users import Users
 from support.engine_helpers import MODELS, SCALE, Interrupted, interrupt, same_bits, silenced, some_ratings, trained
 
@@ -26,7 +26,7 @@ BOUNDS = Bounds(items=10**9, rating=1.0, centre=3.0)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kept") / "blocks"
-    discreet.Blocks.write(some_ratings(), folder, blocks=3)
+    discreet.BlockRatings.write(some_ratings(), folder, blocks=3)
     return folder
 
 
@@ -34,14 +34,14 @@ def folder(tmp_path_factory):
 def looks(monkeypatch):
     """How often users looked at the items, by block."""
     seen = []
-    run = Look.run
+    run = ComputeResiduals.run
 
     def noted(self, block, public):
         if block.n:
             seen.append(len(block.indices))
         return run(self, block, public)
 
-    monkeypatch.setattr(Look, "run", noted)
+    monkeypatch.setattr(ComputeResiduals, "run", noted)
     return seen
 
 
@@ -53,7 +53,7 @@ def test_who_moves_on_from_where_it_is_takes_every_step_about_once(folder, monke
     counts = {}
     for megabytes in (0, 64):
         looks.clear()
-        same_bits(whole, trained(model(), discreet.Blocks(folder, cache_megabytes=megabytes), silent))
+        same_bits(whole, trained(model(), discreet.BlockRatings(folder, cache_megabytes=megabytes), silent))
         counts[megabytes] = len(looks)
     assert counts == {0: 3 * 15, 64: 3 * 6}
 
@@ -61,31 +61,31 @@ def test_who_moves_on_from_where_it_is_takes_every_step_about_once(folder, monke
 @pytest.mark.parametrize("name", MODELS)
 def test_no_bit_depends_on_what_there_was_room_for(folder, monkeypatch, name):
     silent = silenced(monkeypatch)
-    kept = KeptBlocks.keep
+    kept = BlockCache.keep
     rng = np.random.default_rng(5)
 
     def forgetful(self, at, states):
         """Of three blocks, one is never kept, and one every other time."""
         kept(self, at, states if at == 0 or (at == 1 and rng.random() < 0.5) else {})
 
-    monkeypatch.setattr(KeptBlocks, "keep", forgetful)
+    monkeypatch.setattr(BlockCache, "keep", forgetful)
     whole = trained(MODELS[name](), some_ratings(), silent)
-    same_bits(whole, trained(MODELS[name](), discreet.Blocks(folder), silent))
+    same_bits(whole, trained(MODELS[name](), discreet.BlockRatings(folder), silent))
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_nothing_is_kept_when_a_training_has_ended_or_failed(folder, monkeypatch, fails):
     """Also while the error, whose traceback holds everything that the training held, is still looked at."""
     most = []
-    keep = KeptBlocks.keep
+    keep = BlockCache.keep
 
     def counted(self, name, states):
         keep(self, name, states)
         most.append(len(self))
 
-    monkeypatch.setattr(KeptBlocks, "keep", counted)
+    monkeypatch.setattr(BlockCache, "keep", counted)
     model = discreet.DPLMC(4, epsilon=8.0, rating_range=SCALE, random_state=1, iterations=2)
-    people = discreet.Blocks(folder)
+    people = discreet.BlockRatings(folder)
     with monkeypatch.context() as patch:
         if fails:
             interrupt(patch)
@@ -109,7 +109,7 @@ def test_a_worker_forgets_a_training_that_has_ended_or_is_not_heard_of_again():
         return worker.Pass(Node(None), [], BOUNDS, 0, "", Secret(), training, room=1 << 20)
 
     def passed(training, name):
-        with worker._kept_for(work(training)) as kept:
+        with worker._cache_for(work(training)) as kept:
             assert not worker._timers, "no training is forgotten in the middle of a pass"
             kept.keep(name, {(): block()})
         (timer,) = worker._timers
@@ -141,21 +141,21 @@ def test_a_worker_forgets_a_training_that_has_ended_or_is_not_heard_of_again():
 
 
 def block(ratings=100):
-    portion = Portion(
+    portion = PackedBlock(
         np.array([0, ratings]),
         np.array([3], np.uint64),
         np.array([7], np.uint64),
         np.arange(ratings, dtype=np.int32),
         np.ones(ratings, np.float32),
     )
-    return Portion.from_bytes(portion.to_bytes()).sealed(BOUNDS, 0, Secret())
+    return PackedBlock.from_bytes(portion.to_bytes()).sealed(BOUNDS, 0, Secret())
 
 
 def test_memory_is_counted_once_and_with_whatever_holds_it():
     one = block()
     size = memory_of([one])
     assert size >= 16 + 16 + 16 + 800 + 400, "the file's own bytes, of which a part is used, and the centred ratings"
-    more = one.having(vectors=np.zeros(50))
+    more = one.with_state(vectors=np.zeros(50))
     assert memory_of([one, more]) == size + 400
     assert memory_of([one, more, one.without()]) == size + 400
 
@@ -163,21 +163,21 @@ def test_memory_is_counted_once_and_with_whatever_holds_it():
 def test_there_is_no_more_than_there_is_room_for():
     one = block()
     size = memory_of([one])
-    kept = KeptBlocks(2 * size)
+    kept = BlockCache(2 * size)
     for name in "abc":
         kept.keep(name, {(): replace(one, values=one.values.copy())})
-    assert [len(kept.known(name)) for name in "abc"] == [1, 1, 0], "who is there stays"
+    assert [len(kept.lookup(name)) for name in "abc"] == [1, 1, 0], "who is there stays"
     kept.keep("b", {(): block(300)})
-    assert not kept.known("b"), "what does not fit is not kept, and what it stood for is out of date"
+    assert not kept.lookup("b"), "what does not fit is not kept, and what it stood for is out of date"
     kept.keep("c", {(): one})
     kept.keep("a", {})
-    assert [len(kept.known(name)) for name in "abc"] == [0, 0, 1]
+    assert [len(kept.lookup(name)) for name in "abc"] == [0, 0, 1]
 
 
 @pytest.mark.parametrize("given", [-1, True, 1.5, "many"])
 def test_room_is_a_whole_number(folder, given):
     with pytest.raises(ConfigError, match="cache_megabytes is"):
-        discreet.Blocks(folder, cache_megabytes=given)
+        discreet.BlockRatings(folder, cache_megabytes=given)
 
 
 # ------------------------------------------------------------------ which points are kept
@@ -200,7 +200,7 @@ def kept_at(*passes):
 
 
 def test_points_that_two_passes_share_are_worth_keeping():
-    a, b, c, d = (Recorded(None, None, frozenset(), frozenset(), False) for _ in range(4))
+    a, b, c, d = (RecordedStep(None, None, frozenset(), frozenset(), False) for _ in range(4))
     assert len({one.number for one in (a, b, c, d)}) == 4
     assert kept_at(chain(a)) == {()}
     assert kept_at(chain(a, b), chain(a, c)) == {(a.number,)}, "users who begin anew after the first step"
@@ -211,7 +211,7 @@ def test_points_that_two_passes_share_are_worth_keeping():
 
 
 def test_ends_are_worth_keeping_once_users_went_on_from_one():
-    a, b, c, d = (Recorded(None, None, frozenset(), frozenset(), False) for _ in range(4))
+    a, b, c, d = (RecordedStep(None, None, frozenset(), frozenset(), False) for _ in range(4))
     end = {(a.number, b.number, c.number)}
     assert kept_at(chain(a, b), chain(a, b, c)) == {(a.number, b.number)} | end
     assert kept_at(chain(a, b), chain(a, b), chain(a, c, d)) == {(a.number,), (a.number, c.number, d.number)}
@@ -222,7 +222,7 @@ def test_a_block_is_not_opened_where_something_later_is_known(folder):
     def opened():
         raise AssertionError("opened")
 
-    step = Recorded(None, None, frozenset(), frozenset(), False)
+    step = RecordedStep(None, None, frozenset(), frozenset(), False)
     one = block()
     assert follow(chain(step), opened, [], {(step.number,): one}, [(step.number,)]) == {(step.number,): one}
     with pytest.raises(AssertionError):

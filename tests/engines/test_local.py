@@ -5,7 +5,7 @@ import pytest
 
 import discreet
 from discreet.data.splits import random_ratings
-from discreet.engines import LocalPeople, People
+from discreet.engines import LocalRatings, RatingsSource
 from discreet.errors import ConfigError, DataError, PrivacyError
 from discreet.privacy.noise.sources import SecureNoise
 
@@ -47,7 +47,7 @@ def test_any_number_of_blocks_gives_the_same_bits(ratings, silent, name):
     assert released
     for parts in (1, 3, 7):
         silent.clear()
-        model = MODELS[name]().fit(LocalPeople(ratings, parts))
+        model = MODELS[name]().fit(LocalRatings(ratings, parts))
         assert all(np.array_equal(a, b) for a, b in zip(released, silent, strict=True))
         assert np.array_equal(model.item_factors_, whole.item_factors_)
         assert np.array_equal(model.item_biases_, whole.item_biases_)
@@ -60,24 +60,24 @@ def test_more_blocks_than_people(silent):
     few = discreet.Ratings.from_arrays([1, 1, 2], [1, 2, 1], [5.0, 1.0, 3.0])
     models = [
         discreet.DPLMC(2, epsilon=50.0, rating_range=(1, 5), random_state=0).fit(people)
-        for people in (few, LocalPeople(few, 9))
+        for people in (few, LocalRatings(few, 9))
     ]
     assert np.array_equal(models[0].item_factors_, models[1].item_factors_)
 
 
 def test_what_fit_accepts(ratings):
-    people = LocalPeople(ratings, 2)
-    assert isinstance(people, People)
+    people = LocalRatings(ratings, 2)
+    assert isinstance(people, RatingsSource)
     with pytest.raises(PrivacyError):
         len(people.seal(MODELS["DPALS"]().bounds()))
     assert str(ratings.n_users) not in repr(people)
     with pytest.raises(DataError, match="fit needs Ratings, a frame or a sparse matrix, and a list was given"):
         MODELS["DPALS"]().fit([1, 2])
     with pytest.raises(ConfigError, match="parts is 0"):
-        LocalPeople(ratings, 0)
+        LocalRatings(ratings, 0)
 
 
 def test_a_range_that_was_not_given_is_asked_of_the_people(ratings, silent):
-    model = discreet.DPMF(epsilon=8.0, goal="rating").fit(LocalPeople(ratings, 3))
+    model = discreet.DPMF(epsilon=8.0, goal="rating").fit(LocalRatings(ratings, 3))
     assert model.rating_range_ == ratings.rating_range()
     assert any(assumption.inferred and assumption.name == "ratings" for assumption in model.privacy_.assumptions)

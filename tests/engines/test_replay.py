@@ -20,7 +20,7 @@ GRID = 2.0**-20
 
 @pytest.fixture
 def people(tmp_path):
-    return discreet.Blocks.write(some_ratings(), tmp_path / "blocks", blocks=3)
+    return discreet.BlockRatings.write(some_ratings(), tmp_path / "blocks", blocks=3)
 
 
 @pytest.fixture

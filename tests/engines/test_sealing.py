@@ -6,7 +6,7 @@ import pytest
 
 from discreet.data.worker_errors import WorkerError
 from discreet.engines.identity import Secret, identities
-from discreet.engines.portion import Portion, portion_of
+from discreet.engines.portion import PackedBlock, portion_of
 from discreet.engines.spark import sealing
 from discreet.engines.spark.jobs import outcome
 from discreet.errors import DataError
@@ -77,7 +77,7 @@ def test_repeated_ratings_do_not_depend_on_the_order_of_rows(duplicates):
     newest = {}
     for u, i, t, r in zip(user, item, time, rating, strict=True):
         newest[u, i] = max(newest.get((u, i), (-1, 0.0)), (t, r))
-    portions = [Portion.from_bytes(data) for data in ways[0].values()]
+    portions = [PackedBlock.from_bytes(data) for data in ways[0].values()]
     assert sum(len(one.items) for one in portions) == len(newest)
     if duplicates == "last":
         assert sum(float(one.ratings.sum()) for one in portions) == sum(r for _, r in newest.values())
@@ -88,7 +88,7 @@ def test_pieces_are_of_whole_users(monkeypatch):
     rng = np.random.default_rng(5)
     user, item, rating = someone(rng)
     found = sealed(batches(user, item, rating), parts=1)
-    pieces = [Portion.from_bytes(found[0, number]) for number in range(len(found))]
+    pieces = [PackedBlock.from_bytes(found[0, number]) for number in range(len(found))]
     assert len(pieces) > 20
     numbers = np.concatenate([KEY.decrypt(one.hashes, one.numbers) for one in pieces])
     assert np.array_equal(np.sort(numbers), np.unique(user))
@@ -97,7 +97,7 @@ def test_pieces_are_of_whole_users(monkeypatch):
 
 def test_people_whose_items_are_all_unknown_are_people_all_the_same():
     found = sealed(batches([1, 2], [3, 99], [1.0, 2.0]), parts=1, unknown="drop")
-    portion = Portion.from_bytes(found[0, 0])
+    portion = PackedBlock.from_bytes(found[0, 0])
     assert sorted(KEY.decrypt(portion.hashes, portion.numbers).tolist()) == [1, 2]
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.engines import People, handshake
+from discreet.engines import RatingsSource, handshake
 from discreet.engines.spark import jobs
 from discreet.errors import ConfigError, DataError, EngineError
 from discreet.evaluation.spark_scores import evaluate_frame
@@ -78,7 +78,7 @@ def sealed(frame, ratings):
 def test_any_number_of_partitions_gives_the_same_bits(ratings, sealed, silent, name):
     whole = trained(MODELS[name](), ratings, silent)
     for one in sealed.values():
-        assert isinstance(one, People)
+        assert isinstance(one, RatingsSource)
         found = trained(MODELS[name](), one, silent)
         same_bits(whole, found)
         (engine,) = [text.text for text in found[0].privacy_.assumptions if text.name == "engine"]

@@ -16,7 +16,7 @@ from discreet.data.splits import by_person, leave_one_out, random_ratings
 from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, NotFittedError, PrivacyError
 from discreet.evaluation import priced
 from discreet.evaluation.metrics import parse
-from discreet.evaluation.priced import MOMENTS, Layout, ratio
+from discreet.evaluation.priced import MOMENTS, ScoreLayout, ratio
 from research.score_coverage import coverage, crowd_of
 
 METRICS = ["rmse", "mae", "recall@20", "ndcg@100"]
@@ -29,7 +29,7 @@ def measured():
 
 
 def columns(model, split, most_ratings, half=2.25):
-    layout = Layout.of([parse(name) for name in METRICS])
+    layout = ScoreLayout.from_metrics([parse(name) for name in METRICS])
     exact = discreet.evaluate(model, split, METRICS, slices=None)
     counts = np.diff(split.test.target.indptr)
     return exact, layout, layout.columns(exact.per_user, counts, half, most_ratings)
@@ -107,7 +107,7 @@ def test_scores_are_one_release_with_a_ledger(measured):
     found = discreet.evaluate(model, split, METRICS, epsilon=1.0, delta=1e-7, relevant=4)
     (entry,) = found.privacy.ledger.entries
     assert (entry.name, entry.shape) == ("scores", (13,))
-    assert entry.sensitivity == pytest.approx(math.hypot(*Layout.of([parse(m) for m in METRICS]).most))
+    assert entry.sensitivity == pytest.approx(math.hypot(*ScoreLayout.from_metrics([parse(m) for m in METRICS]).most))
     assert found.privacy.epsilon == pytest.approx(1.0)
     assert found.privacy.finite
     assert set(found.values) == set(METRICS)
@@ -207,7 +207,7 @@ def people():
 
 
 def ranks_from(ratings, **parameters):
-    return discreet.DPMF.configured(epsilon=100, **parameters).fit(ratings, progress=False)
+    return discreet.DPMF.configure(epsilon=100, **parameters).fit(ratings, progress=False)
 
 
 REFUSED = {
@@ -222,8 +222,8 @@ ALLOWED = {
     "Popularity": lambda r: discreet.Popularity().fit(r),
     "DPMF, rating": lambda r: ranks_from(r, goal="rating", rating_range=(0.5, 5.0), iterations=1),
     "DPMF, ranking": lambda r: ranks_from(r, factors=2, rating_range=(0.5, 5.0)),
-    "DPMF, liked from 4": lambda r: ranks_from(r, factors=2, liked_from=4.0),
-    "DPMF, everything": lambda r: ranks_from(r, factors=2, liked_from="everything"),
+    "DPMF, liked from 4": lambda r: ranks_from(r, factors=2, like_threshold=4.0),
+    "DPMF, everything": lambda r: ranks_from(r, factors=2, like_threshold="everything"),
 }
 
 

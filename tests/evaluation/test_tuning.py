@@ -115,7 +115,7 @@ RATING = {"goal": "rating", "iterations": 2}
     [
         (RATING, {"metric": "recall@20"}),
         ({}, {}),
-        ({}, {"space": {"liked_from": [None, 4.0], "factors": [2]}}),
+        ({}, {"space": {"like_threshold": [None, 4.0], "factors": [2]}}),
     ],
     ids=["rating", "ranking", "one setting of two"],
 )
@@ -132,7 +132,7 @@ def test_a_threshold_that_ratings_decide_is_refused_before_any_data(parameters, 
         (RATING, {}),
         ({}, {"relevant": 4}),
         ({"rating_range": (0.5, 5)}, {}),
-        ({}, {"space": {"liked_from": [4.0, "everything"]}}),
+        ({}, {"space": {"like_threshold": [4.0, "everything"]}}),
     ],
 )
 def test_a_public_threshold_is_taken(parameters, options):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discreet.kernels import threads
-from discreet.kernels.left_out import left_out_errors, left_out_errors_numpy
+from discreet.kernels.left_out import leave_one_out_errors, leave_one_out_errors_numpy
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -20,9 +20,9 @@ def test_it_is_what_solving_without_each_entry_gives(dtype, count):
     lengths = np.array([1, 3, 4, 6])
     threads.set_threads(count)
     try:
-        found = left_out_errors(indptr, indices, y, F, prior, lengths)
+        found = leave_one_out_errors(indptr, indices, y, F, prior, lengths)
     finally:
         threads.set_threads(None)
-    np.testing.assert_allclose(found, left_out_errors_numpy(indptr, indices, y, F, prior, lengths), rtol=1e-9)
-    fewer = left_out_errors(indptr, indices, y, F, prior, lengths[:2])
+    np.testing.assert_allclose(found, leave_one_out_errors_numpy(indptr, indices, y, F, prior, lengths), rtol=1e-9)
+    fewer = leave_one_out_errors(indptr, indices, y, F, prior, lengths[:2])
     np.testing.assert_array_equal(fewer, found[:, :2], "the models are nested")

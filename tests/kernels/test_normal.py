@@ -5,8 +5,8 @@ import pytest
 
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, simd, tall_product
-from discreet.kernels.cholesky import padded, solve_spd, solve_spd_numpy
-from discreet.kernels.exact import packed_grams
+from discreet.kernels.cholesky import pad_rank, solve_spd, solve_spd_numpy
+from discreet.kernels.exact import pack_grams
 from discreet.kernels.normal import gram_rows_numpy, solve_rows, solve_rows_constant, solve_rows_numpy
 from discreet.kernels.packed import PACK, sum_rows, sum_rows_numpy
 
@@ -47,7 +47,7 @@ def test_rows_equal_their_numpy_twins(path, dtype, weighted, r):
     tolerance = 2e-4 if dtype == np.float32 else 1e-10
 
     root = np.sqrt(weights) if weighted else np.ones_like(values)
-    A, b = packed_grams(indptr, indices, root, Y), sum_rows(indptr, indices, values, Y)
+    A, b = pack_grams(indptr, indices, root, Y), sum_rows(indptr, indices, values, Y)
     A_twin, b_twin = gram_rows_numpy(indptr, indices, *exact, weights)[0], sum_rows_numpy(indptr, indices, *exact)
     A_twin = A_twin[:, *np.triu_indices(r)]
     assert A.dtype == b.dtype == dtype
@@ -104,8 +104,8 @@ def test_a_block_of_rows_gives_the_same_sums_as_all_rows(path):
     rng = np.random.default_rng(0)
     indptr, indices, values = sparse_rows(rng, 40, 300, np.float64)
     Y = rng.normal(size=(300, 8))
-    A, b = (f(indptr, indices, values, Y) for f in (packed_grams, sum_rows))
-    A_part, b_part = (f(indptr[10:31], indices, values, Y) for f in (packed_grams, sum_rows))
+    A, b = (f(indptr, indices, values, Y) for f in (pack_grams, sum_rows))
+    A_part, b_part = (f(indptr[10:31], indices, values, Y) for f in (pack_grams, sum_rows))
     assert np.array_equal(A[10:30], A_part)
     assert np.array_equal(b[10:30], b_part)
 
@@ -129,7 +129,7 @@ def test_no_rows_no_entries(path):
     Y = np.ones((4, 3), np.float32)
     none = np.zeros(0, np.int32)
     assert solve_rows(np.zeros(1, np.int64), none, none.astype(np.float32), Y, np.ones(0)).shape == (0, 3)
-    assert packed_grams(np.zeros(1, np.int64), none, none.astype(np.float32), Y).shape == (0, 6)
+    assert pack_grams(np.zeros(1, np.int64), none, none.astype(np.float32), Y).shape == (0, 6)
     assert not solve_rows(np.zeros(6, np.int64), none, none.astype(np.float32), Y, np.zeros(5)).any()
 
 
@@ -154,9 +154,9 @@ def test_cholesky_solves_and_says_which_are_definite(path, dtype, r):
 
 def test_ranks_are_padded_to_whole_vectors():
     step = max(4, simd.VECTOR_BYTES // 4)
-    assert padded(1, 4) == step
-    assert padded(step, 4) == step
-    assert padded(step + 1, 4) == 2 * step
+    assert pad_rank(1, 4) == step
+    assert pad_rank(step, 4) == step
+    assert pad_rank(step + 1, 4) == 2 * step
 
 
 def test_unknown_kernels_are_refused_by_the_library_too(monkeypatch):

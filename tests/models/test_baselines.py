@@ -40,11 +40,11 @@ def wolfe(T, k, **options):
         noise=NoNoise(),
         epsilon=1.0,
     )
-    return discreet.DPFrankWolfe.configured(factors=T, **(given | options))
+    return discreet.DPFrankWolfe.configure(factors=T, **(given | options))
 
 
 def predictions(model, ratings):
-    vectors, offsets, V = model.scoring(ratings.indptr, ratings.indices, ratings.values)
+    vectors, offsets, V = model.score_vectors(ratings.indptr, ratings.indices, ratings.values)
     return vectors @ V.T + offsets[:, None]
 
 
@@ -95,7 +95,7 @@ def test_frank_wolfe_with_constant_steps_is_a_numpy_loop(ratings):
 
 def test_frank_wolfe_reads_out_new_users_from_what_was_released(ratings):
     for folding in ("steps", "least-squares"):
-        model = discreet.DPFrankWolfe.configured(
+        model = discreet.DPFrankWolfe.configure(
             factors=4, epsilon=50.0, rating_range=(1, 5), folding=folding, item_fraction=0.8
         )
         model.fit(ratings)
@@ -115,7 +115,7 @@ def test_frank_wolfe_with_more_steps_than_anybody_waits_for_is_refused(ratings):
 def test_svd_is_scipys(ratings):
     from scipy.sparse.linalg import svds
 
-    model = discreet.DPSVD.configured(
+    model = discreet.DPSVD.configure(
         factors=3,
         epsilon=1.0,
         weighted=False,
@@ -141,8 +141,8 @@ def test_svd_is_scipys(ratings):
 
 def test_svd_weights_covariances_by_how_many_rated_both(ratings):
     options = dict(factors=15, epsilon=1.0, rating_range=(1, 5), item_fraction=1.0, residual_bound=1e3, noise=NoNoise())
-    model = discreet.DPSVD.configured(pair_prior=0.0, **options).fit(ratings)
-    plain = discreet.DPSVD.configured(weighted=False, **options).fit(ratings)
+    model = discreet.DPSVD.configure(pair_prior=0.0, **options).fit(ratings)
+    plain = discreet.DPSVD.configure(weighted=False, **options).fit(ratings)
     assert not np.allclose(model.item_factors_, plain.item_factors_)
     C = model.item_factors_ @ model.item_factors_.T
     assert 0.1 < np.diag(C).mean() < 3, "an average of squares, not a sum"
@@ -159,7 +159,7 @@ def test_svd_reads_users_out_as_the_textbook_completes_a_matrix(ratings, tmp_pat
         centring="items",
         noise=NoNoise(),
     )
-    model = discreet.DPSVD.configured(density=0.5, **options).fit(ratings)
+    model = discreet.DPSVD.configure(density=0.5, **options).fit(ratings)
     Y, seen = twins.dense(ratings)
     frequent = np.isin(np.arange(15), model.details_["frequent"])
     left = np.where(seen & frequent, Y - Y[seen].mean() - model.item_biases_, 0.0)
@@ -167,7 +167,7 @@ def test_svd_reads_users_out_as_the_textbook_completes_a_matrix(ratings, tmp_pat
     np.testing.assert_allclose(Q.T @ Q, np.eye(3), atol=1e-5)
     found = predictions(model, ratings)
     np.testing.assert_allclose(found, Y[seen].mean() + left @ Q @ Q.T / 0.5, atol=1e-4)
-    one = discreet.DPSVD.configured(density=1.0, **options).fit(ratings)
+    one = discreet.DPSVD.configure(density=1.0, **options).fit(ratings)
     assert np.array_equal(one.item_factors_, model.item_factors_), "only how users are read out differs"
     assert not np.allclose(predictions(one, ratings), found)
     model.save(tmp_path / "model")
@@ -183,7 +183,7 @@ def test_gradient_descent_is_a_numpy_loop(ratings, kind):
     given |= dict(noise=NoNoise(), random_state=4)
     if kind is discreet.DPSGD:
         given |= dict(batch_rate=1.0, learning_rate=2.0)
-    model = kind.configured(**given)
+    model = kind.configure(**given)
     expected = twins.gradient_walk(model, ratings)
     model.fit(ratings)
     np.testing.assert_allclose(model.item_factors_, expected[:, 1:], atol=2e-3)
@@ -204,10 +204,10 @@ def test_batches_are_in_the_ledger(ratings):
 
 def test_langevin_noise_is_that_of_the_release(ratings):
     """Equation (2): the step makes the released noise as large as √(τ h)."""
-    model = discreet.DPSGLD.configured(
+    model = discreet.DPSGLD.configure(
         factors=2, epsilon=0.05, iterations=4, rating_range=(1, 5), item_fraction=1.0, temperature=0.7
     )
-    algorithm = model.resolved(15)
+    algorithm = model.resolve(15)
     plan = model.plan(15)
     multipliers = [plan.noise_multiplier(f"gradient {t}") for t in (1, 4)]
     assert multipliers[1] / multipliers[0] == pytest.approx(4 ** (algorithm.decay / 2))
@@ -335,7 +335,7 @@ class TestSVDByProjection(PrivateModelConformance):
     people, twin = 6, twins.private_svd
 
     def make(self):
-        return discreet.DPSVD.configured(
+        return discreet.DPSVD.configure(
             factors=2,
             epsilon=20.0,
             rating_range=(1, 5),

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from discreet import Ratings
 from discreet.errors import DataError
-from discreet.models.history import as_pairs, as_rows, as_user_rows
+from discreet.models.history import as_pairs, parse_history, as_user_rows
 
 ITEMS = np.array([10, 20, 30, 40], np.int64)
 RATED = {20: 4.0, 40: 1.0}
@@ -51,7 +51,7 @@ def content(rows):
     ids=lambda h: f"{type(h).__module__.split('.')[0]}.{type(h).__name__}",
 )
 def test_a_history_with_ratings(history):
-    assert content(as_rows(history, ITEMS, liked=5.0)) == RATED
+    assert content(parse_history(history, ITEMS, liked=5.0)) == RATED
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_a_history_with_ratings(history):
     ids=lambda h: f"{type(h).__module__.split('.')[0]}.{type(h).__name__}",
 )
 def test_a_history_without_ratings_is_liked(history):
-    assert content(as_rows(history, ITEMS, liked=5.0)) == {20: 5.0, 40: 5.0}
+    assert content(parse_history(history, ITEMS, liked=5.0)) == {20: 5.0, 40: 5.0}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_history_without_ratings_is_liked(history):
     ids=lambda h: f"{type(h).__module__.split('.')[0]}.{type(h).__name__}",
 )
 def test_an_empty_history(history):
-    assert content(as_rows(history, ITEMS, liked=5.0)) == {}
+    assert content(parse_history(history, ITEMS, liked=5.0)) == {}
 
 
 @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ def test_an_empty_history(history):
 )
 def test_ids_of_any_kind(make):
     ids = {make(20): 4.0, make(30): 1.0}
-    assert content(as_rows(ids, ITEMS, liked=5.0)) == ids
-    assert content(as_rows(list(ids), ITEMS, liked=5.0)) == dict.fromkeys(ids, 5.0)
+    assert content(parse_history(ids, ITEMS, liked=5.0)) == ids
+    assert content(parse_history(list(ids), ITEMS, liked=5.0)) == dict.fromkeys(ids, 5.0)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_ids_of_any_kind(make):
 )
 def test_what_is_no_history(history, message):
     with pytest.raises(DataError, match=message):
-        as_rows(history, ITEMS, liked=5.0)
+        parse_history(history, ITEMS, liked=5.0)
 
 
 def test_many_histories():

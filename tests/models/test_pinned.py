@@ -33,21 +33,21 @@ MODELS = {
     "DPMF, ratings": partial(discreet.DPMF, goal="rating", **PRIVATE),
     "DPMF, no factors": partial(discreet.DPMF, 0, goal="rating", **PRIVATE),
     "DPMF, range from data": partial(discreet.DPMF, 2, goal="rating", **(PRIVATE | {"rating_range": None})),
-    "DPMF, a fixed prior": partial(discreet.DPMF.configured, goal="rating", prior_count=3.0, slope=0.0, **PRIVATE),
+    "DPMF, a fixed prior": partial(discreet.DPMF.configure, goal="rating", prior_count=3.0, slope=0.0, **PRIVATE),
     "DPALS": partial(discreet.DPALS, **PRIVATE),
-    "DPALS, global mean": partial(discreet.DPALS.configured, centring="global", **PRIVATE),
+    "DPALS, global mean": partial(discreet.DPALS.configure, centring="global", **PRIVATE),
     "DPALS, implicit": partial(discreet.DPALS, feedback="implicit", **PRIVATE),
     "DPALS, ridge by signal": partial(
-        discreet.DPALS.configured, feedback="implicit", regularization="by signal", **PRIVATE
+        discreet.DPALS.configure, feedback="implicit", regularization="by signal", **PRIVATE
     ),
     "DPLMC": partial(discreet.DPLMC, 4, **PRIVATE),
-    "DPLMC, spectral": partial(discreet.DPLMC.configured, factors=4, initialization="spectral", **PRIVATE),
+    "DPLMC, spectral": partial(discreet.DPLMC.configure, factors=4, initialization="spectral", **PRIVATE),
     "HuberALS": partial(discreet.HuberALS, **PRIVATE),
     "HuberALS, irls": partial(discreet.HuberALS, solver="irls", **PRIVATE),
     "DPFrankWolfe": partial(discreet.DPFrankWolfe, **PRIVATE),
-    "DPFrankWolfe, by steps": partial(discreet.DPFrankWolfe.configured, folding="steps", **PRIVATE),
+    "DPFrankWolfe, by steps": partial(discreet.DPFrankWolfe.configure, folding="steps", **PRIVATE),
     "DPSVD": partial(discreet.DPSVD, **PRIVATE),
-    "DPSVD, by density": partial(discreet.DPSVD.configured, density=0.3, **PRIVATE),
+    "DPSVD, by density": partial(discreet.DPSVD.configure, density=0.3, **PRIVATE),
     "DPSGLD": partial(discreet.DPSGLD, iterations=3, **PRIVATE),
     "DPSGD": partial(discreet.DPSGD, iterations=3, accountant="gdp", **PRIVATE),
 }
@@ -180,7 +180,7 @@ def test_every_kind_of_model_and_algorithm_is_here():
 
 def test_another_version_is_another_version(monkeypatch):
     """Defaults and constants are found and changed, so that the next test can fail."""
-    before = discreet.DPMF(epsilon=1.0, goal="rating").resolved(9)
+    before = discreet.DPMF(epsilon=1.0, goal="rating").resolve(9)
     constants, defaults = change_everything(monkeypatch)
     assert constants > 40
     assert defaults > 300

@@ -201,7 +201,7 @@ def test_models_without_a_promise_still_say_that_there_is_nothing():
             "iterations is 1000000000, but must be a whole",
         ),
         (
-            lambda: discreet.DPMF.configured(epsilon=1, goal="rating", bias_iterations=10**9),
+            lambda: discreet.DPMF.configure(epsilon=1, goal="rating", bias_iterations=10**9),
             "bias_iterations is 1000000000",
         ),
         (lambda: discreet.DPALS(epsilon=1, iterations=10**9), "iterations is 1000000000"),
@@ -210,19 +210,19 @@ def test_models_without_a_promise_still_say_that_there_is_nothing():
         (lambda: discreet.DPSGD(epsilon=1, iterations=10**9), "iterations is 1000000000"),
         (lambda: discreet.HuberALS(epsilon=1, iterations=10**9), "iterations is 1000000000"),
         (
-            lambda: discreet.HuberALS.configured(epsilon=1, solver="irls", inner_iterations=10**9),
+            lambda: discreet.HuberALS.configure(epsilon=1, solver="irls", inner_iterations=10**9),
             "inner_iterations is 1000000000",
         ),
-        (lambda: discreet.HuberALS.configured(epsilon=1, alpha=1e9), "alpha is 1000000000.0, which is Gaussian noise"),
-        (lambda: discreet.HuberALS.configured(epsilon=1, alpha=1e-9), "alpha is 1e-09, which is Laplace noise"),
+        (lambda: discreet.HuberALS.configure(epsilon=1, alpha=1e9), "alpha is 1000000000.0, which is Gaussian noise"),
+        (lambda: discreet.HuberALS.configure(epsilon=1, alpha=1e-9), "alpha is 1e-09, which is Laplace noise"),
         (lambda: discreet.DPSGD(epsilon=1, batch_rate=1e-9), "batch_rate is 1e-09, but must lie between 0.001 and 1"),
         (lambda: discreet.DPSGD(epsilon=1, delta=1e-13), "delta=1e-13 is too small for accountant='pld'"),
         (lambda: discreet.DPSGD(epsilon=1e8), "epsilon=1e+08 at delta=1e-06: batches cannot be priced"),
         (
-            lambda: discreet.DPMF.configured(epsilon=1, goal="rating", growth=100.0, iterations=900),
+            lambda: discreet.DPMF.configure(epsilon=1, goal="rating", growth=100.0, iterations=900),
             "leaves nothing of the budget",
         ),
-        (lambda: discreet.DPALS.configured(epsilon=1, growth=0.01, iterations=900), "leaves nothing of the budget"),
+        (lambda: discreet.DPALS.configure(epsilon=1, growth=0.01, iterations=900), "leaves nothing of the budget"),
         *(
             (lambda name=name: getattr(discreet, name)(epsilon=1, delta=1e-300), "delta=1e-300: it must")
             for name in PRIVATE

@@ -42,18 +42,18 @@ MODELS = {
     "DPMF": lambda: DPMF(20, **RANGE),
     "DPMF, ratings": lambda: DPMF(20, **RATING),
     "DPMF without factors": lambda: DPMF(0, **RATING),
-    "DPMF, nothing estimated": lambda: DPMF.configured(
+    "DPMF, nothing estimated": lambda: DPMF.configure(
         factors=20, regularization=5.0, prior_count=2.0, slope=0.5, taste=0.5, **RATING
     ),
     "DPALS": lambda: DPALS(20, **RANGE),
-    "DPALS global centring": lambda: DPALS.configured(factors=20, centring="global", **RANGE),
+    "DPALS global centring": lambda: DPALS.configure(factors=20, centring="global", **RANGE),
     "DPALS implicit": lambda: DPALS(20, feedback="implicit", **RANGE),
     "DPLMC": lambda: DPLMC(20, **RANGE),
     "HuberALS": lambda: HuberALS(8, **RANGE),
     "DPFrankWolfe": lambda: DPFrankWolfe(6, **RANGE),
-    "DPFrankWolfe by steps": lambda: DPFrankWolfe.configured(factors=6, folding="steps", **RANGE),
+    "DPFrankWolfe by steps": lambda: DPFrankWolfe.configure(factors=6, folding="steps", **RANGE),
     "DPSVD": lambda: DPSVD(20, **RANGE),
-    "DPSVD by density": lambda: DPSVD.configured(factors=20, density=0.2, **RANGE),
+    "DPSVD by density": lambda: DPSVD.configure(factors=20, density=0.2, **RANGE),
     "DPSGLD": lambda: DPSGLD(20, **RANGE),
     "DPSGD": lambda: DPSGD(20, accountant="gdp", **RANGE),
 }

@@ -10,7 +10,7 @@ import pytest
 import discreet
 from discreet.errors import ConfigError, DataError, PrivacyError
 from discreet.kernels import once
-from discreet.models.read_outs import KINDS, PosteriorMean, read_out_from
+from discreet.models.read_outs import KINDS, PosteriorMeanFoldIn, fold_in_from_dict
 from discreet.models.scorer import as_history
 from discreet.models.storage import contents
 from discreet.models.storage.scorer_folder import open_model
@@ -31,7 +31,7 @@ def test_a_folder_answers_as_the_model_does(saved):
     opened = open_model(folder)
     quick = open_model(folder, once=True)
     assert quick.scorer.kernels is once
-    assert opened.liked_rating == model.liked_rating
+    assert opened.default_rating == model.default_rating
     for history in histories(12, seed=7):
         ids, scores = model.recommend(history, 10)
         at, values = opened.scorer.history(history)
@@ -45,24 +45,24 @@ def test_a_folder_answers_as_the_model_does(saved):
 @pytest.mark.parametrize("saved", MODELS, indirect=True)
 def test_read_outs_survive_being_written(saved):
     model, folder = saved
-    read_out = model.read_out()
+    fold_in_rule = model.fold_in_rule()
     described = json.loads((folder / "model.json").read_text())
-    assert described["read_out"] == json.loads(json.dumps(read_out.numbers()))
-    again = open_model(folder).scorer.read_out
-    assert type(again) is type(read_out)
-    for name, array in read_out.arrays().items():
+    assert described["fold_in_rule"] == json.loads(json.dumps(fold_in_rule.numbers()))
+    again = open_model(folder).scorer.fold_in_rule
+    assert type(again) is type(fold_in_rule)
+    for name, array in fold_in_rule.arrays().items():
         assert np.array_equal(again.arrays()[name], array)
 
 
 def test_every_kind_of_read_out_is_tried():
-    assert {fitted(name).read_out().kind for name in MODELS} == set(KINDS)
+    assert {fitted(name).fold_in_rule().kind for name in MODELS} == set(KINDS)
 
 
 @pytest.mark.parametrize("saved", ["DPMF", "DPALS"], indirect=True)
 def test_a_folder_from_before_read_outs_were_saved(saved):
     model, folder = saved
     described = json.loads((folder / "model.json").read_text())
-    for name in ("checksum", "read_out", "likeness", "liked_rating"):
+    for name in ("checksum", "fold_in_rule", "item_similarity", "default_rating"):
         del described[name]
     (folder / "model.json").write_text(json.dumps({"checksum": contents.checksum(described)} | described))
     opened = open_model(folder)
@@ -93,21 +93,21 @@ def test_a_read_out_that_nobody_wrote_is_refused(saved, change):
     described = json.loads((folder / "model.json").read_text())
     described.pop("checksum")
     if change == "kind":
-        described["read_out"]["kind"] = "magic"
+        described["fold_in_rule"]["kind"] = "magic"
     elif change == "missing":
-        del described["read_out"]["liked_from"]
+        del described["fold_in_rule"]["like_threshold"]
     else:
-        described["read_out"]["low"] = float("inf")
+        described["fold_in_rule"]["low"] = float("inf")
     (folder / "model.json").write_text(json.dumps({"checksum": contents.checksum(described)} | described))
     with pytest.raises(DataError):
         open_model(folder)
 
 
 def test_arrays_that_point_outside_are_refused():
-    good = fitted("DPMF").read_out()
+    good = fitted("DPMF").fold_in_rule()
     arrays = good.arrays()
     shape = (ITEMS, arrays["gain"].shape[1])
-    assert isinstance(read_out_from(good.numbers(), arrays, shape), PosteriorMean)
+    assert isinstance(fold_in_from_dict(good.numbers(), arrays, shape), PosteriorMeanFoldIn)
     wild = arrays["place"].copy()
     wild[3] = len(arrays["gain"])
     for wrong in (
@@ -118,7 +118,7 @@ def test_arrays_that_point_outside_are_refused():
         {"base": arrays["base"].astype(np.int32)},
     ):
         with pytest.raises(DataError):
-            read_out_from(good.numbers(), arrays | wrong, shape)
+            fold_in_from_dict(good.numbers(), arrays | wrong, shape)
 
 
 def test_a_changed_ledger_breaks_its_chain():

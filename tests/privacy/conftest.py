@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from discreet.privacy.door.vault import Box, require
+from discreet.privacy.door.vault import Sealed, require
 
 
 class RowSum:
@@ -15,7 +15,7 @@ class RowSum:
         rows = np.asarray(rows, float)
         norms = np.sqrt((rows.reshape(len(rows), -1) ** 2).sum(axis=1))
         scale = np.minimum(1.0, bound / np.maximum(norms, 1e-300))
-        self._rows = Box(rows * scale.reshape(-1, *[1] * (rows.ndim - 1)), "rows")
+        self._rows = Sealed(rows * scale.reshape(-1, *[1] * (rows.ndim - 1)), "rows")
         self._shape, self.bound, self._weights, self.opened = rows.shape[1:], bound, weights, 0
 
     @property

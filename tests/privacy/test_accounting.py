@@ -79,7 +79,7 @@ def test_calibration_spends_the_budget_and_no_more(accountant, events, epsilon):
 def test_calibration_by_pld_and_pure():
     events = [Event("laplace", 1.0, 10), Event("gaussian", 1.0)]
     factor = accounting.calibrate(events, 1.0, 1e-6, "pld")
-    assert accounting.epsilon([e.scaled(factor) for e in events], 1e-6, "pld") == pytest.approx(1.0, rel=1e-5)
+    assert accounting.epsilon([e.scale(factor) for e in events], 1e-6, "pld") == pytest.approx(1.0, rel=1e-5)
     assert factor < accounting.calibrate(events, 1.0, 1e-6, "rdp")
     assert accounting.calibrate([Event("laplace", 1.0, 10)], 2.0, 0.0) == pytest.approx(5 * math.sqrt(2))
 

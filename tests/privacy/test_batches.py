@@ -24,7 +24,7 @@ from discreet.privacy.door.vault import KEY
 from discreet.privacy.noise.sources import delta_of, fresh_words
 from discreet.privacy.people import poisson_batches as subsample
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch, throw
+from discreet.privacy.people.poisson_batches import clip_gradient, draw_batch, throw
 from discreet.privacy.people.users import Users, seal
 from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
@@ -170,7 +170,7 @@ def assert_moves_no_further(rows, who, instead, observe, rate, scale, intercept,
 
     def ask(rows, ids):
         with patch.object(subsample, "who_is_in", by_person):
-            return clipped_gradient(batch_of(rows, rate, ids=ids, intercept=intercept), W, 0.8, scale)
+            return clip_gradient(batch_of(rows, rate, ids=ids, intercept=intercept), W, 0.8, scale)
 
     whole = ask(rows, ids)
     left = [n for n in range(len(rows)) if n != who]
@@ -206,15 +206,15 @@ def test_no_user_moves_the_gradient_further(rows, instead):
 
 
 def test_the_bound_is_reached():
-    g = floating(clipped_gradient(batch_of([{n: 1e6 * (-1) ** n for n in range(N_ITEMS)}], 1.0), V, 0.8))
+    g = floating(clip_gradient(batch_of([{n: 1e6 * (-1) ** n for n in range(N_ITEMS)}], 1.0), V, 0.8))
     assert 0.79 < np.linalg.norm(g) <= 0.8
 
 
 def test_a_batch_is_released_once():
     users = batch_of(ORDINARY)
-    statistic = clipped_gradient(users, V, 1.0)
+    statistic = clip_gradient(users, V, 1.0)
     with pytest.raises(PrivacyError, match="released once"):
-        clipped_gradient(users, V, 1.0)
+        clip_gradient(users, V, 1.0)
     statistic.compute(KEY, rows=slice(0, 2))
     statistic.compute(KEY, rows=slice(2, N_ITEMS))
     with pytest.raises(PrivacyError, match="released once"):
@@ -222,7 +222,7 @@ def test_a_batch_is_released_once():
 
 
 def test_an_empty_batch_is_a_batch():
-    assert not floating(clipped_gradient(batch_of([{0: 1.0}], 1e-12), V, 1.0)).any()
+    assert not floating(clip_gradient(batch_of([{0: 1.0}], 1e-12), V, 1.0)).any()
 
 
 # ------------------------------------------------------------ what it costs
@@ -274,13 +274,13 @@ def test_accountants_agree_and_amplification_helps():
 
 def test_a_plan_with_batches_keeps_its_budget():
     lines = [Release("counts", weight=3.0), Release("gradient", 10, rate=0.2)]
-    plan = Plan.calibrated(lines, Budget(2.0, 1e-6), "pld")
+    plan = Plan.calibrate(lines, Budget(2.0, 1e-6), "pld")
     assert 2.0 * 0.999 < plan.epsilon() <= 2.0
     assert Plan.from_json(plan.to_json()) == plan
     assert "rate" not in plan.to_dict()["releases"][0]
     assert 0.9 < sum(row["share"] for row in plan.rows()) < 1.1
     with pytest.raises(ConfigError, match="add-remove"):
-        Plan.calibrated(lines, Budget(2.0, 1e-6, "replace-one"), "pld")
+        Plan.calibrate(lines, Budget(2.0, 1e-6, "replace-one"), "pld")
 
 
 def test_what_has_no_price_is_refused():
@@ -291,7 +291,7 @@ def test_what_has_no_price_is_refused():
             Event("gaussian", 1.0, rate=rate)
     for epsilon, delta, why in ((1e8, 1e-6, "cannot be priced"), (1.0, 1e-13, "too small for accountant='pld'")):
         with pytest.raises(ConfigError, match=why):
-            Plan.calibrated([Release("gradient", 3, rate=0.1)], Budget(epsilon, delta), "pld")
+            Plan.calibrate([Release("gradient", 3, rate=0.1)], Budget(epsilon, delta), "pld")
     with pytest.raises(ConfigError, match=r"rate is 1\.5"):
         draw_batch(sealed(ORDINARY, BOUNDS), 1.5)
 
@@ -300,14 +300,14 @@ def test_what_has_no_price_is_refused():
 
 
 def session_of(rate, noise="seeded"):
-    plan = Plan.calibrated([Release("gradient", 2, rate=rate)], Budget(2.0, 1e-6), "pld")
+    plan = Plan.calibrate([Release("gradient", 2, rate=rate)], Budget(2.0, 1e-6), "pld")
     return Session(plan, noise, random_state=0 if noise == "seeded" else None)
 
 
 def test_the_session_lets_no_larger_batch_through():
     session = session_of(0.3)
     with pytest.raises(PlanMismatch, match=r"priced for batches of 0\.3"):
-        session.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.5), V, 1.0))
+        session.release("gradient", clip_gradient(batch_of(ORDINARY, 0.5), V, 1.0))
     users = sealed(ORDINARY, BOUNDS)
     users.choose()
     with pytest.raises(PlanMismatch, match="and holds 1"):
@@ -318,14 +318,14 @@ def test_the_session_lets_no_larger_batch_through():
 def test_secure_noise_wants_secret_coins():
     session = session_of(0.3, "secure")
     with pytest.raises(PrivacyError, match="secret coins"):
-        session.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.3), V, 1.0))
-    session.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.3, seed=None), V, 1.0))
+        session.release("gradient", clip_gradient(batch_of(ORDINARY, 0.3), V, 1.0))
+    session.release("gradient", clip_gradient(batch_of(ORDINARY, 0.3, seed=None), V, 1.0))
 
 
 def test_ledger_and_statement_say_that_there_were_batches():
     session = session_of(0.3)
     for n in range(2):
-        session.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.3, (0, n)), V, 1.0))
+        session.release("gradient", clip_gradient(batch_of(ORDINARY, 0.3, (0, n)), V, 1.0))
     statement = session.finish()
     assert "with probability 0.3" in str(statement)
     assert "μ" not in str(statement)
@@ -333,7 +333,7 @@ def test_ledger_and_statement_say_that_there_were_batches():
     document = session.ledger.to_dict()
     assert [entry["rate"] for entry in document["entries"]] == [0.3, 0.3]
     again = Ledger.from_dict(document)
-    assert PrivacyStatement.of(again) == statement
+    assert PrivacyStatement.from_ledger(again) == statement
     assert accounting.independent_epsilon(again.events(), 1e-6) <= statement.epsilon + 1e-6
     document["entries"][0]["rate"] = 0.1
     with pytest.raises(PrivacyError, match="hash chain"):
@@ -344,18 +344,18 @@ def test_the_coins_of_a_batch_are_charged_whatever_its_size():
     for rows in (ORDINARY, ORDINARY[:1]):
         session = session_of(0.3, "secure")
         for made in (1, 2):
-            session.release("gradient", clipped_gradient(batch_of(rows, 0.3, seed=None), V, 1.0))
+            session.release("gradient", clip_gradient(batch_of(rows, 0.3, seed=None), V, 1.0))
             draws = made * (N_ITEMS * 2 + 2**22)
             assert session.ledger.noise_delta == delta_of(draws)
     assert session.statement.to_dict()["text"].count("through AES") == 2  # noise and coins
     seeded = session_of(0.3)
-    seeded.release("gradient", clipped_gradient(batch_of(ORDINARY, 0.3), V, 1.0))
+    seeded.release("gradient", clip_gradient(batch_of(ORDINARY, 0.3), V, 1.0))
     assert seeded.ledger.noise_delta == 0.0
 
 
 def test_ledgers_without_batches_have_no_rates():
     """So that the hashes of those written before there were batches still hold."""
-    session = Session(Plan.calibrated([Release("counts")], Budget(1.0, 1e-6)), "seeded", random_state=0)
+    session = Session(Plan.calibrate([Release("counts")], Budget(1.0, 1e-6)), "seeded", random_state=0)
     users = sealed(ORDINARY, BOUNDS)
     users.choose()
     session.release("counts", users.item_counts())
@@ -374,7 +374,7 @@ def test_an_adversary_sees_the_mixture_and_no_more():
         for _ in range(times):
             batch = draw_batch(users, q)
             batch.solve(V.astype(np.float32), 0.1)
-            seen.append(session.release("gradient", clipped_gradient(batch, V, 1.0)))
+            seen.append(session.release("gradient", clip_gradient(batch, V, 1.0)))
     there, away = np.array(seen[:times]), np.array(seen[times:])
     direction = there.mean(axis=0) - away.mean(axis=0)
     direction /= np.linalg.norm(direction)

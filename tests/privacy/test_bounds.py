@@ -20,15 +20,15 @@ from support.sealed_helpers import make
 def test_what_follows_from_the_bounds():
     by_items = Bounds(items=9, rating=2.0, norm=3.0)
     assert by_items.through(100) == 9
-    assert by_items.squared_weight(100) == 9
+    assert by_items.max_squared_weight(100) == 9
     assert by_items.weight_sum(100) == 9
     assert by_items.value == 2.0
     assert by_items.vector_l2 == 3.0
     assert by_items.vector_l1(16) == 12.0
     assert by_items.triangle_l1(16) == (12.0**2 + 3.0**2) / 2
     few = Bounds(items=9, weight=4.0)
-    assert (few.through(4), few.squared_weight(4), few.weight_sum(4)) == (4, 4.0, 4.0)
-    assert (Bounds(items=9).through(4), Bounds(items=9).squared_weight(4), Bounds(items=9).weight_sum(4)) == (4, 4, 4)
+    assert (few.through(4), few.max_squared_weight(4), few.weight_sum(4)) == (4, 4.0, 4.0)
+    assert (Bounds(items=9).through(4), Bounds(items=9).max_squared_weight(4), Bounds(items=9).weight_sum(4)) == (4, 4, 4)
     by_weight = Bounds(weight=4.0, norm=3.0, norm_l1=2.0)
     assert by_weight.through(25) == 25
     assert by_weight.weight_sum(25) == 10

@@ -97,7 +97,7 @@ def test_erratum_07_noisy_counts_decide_which_items_are_frequent(monkeypatch):
     monkeypatch.setattr(Session, "release", lambda self, name, *rest: seen.setdefault(name, release(self, name, *rest)))
     rng = np.random.default_rng(0)
     rows = [{int(j): float(rng.integers(1, 6)) for j in range(40) if rng.random() < 0.9 - j / 50} for _ in range(400)]
-    model = discreet.DPALS.configured(
+    model = discreet.DPALS.configure(
         factors=2,
         epsilon=1e6,
         max_items=20,
@@ -167,7 +167,7 @@ def test_erratum_12_the_printed_huber_release_has_no_finite_epsilon():
     users = seal(make([{0: 5.0, 1: 2.0}, {1: 4.0}], 3), Bounds(items=3, rating=5.0, norm=10.0))
     users.choose()
     users.solve(np.ones((3, 2)), 1.0)
-    plan = Plan.calibrated([Release("sum", mechanism="huber", alpha=1.0)], Budget(5.0, 0.0))
+    plan = Plan.calibrate([Release("sum", mechanism="huber", alpha=1.0)], Budget(5.0, 0.0))
     session = Session(plan)
     session.release("sum", users.item_sums())
     assert session.statement.epsilon == pytest.approx(5.0)

@@ -9,7 +9,7 @@ from discreet.privacy.door.vault import KEY
 from discreet.privacy.noise.sources import grid_for
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Descent
-from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch
+from discreet.privacy.people.poisson_batches import clip_gradient, draw_batch
 from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
 from discreet.privacy.people.users import seal
 from discreet.privacy.statistics import integer_sums
@@ -47,7 +47,7 @@ def everything(users):
     found |= {"residual covariance": left.covariance(0.9), "pair counts": left.pair_counts()}
     batch = draw_batch(users, 1.0)
     batch.solve(V, 0.1)
-    return found | {"clipped gradient": clipped_gradient(batch, V, 0.8)}
+    return found | {"clipped gradient": clip_gradient(batch, V, 0.8)}
 
 
 def on_the_grid(statistic):

@@ -13,7 +13,7 @@ from discreet.privacy.door.plan import Plan, Release
 
 @pytest.fixture
 def ledger():
-    plan = Plan.calibrated([Release("gram", 2), Release("sum", 2, 0.5)], Budget(2.0, 1e-6))
+    plan = Plan.calibrate([Release("gram", 2), Release("sum", 2, 0.5)], Budget(2.0, 1e-6))
     ledger = Ledger(plan, "secure")
     ledger.assume("catalogue", "the list of items")
     for _ in range(2):
@@ -160,7 +160,7 @@ def test_equal_assumptions_are_recorded_once(ledger):
 
 
 def test_empty_ledger(tmp_path):
-    ledger = Ledger(Plan.calibrated([Release("a")], Budget(1.0)), "seeded")
+    ledger = Ledger(Plan.calibrate([Release("a")], Budget(1.0)), "seeded")
     assert ledger.price().epsilon == 0.0
     ledger.save(tmp_path / "l.json")
     assert Ledger.load(tmp_path / "l.json").entries == ()

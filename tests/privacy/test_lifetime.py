@@ -19,7 +19,7 @@ from discreet.privacy.door.ledger import Ledger
 
 
 def plan(epsilon=0.5, delta=1e-6, neighbouring="add-remove", **release):
-    return Plan.calibrated([Release("sums", 4, **release)], Budget(epsilon, delta, neighbouring))
+    return Plan.calibrate([Release("sums", 4, **release)], Budget(epsilon, delta, neighbouring))
 
 
 def made(of, releases):

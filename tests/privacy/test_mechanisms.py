@@ -101,13 +101,13 @@ def test_alpha_for_a_wanted_variance(variance, scale):
 
 def test_named_by_standard_deviation():
     for kind, alpha in (("gaussian", None), ("laplace", None), ("huber", 0.8)):
-        made = mechanisms.of(kind, 3.0, alpha)
+        made = mechanisms.make_mechanism(kind, 3.0, alpha)
         assert made.kind == kind
         assert made.standard_deviation == pytest.approx(3.0)
     with pytest.raises(ConfigError, match="alpha"):
-        mechanisms.of("huber", 1.0)
+        mechanisms.make_mechanism("huber", 1.0)
     with pytest.raises(ConfigError, match="cauchy"):
-        mechanisms.of("cauchy", 1.0)
+        mechanisms.make_mechanism("cauchy", 1.0)
 
 
 def test_epsilon_with_delta_is_where_the_hockey_stick_is():

@@ -86,7 +86,7 @@ def test_pending_draws_do_not_distort_the_law(monkeypatch):
     from discreet.privacy.noise import specification as exact
 
     finished = Counter()
-    original = exact.rounded_gaussian
+    original = exact.round_gaussian
 
     def counted(*arguments, **options):
         finished["draws"] += 1

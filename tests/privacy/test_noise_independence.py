@@ -30,7 +30,7 @@ def test_releases_of_one_training_have_independent_noise():
     for _ in range(20):
         source = SecureNoise()
         found.add([(f"{shape}", release(source, shape, 3.0 + len(shape))) for shape in ((60,), (40, 6), (3,), (1,))])
-    assert found.finding(1e-9) is None
+    assert found.find_correlation(1e-9) is None
 
 
 def test_secure_noise_keeps_sums_on_their_grid():

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from discreet.errors import ConfigError
 from discreet.kernels.products import inverse_diagonals_numpy
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import BiasGradient, ResidualGradient, WeighEntries
-from discreet.privacy.people.left_out import LeftOutGains
+from discreet.privacy.people.descent import BiasGradient, WeightedResidualGradient, WeighEntries
+from discreet.privacy.people.left_out import LeaveOneOutGains
 from discreet.privacy.people.own_solve import (
     FitMoments,
-    LookOwn,
+    ComputeOwnResiduals,
     PriorMoments,
     ResidualPairs,
     SolutionGram,
-    SolveOwn,
+    SolveUserEffects,
 )
 from discreet.privacy.people.users import seal
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
@@ -51,9 +51,9 @@ def quickly():
 
 def solved(rows, V, intercept=0.3, ids=None, prior_count=2.0):
     users = seal(make(rows, N_ITEMS, ids), BOUNDS)
-    users.map(WeighEntries(np.linspace(0.1, 1.0, N_ITEMS)))
-    users.map(SolveOwn(V, 0.5, 0.2, prior_count, BIAS, OWN, intercept))
-    users.map(LookOwn(V, 0.9, BIAS))
+    users.apply(WeighEntries(np.linspace(0.1, 1.0, N_ITEMS)))
+    users.apply(SolveUserEffects(V, 0.5, 0.2, prior_count, BIAS, OWN, intercept))
+    users.apply(ComputeOwnResiduals(V, 0.9, BIAS))
     return users
 
 
@@ -63,9 +63,9 @@ def statistics(V):
         "fit moments": FitMoments(2.0, 1.0, 2.0, 0.9),
         "solution Gram matrix": SolutionGram(OWN, RANK, 1.5),
         "residual pairs": ResidualPairs(CORE),
-        "left-out gains": LeftOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (1, 2), 0.5, 2.0),
-        "left-out gains of some": LeftOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (2,), 0.5, 2.0, 0.6),
-        "residual gradient": ResidualGradient(),
+        "left-out gains": LeaveOneOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (1, 2), 0.5, 2.0),
+        "left-out gains of some": LeaveOneOutGains(V, 0.5, 0.2, 2.0, BIAS, OWN, (2,), 0.5, 2.0, 0.6),
+        "residual gradient": WeightedResidualGradient(),
         "bias gradient": BiasGradient(),
     }
 
@@ -79,7 +79,7 @@ def assert_neighbours(rows, who, instead, V, observe, slack=0.0):
     for relation in RELATIONS:
         after = solved(others[relation][0], V, ids=others[relation][1])
         for name, statistic in statistics(V).items():
-            one, other = before.add_up(statistic), after.add_up(statistic)
+            one, other = before.sum(statistic), after.sum(statistic)
             moved = observe(one), observe(other)
             for norm in NORMS:
                 stated = one.sensitivity(relation, norm)
@@ -120,7 +120,7 @@ def test_the_sensitivities_are_reached():
     V[0, 1] = V[1, 2] = 1.0
 
     def apart(one, other, name):
-        before, after = (solved(rows, V).add_up(statistics(V)[name]) for rows in (one, other))
+        before, after = (solved(rows, V).sum(statistics(V)[name]) for rows in (one, other))
         return distance(exact(before), exact(after), before, "l2")
 
     same, opposite = {0: 3.0 + 1e6, 1: 3.0 + 1e6 + 5}, {0: 3.0 + 1e6, 1: 3.0 - 1e6}
@@ -156,14 +156,14 @@ def test_gains_are_those_of_the_users_who_take_part():
     rng = np.random.default_rng(2)
     V = rng.normal(size=(N_ITEMS, OWN + RANK)).astype(np.float32)
     rows = [{j: 3.0 + rng.normal() for j in range(N_ITEMS)} for _ in range(400)]
-    each = [floating(solved([row], V, ids=[i]).add_up(statistics(V)["left-out gains"])) for i, row in enumerate(rows)]
+    each = [floating(solved([row], V, ids=[i]).sum(statistics(V)["left-out gains"])) for i, row in enumerate(rows)]
     users = solved(rows, V, ids=list(range(400)))
-    np.testing.assert_allclose(floating(users.add_up(statistics(V)["left-out gains"])), np.sum(each, axis=0))
-    some = [solved([row], V, ids=[i]).add_up(statistics(V)["left-out gains of some"]) for i, row in enumerate(rows)]
+    np.testing.assert_allclose(floating(users.sum(statistics(V)["left-out gains"])), np.sum(each, axis=0))
+    some = [solved([row], V, ids=[i]).sum(statistics(V)["left-out gains of some"]) for i, row in enumerate(rows)]
     taking_part = np.array([floating(one)[0] != 0 for one in some])
     assert 200 < taking_part.sum() < 280  # of 400 with probability 0.6
     both = 2**0.5 * np.array(each)[taking_part, 1].sum()
-    np.testing.assert_allclose(floating(users.add_up(statistics(V)["left-out gains of some"])), [both])
+    np.testing.assert_allclose(floating(users.sum(statistics(V)["left-out gains of some"])), [both])
 
 
 def test_moments_say_how_wrong_a_prior_is():
@@ -173,10 +173,10 @@ def test_moments_say_how_wrong_a_prior_is():
     level = 1.5**0.5 * rng.standard_normal(4000)
     rows = [{j: 3.0 + o + rng.standard_normal() for j in range(N_ITEMS)} for o in level]
     users = seal(make(rows, N_ITEMS), BOUNDS)
-    users.map(WeighEntries(np.ones(N_ITEMS)))
-    users.map(SolveOwn(V, 1.0, 0.0, 1.0, np.zeros(N_ITEMS), 1))
+    users.apply(WeighEntries(np.ones(N_ITEMS)))
+    users.apply(SolveUserEffects(V, 1.0, 0.0, 1.0, np.zeros(N_ITEMS), 1))
     statistic = PriorMoments(V, 1.0, 0.0, 1.0, 1.0)
-    t, s = floating(users.add_up(statistic)) / len(rows)
+    t, s = floating(users.sum(statistic)) / len(rows)
     kept = inverse_diagonals_numpy(np.array([0, N_ITEMS]), np.arange(N_ITEMS), V, 1.0, 1.0)[0]
     np.testing.assert_allclose(s, (1 - kept) ** 2, rtol=1e-4)
     assert t[0] == pytest.approx(0.0, abs=1e-4)  # nothing is known of a column that is 0
@@ -204,9 +204,9 @@ def test_wrong_numbers_are_refused():
     users = solved(ORDINARY, np.ones((N_ITEMS, 3), np.float32))
     for statistic in (ResidualPairs(np.array([3, 1])), ResidualPairs(np.array([0, N_ITEMS]))):
         with pytest.raises(ConfigError, match="ascending order"):
-            users.add_up(statistic)
+            users.sum(statistic)
     for ranks in ((), (2, 1), (3,), (0, 1)):
         with pytest.raises(ConfigError, match="must rise from 1 to the 2 learnt columns"):
-            users.add_up(LeftOutGains(np.ones((N_ITEMS, 3)), 0.5, 0.2, 2.0, BIAS, 1, ranks, 0.5, 2.0))
+            users.sum(LeaveOneOutGains(np.ones((N_ITEMS, 3)), 0.5, 0.2, 2.0, BIAS, 1, ranks, 0.5, 2.0))
     with pytest.raises(ConfigError, match="first is 4"):
-        users.map(SolveOwn(np.ones((N_ITEMS, 3), np.float32), 0.5, 0.2, 2.0, BIAS, 4))
+        users.apply(SolveUserEffects(np.ones((N_ITEMS, 3), np.float32), 0.5, 0.2, 2.0, BIAS, 4))

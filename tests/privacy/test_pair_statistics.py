@@ -15,17 +15,17 @@ from discreet.privacy.people.users import Restrict, seal
 from discreet.privacy.statistics import pairs
 from discreet.privacy.statistics.pairs import (
     LEVELS,
-    ActiveUsers,
-    Graded,
-    KeepLiked,
+    UserCount,
+    GradeRatings,
+    ThresholdRatings,
     LikeCounts,
     PairSums,
     add_likes,
     add_likes_numpy,
-    ascending,
+    sort_by_item,
     fold_triangle,
-    folded_shape,
-    graded,
+    fold_shape,
+    grade_ratings,
     pair_sums_numpy,
     pair_weights,
     power_sums,
@@ -42,7 +42,7 @@ CORES = {
     "out of order": np.array([6, 0, 3, 2]),
     "two": np.array([0, 1]),
 }
-STEPS = {"liked": KeepLiked(3.5), "graded": Graded(1.0, 5.0)}
+STEPS = {"liked": ThresholdRatings(3.5), "graded": GradeRatings(1.0, 5.0)}
 EVERYTHING = dict.fromkeys(range(N_ITEMS), 5.0)
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 5.0, 3: 4.0, 5: 4.5}, {0: 5.0}]
 ADVERSARIES = [
@@ -65,14 +65,14 @@ def quickly():
 
 def statistics(rows, core="all", step=STEPS["graded"]):
     users = seal(make(rows, N_ITEMS), Bounds(items=10**9, rating=5.0))
-    users.map(step)
+    users.apply(step)
     if CORES[core] is not None:
-        users = users.then(Restrict(CORES[core]))
-    levels = LEVELS if isinstance(step, Graded) else 1
+        users = users.after(Restrict(CORES[core]))
+    levels = LEVELS if isinstance(step, GradeRatings) else 1
     return {
-        "pair sums": users.add_up(PairSums(levels)),
-        "active users": users.add_up(ActiveUsers()),
-        "like counts": users.add_up(LikeCounts(levels)),
+        "pair sums": users.sum(PairSums(levels)),
+        "active users": users.sum(UserCount()),
+        "like counts": users.sum(LikeCounts(levels)),
     }
 
 
@@ -179,7 +179,7 @@ def test_a_triangle_is_folded_without_loss(m):
     A = np.arange(m * m, dtype=np.float64).reshape(m, m)
     A = np.triu(A, 1) + np.triu(A, 1).T
     folded = fold_triangle(A)
-    assert folded.shape == folded_shape(m)
+    assert folded.shape == fold_shape(m)
     assert folded.size == m * (m - 1) // 2
     found = np.zeros_like(A)
     for start in range(0, len(folded), 2):
@@ -199,9 +199,9 @@ def test_the_kernel_does_what_its_twin_says(m, threads, levels):
     users = seal(ratings, Bounds(items=10**9, rating=5.0))
     level = np.ones(ratings.n_ratings, np.uint8)
     if levels > 1:
-        users.map(Graded(1.0, 5.0))
-        level = graded(ratings.values, 1.0, 5.0).astype(np.uint8)
-    sums = users.add_up(PairSums(levels))
+        users.apply(GradeRatings(1.0, 5.0))
+        level = grade_ratings(ratings.values, 1.0, 5.0).astype(np.uint8)
+    sums = users.sum(PairSums(levels))
     grid = 4.0**-13
     whole = np.trunc(pair_weights(ratings.indptr, level) / grid).astype(np.int64)
     expected = pair_sums_numpy(ratings.indptr, ratings.indices, level, whole, m)
@@ -232,25 +232,25 @@ def test_blocks_of_users_change_nothing(monkeypatch):
 
 def test_the_order_of_a_core_changes_nothing_but_the_order():
     in_order, turned = (
-        seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9)).restrict(np.array(core)).add_up(PairSums()).compute(KEY)
+        seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9)).restrict(np.array(core)).sum(PairSums()).compute(KEY)
         for core in ([0, 2, 3, 5], [5, 3, 2, 0])
     )
     A, B = np.zeros((4, 4)), np.zeros((4, 4))
     unfold_triangle(in_order, 0, A)
     unfold_triangle(turned, 0, B)
     assert np.array_equal(A, B[::-1, ::-1])
-    items, levels = ascending(np.array([0, 2, 3]), np.array([4, 1, 0]), np.array([7, 8, 9]))
+    items, levels = sort_by_item(np.array([0, 2, 3]), np.array([4, 1, 0]), np.array([7, 8, 9]))
     assert np.array_equal(items, [1, 4, 0])
     assert np.array_equal(levels, [8, 7, 9])
 
 
 def test_only_what_is_liked_counts():
     rows = [{0: 5.0, 1: 3.0, 2: 4.0}, {1: 1.0}, {0: math.nan, 1: 5.0}]
-    found = statistics(rows, step=KeepLiked(4.0))
+    found = statistics(rows, step=ThresholdRatings(4.0))
     assert exact(found["active users"]) == pytest.approx([2.0])
     assert exact(found["like counts"]) == pytest.approx([0.5**0.5, 1, 0.5**0.5, 0, 0, 0, 0], rel=1e-5)
     with pytest.raises(ConfigError, match="least"):
-        statistics(rows, step=KeepLiked(math.nan))
+        statistics(rows, step=ThresholdRatings(math.nan))
 
 
 def test_a_five_says_more_than_a_four_and_a_one_says_nothing():
@@ -258,15 +258,15 @@ def test_a_five_says_more_than_a_four_and_a_one_says_nothing():
     assert exact(found["active users"]) == pytest.approx([1.0])
     length = math.sqrt(1 + 0.25 + 0.5625)
     assert exact(found["like counts"]) == pytest.approx([1 / length, 0.5 / length, 0.75 / length, 0, 0, 0, 0], rel=1e-5)
-    assert graded(np.array([-3.0, 1.0, 1.05, 2.0, 5.0, 9.0]), 1.0, 5.0).tolist() == [0, 0, 0, 5, 20, 20]
-    for wrong in (Graded(5.0, 1.0), Graded(1.0, math.inf)):
+    assert grade_ratings(np.array([-3.0, 1.0, 1.05, 2.0, 5.0, 9.0]), 1.0, 5.0).tolist() == [0, 0, 0, 5, 20, 20]
+    for wrong in (GradeRatings(5.0, 1.0), GradeRatings(1.0, math.inf)):
         with pytest.raises(ConfigError, match=r"no grades|high"):
             statistics(ORDINARY, step=wrong)
     with pytest.raises(ConfigError, match="levels is 21"):
-        seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9)).add_up(PairSums(21))
+        seal(make(ORDINARY, N_ITEMS), Bounds(items=10**9)).sum(PairSums(21))
 
 
 def test_they_are_registered():
     assert STATISTICS["pair sums"] is PairSums
-    assert STATISTICS["active users"] is ActiveUsers
+    assert STATISTICS["active users"] is UserCount
     assert STATISTICS["like counts"] is LikeCounts

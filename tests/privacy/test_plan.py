@@ -12,7 +12,7 @@ RELEASES = [Release("counts", 1, 4.0), Release("gram", 3, 2.0, shape=(5, 6)), Re
 
 @pytest.fixture
 def plan():
-    return Plan.calibrated(RELEASES, Budget(1.0, 1e-6))
+    return Plan.calibrate(RELEASES, Budget(1.0, 1e-6))
 
 
 def test_calibration_spends_the_budget(plan):
@@ -24,12 +24,12 @@ def test_calibration_spends_the_budget(plan):
 
 
 def test_less_privacy_needs_less_noise():
-    multipliers = [Plan.calibrated(RELEASES, Budget(e, 1e-6)).noise_multiplier("sum") for e in (0.5, 1.0, 10.0)]
+    multipliers = [Plan.calibrate(RELEASES, Budget(e, 1e-6)).noise_multiplier("sum") for e in (0.5, 1.0, 10.0)]
     assert multipliers == sorted(multipliers, reverse=True)
 
 
 def test_the_papers_accountant_needs_more_noise(plan):
-    other = Plan.calibrated(RELEASES, Budget(1.0, 1e-6), "rdp")
+    other = Plan.calibrate(RELEASES, Budget(1.0, 1e-6), "rdp")
     assert other.noise_multiplier("sum") > 1.2 * plan.noise_multiplier("sum")
     assert other.epsilon("gdp") < 1.0
 
@@ -49,10 +49,10 @@ def test_what_the_sampler_uses_of_delta_is_set_aside(plan):
 
 def test_pure_plan():
     releases = [Release("sum", 4, mechanism="laplace"), Release("gram", 2, mechanism="huber", alpha=0.8)]
-    plan = Plan.calibrated(releases, Budget(2.0, 0.0))
+    plan = Plan.calibrate(releases, Budget(2.0, 0.0))
     assert plan.epsilon() == pytest.approx(2.0, rel=1e-12)
     with pytest.raises(ConfigError, match="pure"):
-        Plan.calibrated(RELEASES, Budget(2.0, 0.0))
+        Plan.calibrate(RELEASES, Budget(2.0, 0.0))
 
 
 def test_rows_are_a_table(plan):
@@ -94,7 +94,7 @@ def test_unknown_names_and_bad_lines(plan):
 
 
 def test_plans_are_values(plan):
-    assert plan == Plan.calibrated(RELEASES, Budget(1.0, 1e-6))
-    assert hash(plan) == hash(Plan.calibrated(RELEASES, Budget(1.0, 1e-6)))
+    assert plan == Plan.calibrate(RELEASES, Budget(1.0, 1e-6))
+    assert hash(plan) == hash(Plan.calibrate(RELEASES, Budget(1.0, 1e-6)))
     with pytest.raises(AttributeError):
         plan.scale = 1.0

@@ -12,19 +12,19 @@ import discreet.privacy
 from discreet.privacy.people.block import Statistic
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Descent, WeighEntries
-from discreet.privacy.people.left_out import LeftOutGains
+from discreet.privacy.people.left_out import LeaveOneOutGains
 from discreet.privacy.people.own_solve import (
     FitMoments,
-    LookOwn,
+    ComputeOwnResiduals,
     PriorMoments,
     ResidualPairs,
     SolutionGram,
-    SolveOwn,
+    SolveUserEffects,
 )
-from discreet.privacy.people.poisson_batches import clipped_gradient
+from discreet.privacy.people.poisson_batches import clip_gradient
 from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
 from discreet.privacy.people.users import seal
-from discreet.privacy.statistics.pairs import ActiveUsers, LikeCounts, PairSums
+from discreet.privacy.statistics.pairs import UserCount, LikeCounts, PairSums
 from discreet.privacy.statistics.sums import STATISTICS
 from discreet.privacy.statistics.user_values import UserValues, seal_values
 from support.fault_helpers import FAULTS
@@ -67,9 +67,9 @@ def measured(rows):
 
 def alone(rows):
     users = seal(make(rows, N_ITEMS), BOUNDS)
-    users.map(WeighEntries(np.ones(N_ITEMS)))
-    users.map(SolveOwn(V, 1e-3, 0.0, 1e-3, np.zeros(N_ITEMS), 0))
-    users.map(LookOwn(V, 0.9, np.zeros(N_ITEMS)))
+    users.apply(WeighEntries(np.ones(N_ITEMS)))
+    users.apply(SolveUserEffects(V, 1e-3, 0.0, 1e-3, np.zeros(N_ITEMS), 0))
+    users.apply(ComputeOwnResiduals(V, 0.9, np.zeros(N_ITEMS)))
     return users
 
 
@@ -99,36 +99,36 @@ EXAMPLES = {
         "rows of residuals are not cut",
     ),
     "pair counts": (lambda rows: residuals_of(solved(rows)).pair_counts(), "pairs are divided by too little"),
-    "pair sums": (lambda rows: solved(rows).add_up(PairSums()), "pairs are counted in both triangles"),
-    "like counts": (lambda rows: solved(rows).add_up(LikeCounts()), "likes are not of norm 1"),
-    "active users": (lambda rows: solved(rows).add_up(ActiveUsers()), "whoever likes something is counted twice"),
+    "pair sums": (lambda rows: solved(rows).sum(PairSums()), "pairs are counted in both triangles"),
+    "like counts": (lambda rows: solved(rows).sum(LikeCounts()), "likes are not of norm 1"),
+    "active users": (lambda rows: solved(rows).sum(UserCount()), "whoever likes something is counted twice"),
     "prior moments": (
-        lambda rows: alone(rows).add_up(PriorMoments(V, 1e-3, 0.0, 1e-3, 1.0)),
+        lambda rows: alone(rows).sum(PriorMoments(V, 1e-3, 0.0, 1e-3, 1.0)),
         "moments of a prior are not cut",
     ),
     "fit moments": (
-        lambda rows: alone(rows).add_up(FitMoments(1.0, 1e12, 1e-3, 0.9)),
+        lambda rows: alone(rows).sum(FitMoments(1.0, 1e12, 1e-3, 0.9)),
         "three moments are priced as one",
     ),
     "solution Gram matrix": (
-        lambda rows: alone(rows).add_up(SolutionGram(0, 2, 0.7)),
+        lambda rows: alone(rows).sum(SolutionGram(0, 2, 0.7)),
         "solutions are not cut for their Gram matrix",
     ),
     "residual pairs": (
-        lambda rows: alone(rows).add_up(ResidualPairs(np.arange(N_ITEMS))),
+        lambda rows: alone(rows).sum(ResidualPairs(np.arange(N_ITEMS))),
         "pairs of residuals are priced as if they had no sign",
     ),
     "left-out gains": (
-        lambda rows: alone(rows).add_up(LeftOutGains(V, 1.0, 0.0, 1e-3, np.zeros(N_ITEMS), 1, (1,), 1e-3, 1.0)),
+        lambda rows: alone(rows).sum(LeaveOneOutGains(V, 1.0, 0.0, 1e-3, np.zeros(N_ITEMS), 1, (1,), 1e-3, 1.0)),
         "gains are not cut below",
     ),
     "number of users": (lambda rows: crowd(solved(rows)), "everybody is counted twice"),
     "user values": (
-        lambda rows: seal_values(lambda: measured(rows)).add_up(UserValues((1.0, 0.25))),
+        lambda rows: seal_values(lambda: measured(rows)).sum(UserValues((1.0, 0.25))),
         "what users measured is not cut",
     ),
     "clipped gradient": (
-        lambda rows: clipped_gradient(solved(rows), V, 0.9),
+        lambda rows: clip_gradient(solved(rows), V, 0.9),
         "a user's gradient is not cut",
     ),
 }

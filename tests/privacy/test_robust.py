@@ -16,7 +16,7 @@ from discreet.privacy.door.unsafe import under_noised
 from discreet.privacy.door.vault import KEY
 from discreet.privacy.noise.mechanisms import Huber
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.huber_weights import huber_weights, huber_weights_numpy, reweighted
+from discreet.privacy.people.huber_weights import huber_weights, huber_weights_numpy, reweight
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, prepared, quick, rarest, uniform, weigh
 
 N_ITEMS = 6
@@ -50,7 +50,7 @@ def robust(rows, case, V, alpha, ids=None):
     bounds, steps, intercept = CASES[case]
     users = prepared(rows, N_ITEMS, bounds, V, steps, ids=IDS[: len(rows)] if ids is None else ids, intercept=intercept)
     W = np.column_stack([np.full(N_ITEMS, 0.7), V]) if intercept else V
-    return reweighted(users, W, alpha)
+    return reweight(users, W, alpha)
 
 
 def assert_neighbours(rows, who, instead, case, V, alpha, observe):
@@ -109,10 +109,10 @@ def test_weights_are_reached_and_never_exceed_one():
     users = prepared(rows, 2, Bounds(items=2, rating=5.0, norm=1.0), np.zeros((2, 1)), uniform, intercept=0.999)
     plain = floating(users.item_sums())
     V = np.array([[0.0, 0.0], [1.0, 0.0]])  # predicts 0 and nearly 1
-    weighted = floating(reweighted(users, V, 1.5).item_sums())
+    weighted = floating(reweight(users, V, 1.5).item_sums())
     assert weighted[0, 0] == pytest.approx(plain[0, 0] / 2, rel=1e-5)
     assert weighted[1, 0] == pytest.approx(plain[1, 0], rel=1e-12)
-    huge = reweighted(users, V, 1e9)
+    huge = reweight(users, V, 1e9)
     for ask in STATISTICS.values():
         assert np.array_equal(floating(ask(huge)), floating(ask(users)))
 
@@ -135,9 +135,9 @@ def test_the_kernel_is_its_numpy_twin_and_nobody_changes_another():
 def test_bad_arguments():
     users = prepared([{0: 1.0}], 2, Bounds(items=1, rating=1.0), np.eye(2), uniform)
     with pytest.raises(ConfigError, match="rank 3"):
-        reweighted(users, np.zeros((2, 3)), 1.0)
+        reweight(users, np.zeros((2, 3)), 1.0)
     with pytest.raises(ConfigError, match="alpha"):
-        reweighted(users, np.eye(2), 0.0)
+        reweight(users, np.eye(2), 0.0)
 
 
 def test_under_noised_is_recorded_before_and_makes_epsilon_infinite():

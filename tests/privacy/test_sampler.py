@@ -32,7 +32,7 @@ def specification(sigma, words, limit=0.0):
     outcomes = set()
     for ones in (False, True):
         try:
-            outcomes.add(exact.rounded_gaussian(sigma, words, continued(ones), limit))
+            outcomes.add(exact.round_gaussian(sigma, words, continued(ones), limit))
         except Rejected:
             outcomes.add("again")
     return outcomes.pop() if len(outcomes) == 1 else None
@@ -131,7 +131,7 @@ def test_exponential_decisions_are_the_exact_ones(scale, offset):
     held = set(pending[:count, 0].tolist())
     for index, word in enumerate(words.tolist()):
         both = {
-            exact.rounded_exponential(Fraction(offset * scale), Fraction(scale), [word], continued(o)) for o in (0, 1)
+            exact.round_exponential(Fraction(offset * scale), Fraction(scale), [word], continued(o)) for o in (0, 1)
         }
         if index not in held:
             assert both == {int(out[index])}

@@ -25,7 +25,7 @@ from discreet.errors import ConfigError, DiscreetError, PrivacyError
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Plan, Release
 from discreet.privacy.door.session import Session
-from discreet.privacy.door.vault import KEY, Box, Key
+from discreet.privacy.door.vault import KEY, Sealed, Key
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import seal
 from discreet.privacy.statistics.sums import Sum
@@ -52,7 +52,7 @@ def users():
 
 @pytest.fixture
 def session(users):
-    made = Session(Plan.calibrated([Release("counts", 2)], Budget(1.0)))
+    made = Session(Plan.calibrate([Release("counts", 2)], Budget(1.0)))
     made.release("counts", users.item_counts())
     return made
 
@@ -60,7 +60,7 @@ def session(users):
 def sealed_objects(users):
     return [
         users,
-        Box(np.array([SECRET]), "a rating"),
+        Sealed(np.array([SECRET]), "a rating"),
         *(ask(users, np.ones((3, 2))) for ask in STATISTICS.values()),
     ]
 
@@ -131,10 +131,10 @@ ATTEMPTS = {
     "call": lambda x: x(),
     "getstate": lambda x: x.__getstate__(),
     "reduce": lambda x: x.__reduce__(),
-    "open without key": lambda x: (x.open if isinstance(x, Box) else x.compute)(None),
-    "open with another object": lambda x: (x.open if isinstance(x, Box) else x.compute)(object()),
-    "open with a new key": lambda x: (x.open if isinstance(x, Box) else x.compute)(Key()),
-    "open with a forged key": lambda x: (x.open if isinstance(x, Box) else x.compute)(object.__new__(Key)),
+    "open without key": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(None),
+    "open with another object": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(object()),
+    "open with a new key": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(Key()),
+    "open with a forged key": lambda x: (x.open if isinstance(x, Sealed) else x.compute)(object.__new__(Key)),
     "delete": lambda x: delattr(x, "open"),
     "attribute": lambda x: setattr(x, "values", 1),
     "with": lambda x: x.__enter__(),
@@ -412,5 +412,5 @@ def test_sealed_statistics_are_all_tested():
     returns = {name: getattr(method, "__annotations__", {}).get("return") for name, method in vars(Users).items()}
     offered = {name for name, kind in returns.items() if kind == "Sum" and not name.startswith("_")} - {"add_up"}
     assert offered == {name.split(",")[0] for name in STATISTICS}
-    assert issubclass(Users, Box)
+    assert issubclass(Users, Sealed)
     assert Sum.__slots__ == ("_compute", "_reach", "_shape", "_symmetric")

@@ -243,7 +243,7 @@ def test_what_has_no_formula_is_refused():
 
 
 def test_ledgers_without_tuning_keep_their_hashes():
-    plan = Plan.calibrated([Release("sums")], Budget(1.0))
+    plan = Plan.calibrate([Release("sums")], Budget(1.0))
     assert "law" not in plan.to_json()
     ledger = Ledger(plan, "secure")
     ledger.record(

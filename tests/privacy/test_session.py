@@ -21,7 +21,7 @@ from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 
 
 def plan_of(*releases, epsilon=1.0, delta=1e-6, neighbouring="add-remove"):
-    return Plan.calibrated(releases, Budget(epsilon, delta, neighbouring))
+    return Plan.calibrate(releases, Budget(epsilon, delta, neighbouring))
 
 
 @pytest.fixture
@@ -257,9 +257,9 @@ def test_draws_are_charged_to_delta(row_sum, rows):
 
 def test_inferred_assumptions_are_warned_about(row_sum, caplog):
     session = Session(plan_of(Release("s")))
-    session.assume("catalogue", "the items")
+    session.record_assumption("catalogue", "the items")
     assert not caplog.records
-    session.assume("range", "ratings from 1 to 5", inferred=True)
+    session.record_assumption("range", "ratings from 1 to 5", inferred=True)
     assert "from the data" in caplog.text
     assert [a.inferred for a in session.ledger.assumptions] == [False, True]
 

@@ -13,8 +13,8 @@ from discreet.privacy.door.session import Session
 @pytest.fixture
 def session(row_sum):
     def make(noise="secure", **options):
-        session = Session(Plan.calibrated([Release("gram", 2), Release("sum")], Budget(1.5, 1e-6, **options)), noise)
-        session.assume("catalogue", "the list of items")
+        session = Session(Plan.calibrate([Release("gram", 2), Release("sum")], Budget(1.5, 1e-6, **options)), noise)
+        session.record_assumption("catalogue", "the list of items")
         for name in ("gram", "sum", "gram"):
             session.release(name, row_sum(np.ones((3, 2))))
         return session
@@ -33,7 +33,7 @@ def test_the_paragraph_of_a_secure_session(session):
 def test_numbered_releases_are_listed_as_a_range(row_sum):
     """Twenty steps with noise of their own each are one phrase; two are named, and so are numbers with a gap."""
     names = ["counts", "step 1", "gram 1", "step 2", "gram 2", "step 3", "block 1", "block 2", "block 4", "sum"]
-    plan = Plan.calibrated([Release(name, 2 if name == "sum" else 1) for name in names], Budget(1.5, 1e-6))
+    plan = Plan.calibrate([Release(name, 2 if name == "sum" else 1) for name in names], Budget(1.5, 1e-6))
     door = Session(plan, "seeded", 0)
     for name in [*names, "sum"]:
         door.release(name, row_sum(np.ones((3, 2))))
@@ -93,19 +93,19 @@ def test_json_has_everything(session):
 
 @pytest.mark.parametrize(("accountant", "shown"), [("gdp", True), ("pure", False), ("pld", False), ("rdp", False)])
 def test_mu_is_shown_where_it_is_the_parameter_of_gaussian_privacy(row_sum, accountant, shown):
-    plan = Plan.calibrated([Release("sum", mechanism="laplace")], Budget(1.5, 1e-6), accountant)
+    plan = Plan.calibrate([Release("sum", mechanism="laplace")], Budget(1.5, 1e-6), accountant)
     door = Session(plan, "seeded", 0)
     door.release("sum", row_sum(np.ones((3, 2))))
     statement = door.finish()
     assert ("μ = " in str(statement)) is shown
     assert (statement.mu is not None) is shown
-    gaussian = Plan.calibrated([Release("sum")], Budget(1.5, 1e-6), "gdp" if accountant == "pure" else accountant)
+    gaussian = Plan.calibrate([Release("sum")], Budget(1.5, 1e-6), "gdp" if accountant == "pure" else accountant)
     assert gaussian.mu == pytest.approx(1 / gaussian.noise_multiplier("sum"))
 
 
 @pytest.mark.parametrize(("epsilon", "weak"), [(1.5, False), (20.0, False), (21.0, True)])
 def test_a_large_epsilon_is_called_weak(row_sum, epsilon, weak):
-    door = Session(Plan.calibrated([Release("sum")], Budget(epsilon, 1e-6)), "seeded", 0)
+    door = Session(Plan.calibrate([Release("sum")], Budget(epsilon, 1e-6)), "seeded", 0)
     door.release("sum", row_sum(np.ones((3, 2))))
     text = str(door.finish())
     assert ("An ε above 20 is WEAK" in text) is weak
@@ -113,7 +113,7 @@ def test_a_large_epsilon_is_called_weak(row_sum, epsilon, weak):
 
 
 def test_a_large_delta_is_called_weak(row_sum):
-    door = Session(Plan.calibrated([Release("sum")], Budget(1.0, 0.01, allow_large_delta=True)), "seeded", 0)
+    door = Session(Plan.calibrate([Release("sum")], Budget(1.0, 0.01, allow_large_delta=True)), "seeded", 0)
     door.release("sum", row_sum(np.ones((3, 2))))
     assert "CAUTION, somebody may be exposed: a δ above 0.001 was allowed explicitly." in str(door.finish())
     assert not door.statement.private
@@ -133,7 +133,7 @@ def test_a_delta_above_one_over_the_released_number_of_users_is_a_caution(sessio
 
 @pytest.mark.parametrize(("epsilon", "weak"), [(20.0, False), (21.0, True), (500.0, True)])
 def test_a_large_epsilon_is_not_called_private(row_sum, epsilon, weak):
-    door = Session(Plan.calibrated([Release("sum")], Budget(epsilon, 1e-6)), "secure")
+    door = Session(Plan.calibrate([Release("sum")], Budget(epsilon, 1e-6)), "secure")
     door.release("sum", row_sum(np.ones((3, 2))))
     statement = door.finish()
     assert statement.finite

@@ -11,11 +11,11 @@ from discreet.privacy.door.vault import KEY
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import seal
 from discreet.privacy.statistics.sums import (
-    Reach,
+    SensitivityBounds,
     Sum,
     isometry,
     pack,
-    packed_size,
+    triangle_size,
     residuals,
     residuals_numpy,
     unpack,
@@ -238,7 +238,7 @@ def test_packing_and_back():
     A = rng.normal(size=(5, 4, 4))
     A += A.transpose(0, 2, 1)
     packed = pack(A)
-    assert packed.shape == (5, packed_size(4))
+    assert packed.shape == (5, triangle_size(4))
     assert np.array_equal(packed, A[:, *np.triu_indices(4)])
     assert np.array_equal(unpack(packed, 4), A)
     weighted = packed * isometry(4)
@@ -259,14 +259,14 @@ def test_residuals_equal_their_numpy_twin():
 
 
 def test_a_relation_or_norm_that_is_not_known_has_no_sensitivity():
-    statistic = Sum((2,), Reach(1.0, 2.0, 1.0, 2.0), lambda grid, rows: np.zeros(2))
+    statistic = Sum((2,), SensitivityBounds(1.0, 2.0, 1.0, 2.0), lambda grid, rows: np.zeros(2))
     for relation, norm in (("replace_one", "l2"), ("add-remove", "L2"), ("", "l1")):
         with pytest.raises(ConfigError, match="no sensitivity"):
             statistic.sensitivity(relation, norm)
 
 
 def test_a_block_of_rows_has_no_gaps():
-    statistic = Sum((4,), Reach(1.0, 2.0, 1.0, 2.0), lambda grid, rows: np.arange(4.0)[rows])
+    statistic = Sum((4,), SensitivityBounds(1.0, 2.0, 1.0, 2.0), lambda grid, rows: np.arange(4.0)[rows])
     assert statistic.compute(KEY, rows=slice(1, 3)).tolist() == [1.0, 2.0]
     for rows in (slice(0, 4, 2), slice(3, 1), slice(None, None, -1)):
         with pytest.raises(ConfigError, match="rows"):
@@ -278,6 +278,6 @@ def test_an_error_inside_a_statistic_says_nothing_and_drags_nothing_along():
         raise ValueError("user 4711 rated 5.0")
 
     with pytest.raises(PrivacyError) as caught:
-        Sum((4,), Reach(1.0, 2.0, 1.0, 2.0), broken).compute(KEY)
+        Sum((4,), SensitivityBounds(1.0, 2.0, 1.0, 2.0), broken).compute(KEY)
     assert "4711" not in str(caught.value)
     assert caught.value.__cause__ is caught.value.__context__ is None

@@ -22,7 +22,7 @@ NUMBER = int(os.environ.get("DISCREET_STORE_DAMAGE", "200"))
 
 
 def plan(epsilon=0.5):
-    return Plan.calibrated([Release("sums", 4)], Budget(epsilon))
+    return Plan.calibrate([Release("sums", 4)], Budget(epsilon))
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_only_the_owner_can_read_a_store_and_its_backup(tmp_path):
             made = BudgetStore(tmp_path / name)
             made.open("customers", 1.0)
             assert stat.S_IMODE(os.stat(made.path).st_mode) == 0o600
-            with made._writing() as (base, _):
+            with made._open_write() as (base, _):
                 base.execute("PRAGMA cache_size = 1")
                 base.execute("INSERT INTO ledgers VALUES ('x', 'y', ?)", ("z" * 20_000,))
                 journal = Path(f"{os.path.realpath(made.path)}-journal")

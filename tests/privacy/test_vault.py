@@ -14,19 +14,19 @@ import pytest
 import discreet.privacy
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels.boundary import same_length
-from discreet.privacy.door.vault import KEY, Box, Key, guarded, require
-from discreet.privacy.people.block import OwnStep, Statistic
+from discreet.privacy.door.vault import KEY, Sealed, Key, guard, require
+from discreet.privacy.people.block import UserStep, Statistic
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Descent
-from discreet.privacy.people.huber_weights import reweighted
-from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch
+from discreet.privacy.people.huber_weights import reweight
+from discreet.privacy.people.poisson_batches import clip_gradient, draw_batch
 from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
 from discreet.privacy.people.users import seal
-from discreet.privacy.statistics.sums import Reach
+from discreet.privacy.statistics.sums import SensitivityBounds
 
 
 def test_only_the_key_opens():
-    box = Box([1, 2, 3], "three numbers")
+    box = Sealed([1, 2, 3], "three numbers")
     assert box.open(KEY) == [1, 2, 3]
     for other in (None, object(), "KEY", 0):
         with pytest.raises(PrivacyError):
@@ -68,14 +68,14 @@ def test_the_key_cannot_be_made_copied_or_stored():
 )
 def test_a_box_refuses_to_become_anything(attempt):
     with pytest.raises(PrivacyError):
-        attempt(Box(np.array([12345.678]), "one number"))
+        attempt(Sealed(np.array([12345.678]), "one number"))
 
 
 def test_a_box_shows_its_label_only():
-    box = Box(np.full(1000, 12345.678), "ratings of 10 items")
+    box = Sealed(np.full(1000, 12345.678), "ratings of 10 items")
     assert repr(box) == str(box) == f"{box}" == "<sealed ratings of 10 items>"
     assert not hasattr(box, "__dict__")
-    assert sys.getsizeof(box) == sys.getsizeof(Box(None, ""))
+    assert sys.getsizeof(box) == sys.getsizeof(Sealed(None, ""))
     with pytest.raises(AttributeError):
         box.content  # noqa: B018
 
@@ -119,7 +119,7 @@ def test_every_public_function_that_opens_private_data_is_guarded():
     assert {"map", "then", "add_up", "draw_batch"} <= seen
 
 
-class Full(OwnStep, Statistic):
+class Full(UserStep, Statistic):
     """A step, and a sum, for which there is no memory."""
 
     what = "all that there is"
@@ -131,7 +131,7 @@ class Full(OwnStep, Statistic):
         return (2,)
 
     def reach(self, public):
-        return Reach(1.0, 1.0, 1.0, 1.0)
+        return SensitivityBounds(1.0, 1.0, 1.0, 1.0)
 
     def run(self, block, public):
         raise MemoryError(f"an array of shape ({N},)")
@@ -143,8 +143,8 @@ class Full(OwnStep, Statistic):
 def test_whatever_users_do_or_add_up_to_fails_in_silence(grid):
     """Also the steps and statistics that nobody has written yet."""
     users = sealed_users()
-    asked = users.add_up(Full())
-    for attempt in (lambda: users.map(Full()), lambda: users.then(Full()), lambda: asked.compute(KEY, grid=grid)):
+    asked = users.sum(Full())
+    for attempt in (lambda: users.apply(Full()), lambda: users.after(Full()), lambda: asked.compute(KEY, grid=grid)):
         with pytest.raises(PrivacyError, match=r"could not be computed \(\w+\)$") as caught:
             attempt()
         assert str(N) not in "".join(traceback.format_exception(caught.value)).replace(__file__, "")
@@ -163,8 +163,8 @@ def computations(users, V):
         "choose": users.choose,
         "solve": lambda: users.solve(V, 1.0),
         "draw_batch": lambda: draw_batch(users, 0.5),
-        "clipped_gradient": lambda: clipped_gradient(batch, V, 1.0),
-        "reweighted": lambda: reweighted(users, V, 1.0),
+        "clipped_gradient": lambda: clip_gradient(batch, V, 1.0),
+        "reweighted": lambda: reweight(users, V, 1.0),
         "residuals_of": lambda: residuals_of(users),
         "item_totals": lambda: item_totals(users),
         "crowd": lambda: crowd(users),
@@ -205,7 +205,7 @@ def test_no_computation_of_users_tells_why_it_failed(monkeypatch):
     def full(*_):
         raise MemoryError(shape)
 
-    monkeypatch.setattr(Box, "open", full)
+    monkeypatch.setattr(Sealed, "open", full)
     for name, compute in ask.items():
         with pytest.raises(PrivacyError, match=r"could not be computed \(MemoryError\)$") as caught:
             compute()
@@ -220,13 +220,13 @@ def test_what_is_said_on_purpose_is_said():
     with pytest.raises(ConfigError, match="positions from 0 to 3"):
         users.restrict(np.array([7]))
     with pytest.raises(PrivacyError, match=r"^a thing could not be computed \(ZeroDivisionError\)$"):
-        guarded("a thing")(lambda: 1 / 0)()
+        guard("a thing")(lambda: 1 / 0)()
     with pytest.raises(PrivacyError, match=r"^a thing could not be computed \(ConfigError\)$") as caught:
-        guarded("a thing")(lambda: same_length("rows and ratings", N, N + 1))()  # of a kernel, about private arrays
+        guard("a thing")(lambda: same_length("rows and ratings", N, N + 1))()  # of a kernel, about private arrays
     assert caught.value.__context__ is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        guarded("a thing")(lambda: np.log(np.zeros(2)))()
+        guard("a thing")(lambda: np.log(np.zeros(2)))()
 
 
 LIMITED = """

@@ -212,7 +212,7 @@ def test_how_many_people_it_takes_is_what_dpals_itself_reckons():
     counts = loudest.hearing * model.details_["signal_to_noise"]["average"]
     assert 1 < counts < ratings.n_users  # both say the same of the average item, but for what a person spreads over
     assert math.isclose(sum(kind.share for kind in promise.kinds(model)), 1.0)
-    assert promise.spent(model.privacy_)[-1][1] <= model.privacy_.epsilon * (1 + 1e-9)
+    assert promise.spending_steps(model.privacy_)[-1][1] <= model.privacy_.epsilon * (1 + 1e-9)
     points = promise.curve(model.privacy_)
     assert all(a[1] < b[1] for a, b in pairwise(points))
     assert math.isclose(promise.epsilon_at(model.privacy_, 1e-6), model.privacy_.epsilon, rel_tol=1e-9)
@@ -223,7 +223,7 @@ def test_released_counts_are_used_where_a_model_keeps_them(shelf, tmp_path):
     model.counts_ = np.linspace(2000, -5, len(model.item_ids_))
     write_report(model, tmp_path / "counts.html")
     assert "by the noisy counts that were released" in text_of(tmp_path / "counts.html")
-    groups = promise.quintiles(model, promise.released_counts(model), 10.0)
+    groups = promise.quintiles(model, promise.read_released_counts(model), 10.0)
     assert sum(group.n_items for group in groups) == len(model.item_ids_)
     assert groups[0].raters > groups[4].raters
 
@@ -243,12 +243,12 @@ def test_a_loaded_model_shows_popularity_from_the_counts_it_released(shelf, tmp_
 def test_what_is_said_of_the_number_of_items_is_what_the_model_bounds(tmp_path):
     ratings = make_cinema(0, 0.05)
     together = discreet.DPMF(2, epsilon=8, goal="rating", rating_range=(1, 5)).fit(ratings)
-    assert promise.bounded_together(together)
+    assert promise.has_joint_bound(together)
     write_report(together, tmp_path / "r.html")
     page = text_of(tmp_path / "r.html")
     assert "bounds all items of a person together" in page
     each = discreet.DPALS(2, epsilon=8, rating_range=(1, 5), max_items=30).fit(ratings)
-    assert not promise.bounded_together(each)
+    assert not promise.has_joint_bound(each)
     write_report(each, tmp_path / "r.html")
     page = text_of(tmp_path / "r.html")
     assert "A person speaks through 30 items at most" in page

@@ -122,7 +122,7 @@ def test_every_release_has_its_price_by_two_accountants(private):
 
 
 def test_numbered_steps_are_one_family():
-    plan = Plan.calibrated([Release("sum 1"), Release("sum 2"), Release("counts")], Budget(1.0))
+    plan = Plan.calibrate([Release("sum 1"), Release("sum 2"), Release("counts")], Budget(1.0))
     ledger = Ledger(plan, "secure")
     for line in plan.releases:
         ledger.record(
@@ -134,7 +134,7 @@ def test_numbered_steps_are_one_family():
             shape=(1,),
             where="here",
         )
-    found = families(PrivacyStatement.of(ledger))
+    found = families(PrivacyStatement.from_ledger(ledger))
     assert [(family.name, len(family.entries)) for family in found] == [("sum", 2), ("counts", 1)]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import discreet
 from discreet.data.splits import random_ratings
-from discreet.engines import People
+from discreet.engines import RatingsSource
 from discreet.errors import ConfigError, EngineError
 from discreet.models.algorithms.noisy_solve import NoisySolve
 from research.devices import Devices
@@ -56,7 +56,7 @@ def test_what_devices_refuse(ratings):
     with pytest.raises(ConfigError, match="processes is 0"):
         Devices(ratings, 0)
     devices = Devices(ratings, 1)
-    assert isinstance(devices, People)
+    assert isinstance(devices, RatingsSource)
     assert devices.traffic == []
     assert str(ratings.n_users) not in repr(devices)
     with devices, pytest.raises((EngineError, ConfigError), match="secure"):
@@ -65,7 +65,7 @@ def test_what_devices_refuse(ratings):
 
 def test_devices_that_are_gone_are_told_of_in_a_sentence(ratings):
     devices = Devices(ratings, 1)
-    users = devices.seal(discreet.DPALS(2, epsilon=8.0, rating_range=(0.5, 5.0)).resolved(ratings.n_items).bounds())
+    users = devices.seal(discreet.DPALS(2, epsilon=8.0, rating_range=(0.5, 5.0)).resolve(ratings.n_items).bounds())
     devices.close()
     with pytest.raises(EngineError, match="the devices have gone"):
         users.choose()

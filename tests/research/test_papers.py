@@ -37,7 +37,7 @@ def test_erratum_01_rho_is_the_sum_over_both_releases():
 def test_erratum_03_centring_moves_the_sum_by_k_not_by_its_root():
     """Honestly priced, line 4 of the composition has its noise multiplier divided by √k."""
     c = papers.DPALS_TABLE_4[6]
-    honest = [*c.events()[:3], c.events()[3].scaled(1 / math.sqrt(c.max_items))]
+    honest = [*c.events()[:3], c.events()[3].scale(1 / math.sqrt(c.max_items))]
     assert accounting.epsilon(honest, c.delta) > 1.1 * accounting.epsilon(c.events(), c.delta)
 
 

@@ -60,7 +60,7 @@ def test_what_is_in_the_folder_of_vectors(opened, tmp_path):
     assert np.array_equal(np.array(table["vector"].to_pylist(), np.float32), item_vectors(opened.scorer))
     recipe = json.loads((tmp_path / "vectors" / "recipe.json").read_text())
     assert recipe["query"] == "[u, 1]"
-    assert recipe["read_out"]["kind"] == "posterior mean"
+    assert recipe["fold_in_rule"]["kind"] == "posterior mean"
     assert recipe["privacy"]["epsilon"] == pytest.approx(50)
     readme = (tmp_path / "vectors" / "README.md").read_text()
     assert f"faiss.IndexFlatIP({recipe['length']})" in readme

@@ -11,7 +11,7 @@ from served_here import post, read_all, serve_here, status_of, wait_for
 from discreet.serve import gate as gates
 from discreet.serve import running, service
 from discreet.serve.service import create_app
-from discreet.serve.shelf import Shelf
+from discreet.serve.shelf import ModelRegistry
 from support.served_models import ITEMS, fitted
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -23,7 +23,7 @@ CHUNKED += b"Transfer-Encoding: chunked\r\n\r\n"
 def shelf(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "lists"
     fitted("DPMF").save(folder)
-    return Shelf({"lists": folder})
+    return ModelRegistry({"lists": folder})
 
 
 @pytest.fixture

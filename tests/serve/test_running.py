@@ -68,13 +68,13 @@ def folder(tmp_path):
 
 @pytest.fixture
 def service(folder):
-    running = Running(f"films={folder}", "--most-at-once", 40)
-    yield running
+    started = Running(f"films={folder}", "--most-at-once", 40)
+    yield started
     with contextlib.suppress(OSError):
-        running.process.kill()
-    running.process.wait()
-    running.process.stdout.close()
-    running.listening.close()
+        started.process.kill()
+    started.process.wait()
+    started.process.stdout.close()
+    started.listening.close()
 
 
 def question(n=5):

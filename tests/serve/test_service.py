@@ -11,7 +11,7 @@ import pytest
 
 from discreet.errors import ConfigError
 from discreet.serve.service import Settings, create_app
-from discreet.serve.shelf import Shelf, named_folders
+from discreet.serve.shelf import ModelRegistry, parse_folders
 from support.served_models import ITEMS, fitted, histories
 
 SECRET = "xq-unheard-of-7c1"
@@ -28,7 +28,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shelf(folders):
-    return Shelf(folders)
+    return ModelRegistry(folders)
 
 
 def ask(app, method, path, *, base="http://test", **options):
@@ -371,9 +371,9 @@ def test_metrics_name_routes_and_never_what_was_asked(app):
 
 
 def test_folders_have_names(tmp_path):
-    assert list(named_folders(["a=x/y", "b/c"])) == ["a", "c"]
+    assert list(parse_folders(["a=x/y", "b/c"])) == ["a", "c"]
     with pytest.raises(ConfigError, match="two models are called 'c'"):
-        named_folders(["b/c", "c=d"])
+        parse_folders(["b/c", "c=d"])
 
 
 def test_the_schema_is_kept(app):

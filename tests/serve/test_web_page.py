@@ -34,18 +34,18 @@ def written(name, tmp_path):
 
 def as_the_page_has_it(scorer):
     """The same scorer with numbers rounded as the page rounds them, in double precision."""
-    read_out = scorer.read_out
-    if "gain" in read_out.arrays():
-        read_out = dataclasses.replace(read_out, gain=web_page.rounded(read_out.gain))
+    fold_in_rule = scorer.fold_in_rule
+    if "gain" in fold_in_rule.arrays():
+        fold_in_rule = dataclasses.replace(fold_in_rule, gain=web_page.round_half(fold_in_rule.gain))
     return Scorer(
         scorer.item_ids,
-        web_page.rounded(scorer.factors),
+        web_page.round_half(scorer.factors),
         scorer.biases,
-        read_out,
+        fold_in_rule,
         titles=scorer.titles,
         rating_range=None,  # so that scores at the end of the scale still tell who is better
-        liked_rating=scorer.liked_rating,
-        likeness=scorer.likeness,
+        default_rating=scorer.default_rating,
+        item_similarity=scorer.item_similarity,
         kernels=once,
     )
 
@@ -199,4 +199,4 @@ def test_what_cannot_be_a_page_is_refused_in_a_sentence():
         web_page.check_exportable(own)
     many = np.zeros((web_page.MOST_ITEMS + 1, 1), np.float32)
     with pytest.raises(ConfigError, match="a page can hold 200,000 items"):
-        web_page.check_exportable(Scorer(np.arange(len(many)), many, many[:, 0], scorer.read_out))
+        web_page.check_exportable(Scorer(np.arange(len(many)), many, many[:, 0], scorer.fold_in_rule))

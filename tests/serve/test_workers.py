@@ -17,7 +17,7 @@ from served_here import wait_for
 
 from discreet.errors import DiscreetError
 from discreet.serve import workers
-from discreet.serve.counters import Counters, SharedCounters
+from discreet.serve.counters import Metrics, SharedCounters
 from discreet.serve.service import Settings
 from support.served_models import fitted
 
@@ -164,4 +164,4 @@ def test_counts_add_up_and_outlive_a_worker(tmp_path):
     assert "discreet_requests_under_way 3" in text  # of the other one alone
     assert 'discreet_reloads_total{result="ok"} 2' in text
     assert "discreet_workers 2" in text
-    assert "discreet_workers 1" in Counters().text(fresh)
+    assert "discreet_workers 1" in Metrics().text(fresh)

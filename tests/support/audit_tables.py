@@ -50,24 +50,24 @@ FITS = {"DPMF, rating": 60, "DPSGLD": 40, "DPSGD": 40}
 
 def few(**given):
     """DPALS in which people have more items than they may contribute, so that choices matter."""
-    return discreet.DPALS.configured(factors=3, max_items=6, **PROMISE | given)
+    return discreet.DPALS.configure(factors=3, max_items=6, **PROMISE | given)
 
 
 #: Models in which faults show, by name.
 SHOWING = {
     "DPALS": few,
     "DPALS, implicit": lambda: few(feedback="implicit"),
-    "DPLMC, spectral": lambda: discreet.DPLMC.configured(factors=3, initialization="spectral", **PROMISE),
+    "DPLMC, spectral": lambda: discreet.DPLMC.configure(factors=3, initialization="spectral", **PROMISE),
     "DPALS, replace-one": lambda: few(neighbouring="replace-one"),
     "DPMF": lambda: discreet.DPMF(**PROMISE),
     "DPMF, replace-one": lambda: discreet.DPMF(neighbouring="replace-one", **PROMISE),
     "DPMF, rating": lambda: discreet.DPMF(goal="rating", **PROMISE),
     "DPSVD": lambda: discreet.DPSVD(**PROMISE),
     "DPFrankWolfe": lambda: discreet.DPFrankWolfe(**PROMISE),
-    "DPSGLD": lambda: discreet.DPSGLD.configured(iterations=6, **PROMISE),
-    "DPSGD": lambda: discreet.DPSGD.configured(iterations=20, **PROMISE),
+    "DPSGLD": lambda: discreet.DPSGLD.configure(iterations=6, **PROMISE),
+    "DPSGD": lambda: discreet.DPSGD.configure(iterations=20, **PROMISE),
     "HuberALS, Laplace noise": lambda: discreet.HuberALS(mechanism="laplace", delta=0.0, **PROMISE),
-    "ReleasesTwice": lambda: planted_models.ReleasesTwice.configured(factors=3, iterations=1, **PROMISE),
+    "ReleasesTwice": lambda: planted_models.ReleasesTwice.configure(factors=3, iterations=1, **PROMISE),
     "Reveals": lambda: planted_models.Reveals(3, **PROMISE),
     "DPMF, rating, replace-one": lambda: discreet.DPMF(goal="rating", neighbouring="replace-one", **PROMISE),
     "priced scores": lambda: discreet.DPMF(**PROMISE),

@@ -246,8 +246,8 @@ class SavesTheNumberOfUsers(DPALS):
 
 
 class SavesTheSeed(DPALS):
-    def saved_params(self):
-        return super().saved_params() | {"random_state": self.random_state}
+    def params_to_save(self):
+        return super().params_to_save() | {"random_state": self.random_state}
 
 
 class ScalesByN(DPALS):

@@ -22,20 +22,20 @@ MODELS = {
     "Popularity": discreet.Popularity,
     "DPMF": lambda: discreet.DPMF(6, goal="ranking", **PRIVATE),
     "DPMF, ratings": lambda: discreet.DPMF(6, goal="rating", **PRIVATE),
-    "DPMF without factors": lambda: discreet.DPMF.configured(factors=0, goal="rating", **PRIVATE),
+    "DPMF without factors": lambda: discreet.DPMF.configure(factors=0, goal="rating", **PRIVATE),
     "DPALS": lambda: discreet.DPALS(6, item_fraction=0.5, **PRIVATE),
-    "DPALS global centring": lambda: discreet.DPALS.configured(
+    "DPALS global centring": lambda: discreet.DPALS.configure(
         factors=6, centring="global", item_fraction=0.5, **PRIVATE
     ),
     "DPALS implicit": lambda: discreet.DPALS(6, feedback="implicit", item_fraction=0.5, **PRIVATE),
     "DPLMC": lambda: discreet.DPLMC(6, **PRIVATE),
     "HuberALS": lambda: discreet.HuberALS(4, **PRIVATE),
     "DPFrankWolfe": lambda: discreet.DPFrankWolfe(4, item_fraction=0.5, **PRIVATE),
-    "DPFrankWolfe by steps": lambda: discreet.DPFrankWolfe.configured(
+    "DPFrankWolfe by steps": lambda: discreet.DPFrankWolfe.configure(
         factors=4, folding="steps", item_fraction=0.5, **PRIVATE
     ),
     "DPSVD": lambda: discreet.DPSVD(4, item_fraction=0.5, **PRIVATE),
-    "DPSVD by density": lambda: discreet.DPSVD.configured(factors=4, density=0.2, item_fraction=0.5, **PRIVATE),
+    "DPSVD by density": lambda: discreet.DPSVD.configure(factors=4, density=0.2, item_fraction=0.5, **PRIVATE),
     "DPSGLD": lambda: discreet.DPSGLD(4, item_fraction=0.5, **PRIVATE),
     "DPSGD": lambda: discreet.DPSGD(4, accountant="gdp", item_fraction=0.5, **PRIVATE),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from discreet.engines.spark import SparkRatings
-from discreet.privacy.people.block import OwnStep
+from discreet.privacy.people.block import UserStep
 from support import java
 
 SECRET = "somebody-called-4711"
@@ -64,16 +64,16 @@ def blocks_on_workers(spark, tasks=4):
 class Troubled(SparkRatings):
     """People who take one more step right after they are sealed."""
 
-    step: OwnStep
+    step: UserStep
 
     def seal(self, bounds, *, seed=0):
         users = super().seal(bounds, seed=seed)
-        users.map(self.step)
+        users.apply(self.step)
         return users
 
 
 @dataclass(frozen=True)
-class Trouble(OwnStep):
+class Trouble(UserStep):
     """The worker that is first in a block makes trouble, once; the next one finds the marker and goes on."""
 
     marker: str

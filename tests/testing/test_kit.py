@@ -110,7 +110,7 @@ def test_neighbours_reach_the_sensitivity():
     report = check_private_model(DPALS(3, **PAPER), people=10, rules=["neighbours"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == ["counts 1.00", "recounts 1.00", "sum 1.00", "gram 1.00"]
-    model = DPMF.configured(factors=3, iterations=2, growth=1.0, **SMALL, goal="rating")
+    model = DPMF.configure(factors=3, iterations=2, growth=1.0, **SMALL, goal="rating")
     report = check_private_model(model, people=10, rules=["neighbours"])
     shares = dict(part.rsplit(" ", 1) for part in report.checks[0].detail.split(": ")[1].split(", "))
     assert set(shares) == {planned.name for planned in model.plan(23).releases}
@@ -163,7 +163,7 @@ def dense_dpals(model: DPALS, ratings: Ratings) -> np.ndarray:
 @pytest.mark.parametrize(("feedback", "intercept"), [("explicit", 0.0), ("explicit", 0.5), ("implicit", 0.0)])
 def test_dpals_without_noise_is_plain_alternating_least_squares(feedback, intercept):
     weight = 0.0 if feedback == "explicit" else 0.6
-    model = DPALS.configured(feedback=feedback, intercept=intercept, unobserved_weight=weight, **PLAIN)
+    model = DPALS.configure(feedback=feedback, intercept=intercept, unobserved_weight=weight, **PLAIN)
     report = check_private_model(model, twin=dense_dpals, rules=["zero noise"], tolerance=1e-3)
     assert report.checks[0].passed is True
     with pytest.raises(ConformanceError, match=r"zero noise.*off by"):
@@ -235,7 +235,7 @@ def broken_rules(model=None, **options):
 
 def taking_steps():
     """DPMF for ratings with so little noise that factors are always worth it."""
-    return DPMF.configured(factors=3, goal="rating", gate=1e9, **SMALL | {"epsilon": 400.0})
+    return DPMF.configure(factors=3, goal="rating", gate=1e9, **SMALL | {"epsilon": 400.0})
 
 
 def scaled_noise(factor, original):
@@ -311,7 +311,7 @@ class TestConformance(PrivateModelConformance):
     people, draws, tolerance, twin = 6, 1000, 1e-3, dense_dpals
 
     def make(self) -> PrivateRecommender:
-        return DPALS.configured(intercept=0.5, unobserved_weight=0.0, **PLAIN | {"factors": 2})
+        return DPALS.configure(intercept=0.5, unobserved_weight=0.0, **PLAIN | {"factors": 2})
 
 
 def test_the_class_has_one_test_per_rule_and_they_fail_where_they_should():

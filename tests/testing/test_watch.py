@@ -6,13 +6,13 @@ import numpy as np
 
 import discreet
 from discreet.testing.people import make_ratings
-from discreet.testing.watch import Watch
+from discreet.testing.watch import Recorder
 
 
 def test_releases_of_other_threads_are_not_watched():
     ratings = make_ratings(60, far=False)
     model = discreet.DPMF(epsilon=4.0, rating_range=(1.0, 5.0))
-    with Watch() as watch:
+    with Recorder() as watch:
         other = threading.Thread(target=model.fit, args=(ratings,))
         other.start()
         other.join()
@@ -29,7 +29,7 @@ def test_releases_together_and_in_blocks_are_watched_like_any_other():
         discreet.DPMF(epsilon=8.0, goal="rating", rating_range=(1.0, 5.0)),
         discreet.DPMF(epsilon=8.0, rating_range=(1.0, 5.0)),
     ):
-        with Watch() as watch:
+        with Recorder() as watch:
             model.fit(ratings)
         assert [record.entry for record in watch.releases] == list(model.privacy_.ledger.entries)
         assert watch.looks == watch.through_the_door == sum(len(record.parts) for record in watch.releases)

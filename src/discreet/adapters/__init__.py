@@ -5,6 +5,6 @@
 the promise of the model inside: its statement is their ``privacy_``.
 """
 
-from discreet.adapters.implicit_style import ImplicitStyle
+from discreet.adapters.implicit_style import ImplicitAdapter
 
-__all__ = ["ImplicitStyle"]
+__all__ = ["ImplicitAdapter"]

@@ -28,7 +28,7 @@ from discreet.models.storage.model_folder import load
 Array = NDArray[Any]
 
 
-class ImplicitStyle:
+class ImplicitAdapter:
     """Any `Recommender` behind the interface of `implicit`.
 
     Parameters
@@ -175,7 +175,7 @@ class ImplicitStyle:
     def recalculate_user(self, userid: Any, user_items: Any) -> Array:
         """The vectors of users: products with `item_factors` are scores, but for what a user adds to all items."""
         rows = self._rows(user_items, 1 if np.isscalar(userid) else len(userid))
-        vectors, _, _ = self.model.scoring(rows.indptr, rows.indices, rows.values)
+        vectors, _, _ = self.model.score_vectors(rows.indptr, rows.indices, rows.values)
         found = np.hstack([vectors, np.ones((len(vectors), 1), vectors.dtype)])
         return found[0] if np.isscalar(userid) else found
 
@@ -183,7 +183,7 @@ class ImplicitStyle:
     def item_factors(self) -> Array:
         """Factors and bias of each item (items, factors + 1): public, in the sense of the statement."""
         nobody = np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
-        factors = self.model.scoring(*nobody)[2]
+        factors = self.model.score_vectors(*nobody)[2]
         return np.hstack([factors, self.model.item_biases_[:, None].astype(factors.dtype)])
 
     # ------------------------------------------------------------ what is refused

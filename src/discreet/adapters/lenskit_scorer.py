@@ -74,7 +74,7 @@ class PrivateScorer(Component[ItemList], Trainable):
         where = np.array(at, np.int64)
         known = where >= 0
         scores = np.full(len(where), np.nan, np.float32)
-        V = scorer.read_out.scoring_factors(scorer.factors)
+        V = scorer.fold_in_rule.score_factors(scorer.factors)
         scores[known] = V[where[known]] @ u + scorer.biases[where[known]] + offset
         if scorer.rating_range is not None:
             scores = np.clip(scores, *scorer.rating_range)
@@ -105,7 +105,7 @@ class PrivateScorer(Component[ItemList], Trainable):
             return np.zeros(0, np.int32), np.zeros(0, np.float32)
         at = np.array([scorer.position(item) for item in items.ids().tolist()], np.int64)
         ratings = items.field("rating")
-        liked = np.full(len(at), scorer.liked_rating, np.float32)
+        liked = np.full(len(at), scorer.default_rating, np.float32)
         values = liked if ratings is None else np.asarray(ratings, np.float32)
         good = (at >= 0) & np.isfinite(values)
         unique, last = np.unique(at[good][::-1], return_index=True)  # the last one counts where an item is there twice

@@ -135,7 +135,7 @@ def opposites(n_items: int, low: float, high: float) -> Iterator[Canary]:
     yield Canary("two items, of which one has the opposite sign", two, middle + FAR * np.array([1.0, 0.1]), other)
 
 
-def guessed(n_items: int, low: float, high: float) -> Iterator[Canary]:
+def worst_cases(n_items: int, low: float, high: float) -> Iterator[Canary]:
     """Worst cases, one or more for every kind of statistic there is."""
     every = np.arange(n_items)
     ones = np.ones(n_items)
@@ -160,7 +160,7 @@ def guessed(n_items: int, low: float, high: float) -> Iterator[Canary]:
     yield Canary("an id that is a word", every, middle + FAR * signs, user_id="canary")
 
 
-def turned_over(n_items: int, low: float, high: float) -> Canary:
+def opposite_pair(n_items: int, low: float, high: float) -> Canary:
     """Two who contribute the same ratings and have opposite vectors: two ratings decide these, and are exchanged."""
     every = np.arange(n_items)
     values = (low + high) / 2 + FAR * np.random.default_rng(3).choice([-1.0, 1.0], n_items)
@@ -169,7 +169,7 @@ def turned_over(n_items: int, low: float, high: float) -> Canary:
     return Canary("two ratings that turn the vector over", every, np.where(large == 0, values, large), other)
 
 
-def paired(canary: Canary, n_items: int) -> Canary:
+def pair_canary(canary: Canary, n_items: int) -> Canary:
     """The canary with somebody in its place who differs as much as can be: mirrored ratings, or other items."""
     if len(canary.items) in (0, n_items):
         items = np.arange(n_items)
@@ -181,7 +181,7 @@ def paired(canary: Canary, n_items: int) -> Canary:
     return replace(canary, other=Canary("", items, values, user_id=_ID + 1))
 
 
-def changed(canary: Canary, n_items: int, low: float, high: float, rng: np.random.Generator) -> Canary:
+def mutate_canary(canary: Canary, n_items: int, low: float, high: float, rng: np.random.Generator) -> Canary:
     """Another canary, near this one."""
     if canary.recipe is not None:
         return canary.recipe.change(rng).make(low, high, "found by search")
@@ -203,10 +203,10 @@ def changed(canary: Canary, n_items: int, low: float, high: float, rng: np.rando
     found = Canary("found by search", chosen, centre + size * signs[chosen])
     if canary.other is None:
         return found
-    return replace(found, other=replace(changed(replace(canary.other, other=None), n_items, low, high, rng), user_id=2))
+    return replace(found, other=replace(mutate_canary(replace(canary.other, other=None), n_items, low, high, rng), user_id=2))
 
 
-def joined(crowd: Ratings, canary: Canary | None) -> Ratings:
+def join_canary(crowd: Ratings, canary: Canary | None) -> Ratings:
     """The crowd with the canary before it: whoever comes first moves everybody else's row."""
     if canary is None:
         return crowd

@@ -49,8 +49,8 @@ class Correlation:
 
     def add(self, releases: Sequence[tuple[str, NDArray[np.float64]]]) -> None:
         """Count one training: names of releases and their noise, as standard normal numbers."""
-        numbered = _numbered(releases)
-        rows, pairs, names = self._compared(numbered)
+        numbered = _label_releases(releases)
+        rows, pairs, names = self._list_comparisons(numbered)
         self._before = {} if self._before else numbered  # in pairs, so that all products are independent
         if not pairs:
             return
@@ -64,14 +64,14 @@ class Correlation:
             known.variances += variances
         self._keep_largest(names, products, variances)
 
-    def finding(self, error: float) -> str | None:
+    def find_correlation(self, error: float) -> str | None:
         """What is correlated, unless chance does that with a probability of at least `error`."""
         for known in self.pooled.values():
             self._keep_largest(known.names, known.products, known.variances)
         size, text = self.largest
         return text if 2 * self.tests * float(norm.sf(size)) < error else None
 
-    def _compared(self, numbered: dict[str, NDArray[np.float64]]) -> tuple[list[NDArray[np.float64]], Pairs, list[str]]:
+    def _list_comparisons(self, numbered: dict[str, NDArray[np.float64]]) -> tuple[list[NDArray[np.float64]], Pairs, list[str]]:
         """Arrays of noise, which of them are compared, and what to call each comparison."""
         rows = list(numbered.values())
         labels = list(numbered)
@@ -101,7 +101,7 @@ class Correlation:
             self.largest = (size, f"{names[pair]} {how}{where}: {size:.3g} standard deviations from independent")
 
 
-def _numbered(releases: Sequence[tuple[str, NDArray[np.float64]]]) -> dict[str, NDArray[np.float64]]:
+def _label_releases(releases: Sequence[tuple[str, NDArray[np.float64]]]) -> dict[str, NDArray[np.float64]]:
     """Noise by name of release and, where a name comes again, its number."""
     count: Counter[str] = Counter()
     found = {}

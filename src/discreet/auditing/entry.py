@@ -11,14 +11,14 @@ from discreet.auditing.one_run import audit_one_run
 from discreet.auditing.result import Audit, Claim, Level
 from discreet.auditing.scores import audit_scores, audit_tuning
 from discreet.auditing.transcript import audit_transcript
-from discreet.auditing.worlds import N_ITEMS, Worlds, claim_of
+from discreet.auditing.worlds import N_ITEMS, NeighboringRuns, claim_of
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels import threads
 from discreet.models import MODELS, model_class
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.lifetime import Account
-from discreet.showing import Shown, shown
+from discreet.showing import ShowProgress, progress_bar
 
 LEVELS = ("transcript", "noise", "one run", "scores", "tuning")
 #: Levels that look at exact sums, and so run on generated people only.
@@ -37,7 +37,7 @@ def audit(
     n_items: int = N_ITEMS,
     seed: int | None = None,
     budget: Account | None = None,
-    progress: Shown = None,
+    progress: ShowProgress = None,
     **parameters: Any,
 ) -> Audit:
     """Try to refute what a private model claims, without trusting its proofs.
@@ -95,10 +95,10 @@ def audit(
     found: list[Level] = []
     claim: Claim | None = None
     spent: dict[str, Any] | None = None
-    with shown(progress, "Auditing") as told:
+    with progress_bar(progress, "Auditing") as told:
         if EXACT & set(wanted):
             with _one_thread():
-                worlds = Worlds(made, n_items)
+                worlds = NeighboringRuns(made, n_items)
                 claim = worlds.claim
                 if "transcript" in wanted:
                     found.append(audit_transcript(worlds, search=search, seed=seed or 0, progress=told))
@@ -125,7 +125,7 @@ def audit(
     return Audit(repr(made), claim, tuple(found), on, spent)
 
 
-def _evaluation_levels(worlds: Worlds, wanted: list[str], *, every_level: bool) -> list[Level]:
+def _evaluation_levels(worlds: NeighboringRuns, wanted: list[str], *, every_level: bool) -> list[Level]:
     """Audit scores and tuning; where all levels are asked for, a model that tuning refuses is audited without it."""
     found = []
     if "scores" in wanted:
@@ -150,7 +150,7 @@ def _model(model: Any, parameters: dict[str, Any]) -> PrivateRecommender:
             raise ConfigError(f"{model.__name__} is not private, so there is no claim to audit")
         if "epsilon" not in parameters:
             raise ConfigError(f"say which claim of {model.__name__} to audit: give epsilon")
-        model = model.configured(**parameters)
+        model = model.configure(**parameters)
     elif parameters:
         name = next(iter(parameters))
         raise ConfigError(f"{name} is given beside a model, which has its own: give the class instead")

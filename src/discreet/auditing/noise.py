@@ -33,14 +33,14 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtri
 
-from discreet.auditing.canaries import Canary, guessed, paired
+from discreet.auditing.canaries import Canary, worst_cases, pair_canary
 from discreet.auditing.correlation import Correlation
 from discreet.auditing.frozen import freeze
 from discreet.auditing.result import SIGNS, Level
-from discreet.auditing.worlds import SLACK, Worlds, difference, lost, moves, priced_deviation, reach
+from discreet.auditing.worlds import SLACK, NeighboringRuns, difference, privacy_loss, moves, deviation_from_price, reach
 from discreet.errors import DiscreetError
 from discreet.privacy.noise import mechanisms
-from discreet.testing.watch import Diverged, Released, Watch
+from discreet.testing.watch import Diverged, RecordedRelease, Recorder
 
 SEES = (
     "noise that is smaller than priced, repeated, correlated between releases, off the grid, or follows from a seed, a "
@@ -74,7 +74,7 @@ class Draws:
 
 
 def audit_noise(
-    worlds: Worlds, *, fits: int = 200, error: float = ERROR, canary: Canary | None = None, progress: Any = None
+    worlds: NeighboringRuns, *, fits: int = 200, error: float = ERROR, canary: Canary | None = None, progress: Any = None
 ) -> Level:
     """Level 2.
 
@@ -97,7 +97,7 @@ def audit_noise(
         findings.append("no canary could be compared")
     else:
         _draw_all(worlds, canary, fits, draws, findings, progress)
-        findings += _found_while_frozen(worlds)
+        findings += _check_frozen_clock(worlds)
     enough = len(draws.scores) >= 20
     if not enough and not findings:
         findings.append("too few trainings could be compared")
@@ -146,11 +146,11 @@ def audit_noise(
     )
 
 
-def worst_guess(worlds: Worlds) -> Canary | None:
+def worst_guess(worlds: NeighboringRuns) -> Canary | None:
     """Of the first few guesses, whoever loses the most."""
     best: tuple[float, Canary | None] = (-1.0, None)
-    for one in list(guessed(worlds.n_items, worlds.low, worlds.high))[:6]:
-        canary = paired(one, worlds.n_items) if worlds.replacing else one
+    for one in list(worst_cases(worlds.n_items, worlds.low, worlds.high))[:6]:
+        canary = pair_canary(one, worlds.n_items) if worlds.is_replace_one else one
         try:
             share = reach(worlds.apart(canary))
         except (DiscreetError, Diverged, ValueError):
@@ -159,19 +159,19 @@ def worst_guess(worlds: Worlds) -> Canary | None:
     return best[1]
 
 
-def worlds_share(worlds: Worlds, canary: Canary) -> float:
+def worlds_share(worlds: NeighboringRuns, canary: Canary) -> float:
     """What the canary loses with noise as it is priced, as a share of the claim."""
     try:
-        return lost(worlds.apart(canary), worlds.claim) / worlds.claim.size
+        return privacy_loss(worlds.apart(canary), worlds.claim) / worlds.claim.size
     except (DiscreetError, Diverged, ValueError):
         return math.nan
 
 
 def _draw_all(
-    worlds: Worlds, canary: Canary, fits: int, draws: Draws, findings: list[str], progress: Progress | None
+    worlds: NeighboringRuns, canary: Canary, fits: int, draws: Draws, findings: list[str], progress: Progress | None
 ) -> None:
     """Trainings in either world by turns; where there are batches, in the one without, for a canary may not be in."""
-    batched = worlds.batched
+    batched = worlds.has_batches
     before = np.random.get_state()  # noqa: NPY002  (the global generator is what an adversary could seed)
     try:
         for at in range(fits):
@@ -193,11 +193,11 @@ def _draw_all(
         np.random.set_state(before)  # noqa: NPY002
 
 
-def _add(draws: Draws, own: Watch, replay: Watch, there: bool) -> None:
+def _add(draws: Draws, own: Recorder, replay: Recorder, there: bool) -> None:
     """Count one training and its replay."""
     weights = []
     zetas = []
-    noises = [_standardised(one) for one in own.releases]
+    noises = [_standardize(one) for one in own.releases]
     draws.correlation.add([(one.name, z) for one, z in zip(own.releases, noises, strict=True)])
     draws.off_grid |= {one.name: None for one in own.releases if not is_on_grid(one)}
     for one, other, z in zip(own.releases, replay.releases, noises, strict=True):
@@ -228,7 +228,7 @@ def _add(draws: Draws, own: Watch, replay: Watch, there: bool) -> None:
         draws.batches.append(b"".join(np.packbits(list(batch.values())).tobytes() for batch in own.batches))
 
 
-def _found_while_frozen(worlds: Worlds) -> list[str]:
+def _check_frozen_clock(worlds: NeighboringRuns) -> list[str]:
     """What is wrong with trainings during which clocks and process ids stand still."""
     seen: list[list[NDArray[np.float64]]] = []
     for _ in range(6):  # some learn nothing, by bad luck
@@ -237,7 +237,7 @@ def _found_while_frozen(worlds: Worlds) -> list[str]:
                 watch = worlds.train(None)
         except DiscreetError:
             continue
-        seen.append([_standardised(one) for one in watch.releases])
+        seen.append([_standardize(one) for one in watch.releases])
         if len(seen) == 2:
             break
     if len(seen) < 2:
@@ -247,7 +247,7 @@ def _found_while_frozen(worlds: Worlds) -> list[str]:
     return [repeated] if any(same) else []
 
 
-def is_on_grid(record: Released) -> bool:
+def is_on_grid(record: RecordedRelease) -> bool:
     """Say whether all that was released are whole numbers of units of a grid that is not too fine to be one."""
     for part in record.parts:
         if part.grid is None or part.mechanism.standard_deviation / part.grid > FINEST:
@@ -258,7 +258,7 @@ def is_on_grid(record: Released) -> bool:
     return True
 
 
-def _standardised(record: Released) -> NDArray[np.float64]:
+def _standardize(record: RecordedRelease) -> NDArray[np.float64]:
     """The noise of one release, each number as a standard normal one if it has the law that the ledger prices."""
     entry = record.entry
     noise = np.concatenate([np.atleast_1d(part.draws[0]) for part in record.parts])
@@ -266,10 +266,10 @@ def _standardised(record: Released) -> NDArray[np.float64]:
     noise = noise if weights is None else noise * weights
     if entry is None:
         return noise / record.parts[0].mechanism.standard_deviation
-    deviation = priced_deviation(entry)
+    deviation = deviation_from_price(entry)
     if entry.mechanism == "gaussian":
         return noise / deviation
-    law = mechanisms.of(entry.mechanism, deviation, entry.alpha)
+    law = mechanisms.make_mechanism(entry.mechanism, deviation, entry.alpha)
     # through the lower tail on either side, where the distribution function has all its digits
     return np.copysign(-ndtri(np.maximum(law.cdf(-np.abs(noise)), 1e-300)), noise)
 
@@ -298,7 +298,7 @@ def _refutations(draws: Draws, scatter: float, most: float, error: float) -> lis
         findings.append("two trainings drew the same noise")
     if len(set(draws.batches)) < len(draws.batches) and _chance_of_twins(draws) < error / 5:
         findings.append("two trainings drew the same batches")
-    correlated = draws.correlation.finding(error / 5)
+    correlated = draws.correlation.find_correlation(error / 5)
     if correlated is not None:
         findings.append(correlated)
     findings += [f"what is released as {name!r} is not on a grid: its low bits show the sum" for name in draws.off_grid]

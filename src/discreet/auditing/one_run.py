@@ -237,7 +237,7 @@ def features(model: PrivateRecommender, game: Game) -> NDArray[np.float64]:
     rows = np.arange(game.canaries + 1) * ITEMS_EACH
     history = np.tile(np.where(_PATTERN > 0, high, low), game.canaries).astype(np.float32)
     with np.errstate(all="ignore"):
-        U, _, item_vectors = model.scoring(rows, own.ravel().astype(np.int32), history)
+        U, _, item_vectors = model.score_vectors(rows, own.ravel().astype(np.int32), history)
     scores = np.einsum("ir,ijr->ij", U.astype(np.float64), item_vectors.astype(np.float64)[own]) + b
     found += [(scores * _PATTERN).sum(axis=1), scores.sum(axis=1)]
     return np.nan_to_num(np.column_stack(found), nan=0.0, posinf=0.0, neginf=0.0)

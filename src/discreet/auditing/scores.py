@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtr
 
-from discreet.auditing.canaries import Canary, guessed, joined, paired
+from discreet.auditing.canaries import Canary, worst_cases, join_canary, pair_canary
 from discreet.auditing.noise import is_on_grid
 from discreet.auditing.result import Level
-from discreet.auditing.worlds import SLACK, Worlds, moves, priced_deviation, quiet
+from discreet.auditing.worlds import SLACK, NeighboringRuns, moves, deviation_from_price, quiet
 from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, by_person
 from discreet.errors import ConfigError, DiscreetError
@@ -34,9 +34,9 @@ from discreet.evaluation.tuning import Tuning
 from discreet.privacy.accounting import gdp
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.statement import PrivacyStatement
-from discreet.testing.rules import listed
+from discreet.testing.rules import list_first
 from discreet.testing.runs import differences, flatten
-from discreet.testing.watch import Diverged, Watch
+from discreet.testing.watch import Diverged, Recorder
 
 SEES_SCORES = (
     "scores that leave without noise or with too little, a user who moves them further than is priced, and users whose "
@@ -64,7 +64,7 @@ Do = Callable[[Ratings], Any]
 class Seen:
     """One run in one world: its releases, and everything else that leaves."""
 
-    watch: Watch
+    watch: Recorder
     result: dict[str, Any]
 
 
@@ -85,7 +85,7 @@ class Compared:
 # ------------------------------------------------------------------ scores
 
 
-def audit_scores(worlds: Worlds, *, split: Callable[[Ratings], Split] | None = None) -> Level:
+def audit_scores(worlds: NeighboringRuns, *, split: Callable[[Ratings], Split] | None = None) -> Level:
     """Audit priced scores of the model that was trained first.
 
     Parameters
@@ -125,7 +125,7 @@ def audit_scores(worlds: Worlds, *, split: Callable[[Ratings], Split] | None = N
 # ------------------------------------------------------------------ tuning
 
 
-def audit_tuning(worlds: Worlds) -> Level:
+def audit_tuning(worlds: NeighboringRuns) -> Level:
     """Audit what `tune` claims of one run, of the number of runs, and of the best of them.
 
     Raises a `ConfigError` for models that tuning refuses.
@@ -149,7 +149,7 @@ def audit_tuning(worlds: Worlds) -> Level:
     return _level("tuning", findings, tuning.mu, compared, SEES_TUNING, BLIND_TO_TUNING, begin)
 
 
-def _faults_of_number(worlds: Worlds, tuning: Tuning) -> list[str]:
+def _faults_of_number(worlds: NeighboringRuns, tuning: Tuning) -> list[str]:
     """Whether the number of runs has the geometric law: at most k with probability 1 − (1 − 1/mean)^k."""
     counted = Tuning(worlds.model, {"random_state": [0]}, runs=tuning.runs)
     numbers: list[int] = []
@@ -179,7 +179,7 @@ def _faults_of_price(tuning: Tuning) -> list[str]:
     """Whether the stated (ε, δ) holds for the best of several normal numbers, whose mean is 0 or μ."""
     ledger = Ledger(tuning.plan(), "secure")
     tuning._record(ledger)
-    said = PrivacyStatement.of(ledger)
+    said = PrivacyStatement.from_ledger(ledger)
     found = delta_of_best(said.epsilon, tuning.mu, float(tuning.runs))
     if found <= said.delta:
         return []
@@ -210,13 +210,13 @@ def delta_of_best(epsilon: float, mu: float, mean: float) -> float:
 
 
 def _see(
-    worlds: Worlds, do: Do, canary: Canary | None, replay: Watch | None = None, draws: int = 0, tries: int = 1
+    worlds: NeighboringRuns, do: Do, canary: Canary | None, replay: Recorder | None = None, draws: int = 0, tries: int = 1
 ) -> Seen:
     """Do it with the canary among the generated people; where it may learn nothing by bad luck, try again."""
-    ratings = joined(worlds.crowd, canary)
+    ratings = join_canary(worlds.crowd, canary)
     for left in reversed(range(tries)):
         try:
-            with quiet(), Watch(replay, draws, newcomers=True) as watch:
+            with quiet(), Recorder(replay, draws, newcomers=True) as watch:
                 result = do(ratings)
             return Seen(watch, flatten(result))
         except DiscreetError:
@@ -225,16 +225,16 @@ def _see(
     raise ConfigError("tries must be at least 1")
 
 
-def _compare(worlds: Worlds, do: Do, first: Seen) -> Compared:
+def _compare(worlds: NeighboringRuns, do: Do, first: Seen) -> Compared:
     """Try the guessed canaries, each in a replay of the first run."""
-    findings = _uncharged(first.watch)
+    findings = _find_uncharged(first.watch)
     shares: dict[str, tuple[float, str]] = {}
     lost = 0.0
     compared = 0
-    for single in guessed(worlds.n_items, worlds.low, worlds.high):
+    for single in worst_cases(worlds.n_items, worlds.low, worlds.high):
         if single.odd:
             continue
-        canary = paired(single, worlds.n_items) if worlds.replacing else single
+        canary = pair_canary(single, worlds.n_items) if worlds.is_replace_one else single
         try:
             there = _see(worlds, do, canary, first.watch)
             absent = first if canary.other is None else _see(worlds, do, canary.other, first.watch)
@@ -249,7 +249,7 @@ def _compare(worlds: Worlds, do: Do, first: Seen) -> Compared:
                 shares[one.name] = (one.share, canary.label)
         changed = differences(absent.result, there.result)
         if changed:
-            findings.append(f"with the same releases, a canary changes what leaves: {listed(changed, 3)}")
+            findings.append(f"with the same releases, a canary changes what leaves: {list_first(changed, 3)}")
     findings += [
         f"release {name!r} moves by {share:.4g} times its stated sensitivity (canary: {label})"
         for name, (share, label) in shares.items()
@@ -258,18 +258,18 @@ def _compare(worlds: Worlds, do: Do, first: Seen) -> Compared:
     return Compared(list(dict.fromkeys(findings)), shares, lost, compared)
 
 
-def _uncharged(watch: Watch) -> list[str]:
+def _find_uncharged(watch: Recorder) -> list[str]:
     outside = watch.looks - watch.through_the_door + watch.stray
     return [f"{outside} sums were computed outside Session.release"] if outside else []
 
 
-def _faults_of_noise(watch: Watch) -> list[str]:
+def _faults_of_noise(watch: Recorder) -> list[str]:
     """Whether the noise of every release is as large as its price, and on its grid."""
     findings = []
     for record in watch.releases:
         if record.entry is None or not record.parts:
             continue
-        deviation = priced_deviation(record.entry)
+        deviation = deviation_from_price(record.entry)
         z = np.concatenate([np.ravel(draw) for part in record.parts for draw in part.draws]) / deviation
         if stats.chi2.cdf(float((z**2).sum()), z.size) < ERROR:
             size = math.sqrt(float((z**2).mean()))

@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from discreet.auditing.canaries import Canary, changed, guessed, opposites, paired, turned_over
+from discreet.auditing.canaries import Canary, mutate_canary, worst_cases, opposites, pair_canary, opposite_pair
 from discreet.auditing.result import SIGNS, Level
-from discreet.auditing.worlds import SLACK, Move, Worlds, lost, priced_deviation, quiet, reach
+from discreet.auditing.worlds import SLACK, ReleaseShift, NeighboringRuns, privacy_loss, deviation_from_price, quiet, reach
 from discreet.errors import DiscreetError
-from discreet.testing.door_rules import changed_sums
-from discreet.testing.rules import listed
+from discreet.testing.door_rules import find_changed_sums
+from discreet.testing.rules import list_first
 from discreet.testing.runs import Kept, Run, differences
 from discreet.testing.watch import Diverged
 
@@ -47,15 +47,15 @@ Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Tried:
+class TriedCanary:
     """A canary, how far it moved every release, and how much of the price that is."""
 
     canary: Canary
-    moves: list[Move]
+    moves: list[ReleaseShift]
     reach: float
 
 
-def audit_transcript(worlds: Worlds, *, search: int = 60, seed: int = 0, progress: Progress | None = None) -> Level:
+def audit_transcript(worlds: NeighboringRuns, *, search: int = 60, seed: int = 0, progress: Progress | None = None) -> Level:
     """Level 1.
 
     Parameters
@@ -68,7 +68,7 @@ def audit_transcript(worlds: Worlds, *, search: int = 60, seed: int = 0, progres
     """
     begin = time.perf_counter()
     findings = _of_the_first(worlds.first)
-    tried: list[Tried] = []
+    tried: list[TriedCanary] = []
     guesses = _guesses(worlds)
     for at, canary in enumerate(guesses):
         _try(worlds, canary, tried, findings)
@@ -80,7 +80,7 @@ def audit_transcript(worlds: Worlds, *, search: int = 60, seed: int = 0, progres
         findings += _leaks(worlds, canary)
     findings += _gates(worlds)
     worst = max(tried, key=lambda one: one.reach, default=None)
-    found = math.inf if worst is None else max(lost(one.moves, worlds.claim) for one in _best(tried))
+    found = math.inf if worst is None else max(privacy_loss(one.moves, worlds.claim) for one in _best(tried))
     findings += _excesses(worlds, tried, found)
     findings = list(dict.fromkeys(findings))
     claim = worlds.claim
@@ -115,17 +115,17 @@ def audit_transcript(worlds: Worlds, *, search: int = 60, seed: int = 0, progres
     )
 
 
-def _guesses(worlds: Worlds) -> list[Canary]:
+def _guesses(worlds: NeighboringRuns) -> list[Canary]:
     """Users who are added or, where users are replaced, pairs."""
-    single = list(guessed(worlds.n_items, worlds.low, worlds.high))
-    if not worlds.replacing:
+    single = list(worst_cases(worlds.n_items, worlds.low, worlds.high))
+    if not worlds.is_replace_one:
         return single
-    pairs = [paired(one, worlds.n_items) for one in single]
+    pairs = [pair_canary(one, worlds.n_items) for one in single]
     opposite = opposites(worlds.n_items, worlds.low, worlds.high)
-    return [turned_over(worlds.n_items, worlds.low, worlds.high), *opposite, *pairs]
+    return [opposite_pair(worlds.n_items, worlds.low, worlds.high), *opposite, *pairs]
 
 
-def _try(worlds: Worlds, canary: Canary, tried: list[Tried], findings: list[str]) -> None:
+def _try(worlds: NeighboringRuns, canary: Canary, tried: list[TriedCanary], findings: list[str]) -> None:
     """Compare two worlds; a canary that is refused for its form tells nothing."""
     try:
         found = worlds.apart(canary)
@@ -137,11 +137,11 @@ def _try(worlds: Worlds, canary: Canary, tried: list[Tried], findings: list[str]
     except ValueError:
         findings.append(f"with a canary ({canary.label}) another number of releases is made")
     else:
-        tried.append(Tried(canary, found, reach(found)))
+        tried.append(TriedCanary(canary, found, reach(found)))
 
 
 def _search(
-    worlds: Worlds, tried: list[Tried], findings: list[str], search: int, seed: int, progress: Progress | None
+    worlds: NeighboringRuns, tried: list[TriedCanary], findings: list[str], search: int, seed: int, progress: Progress | None
 ) -> None:
     """Change the best canaries again and again; every third one starts from what moves some release the most."""
     rng = np.random.default_rng(seed)
@@ -150,13 +150,13 @@ def _search(
         if at % 3 == 2:
             which = int(rng.integers(len(start.moves)))
             start = max(tried, key=lambda one: one.moves[which].share if not one.canary.odd else 0.0)
-        canary = changed(start.canary, worlds.n_items, worlds.low, worlds.high, rng)
+        canary = mutate_canary(start.canary, worlds.n_items, worlds.low, worlds.high, rng)
         _try(worlds, canary, tried, findings)
         if progress is not None:
             progress(at, search, "search")
 
 
-def _best(tried: list[Tried], most: int = 3) -> list[Tried]:
+def _best(tried: list[TriedCanary], most: int = 3) -> list[TriedCanary]:
     return sorted(tried, key=lambda one: one.reach)[-most:]
 
 
@@ -186,7 +186,7 @@ def _of_the_first(run: Run) -> list[str]:
         rows = [row for look in record.looks for row in range(length)[look or slice(None)]]
         if len(rows) != length:
             findings.append(f"release {entry.name!r} was charged once, and computed {len(rows) / length:g} times")
-        priced = priced_deviation(entry)
+        priced = deviation_from_price(entry)
         used = record.parts[0].mechanism.standard_deviation
         if used < priced * (1 - SLACK):
             findings.append(f"release {entry.name!r} has {used / priced:.3g} of the noise that it is priced by")
@@ -194,7 +194,7 @@ def _of_the_first(run: Run) -> list[str]:
         cost = said.ledger.price().epsilon
     if said.epsilon < cost * (1 - SLACK):
         findings.append(f"the statement says ε = {said.epsilon:.6g}, and its ledger costs {cost:.6g}")
-    findings += [f"the model keeps {kept.what} in {place}" for place, kept in run.learnt.items() if _kept(kept)]
+    findings += [f"the model keeps {kept.what} in {place}" for place, kept in run.learnt.items() if _is_kept(kept)]
     return findings
 
 
@@ -204,11 +204,11 @@ def _beyond_plan(run: Run) -> list[int]:
     return [made.count(name) - planned.get(name, 0) for name in set(made)]
 
 
-def _kept(value: Any) -> bool:
+def _is_kept(value: Any) -> bool:
     return isinstance(value, Kept)
 
 
-def _leaks(worlds: Worlds, canary: Canary) -> list[str]:
+def _leaks(worlds: NeighboringRuns, canary: Canary) -> list[str]:
     """What a canary changes although the same values were released."""
     try:
         there = worlds.closely(canary)
@@ -216,18 +216,18 @@ def _leaks(worlds: Worlds, canary: Canary) -> list[str]:
     except Exception:  # `_try` has told of it
         return []
     findings = []
-    for what, one, other in (("learnt", absent.learnt, there.learnt), ("saved", absent.saved, there.saved)):
+    for what, one, other in (("learnt", absent.learnt, there.learnt), ("saved", absent.read_saved, there.read_saved)):
         places = differences(one, other)
         if places:
-            findings.append(f"with the same releases, a canary changes what is {what}: {listed(places, 3)}")
+            findings.append(f"with the same releases, a canary changes what is {what}: {list_first(places, 3)}")
     if absent.said != there.said:
         findings.append("with the same releases, a canary changes what is printed, logged or shown")
     return findings
 
 
-def _gates(worlds: Worlds) -> list[str]:
+def _gates(worlds: NeighboringRuns) -> list[str]:
     """What changes where users are in blocks of 1, 1, 2, 4, …: a gate on their number is not passed in all of these."""
-    if worlds.batched:
+    if worlds.has_batches:
         return []  # batches are drawn for one block of all users only
     try:
         divided = worlds.train_in_uneven_blocks()
@@ -235,13 +235,13 @@ def _gates(worlds: Worlds) -> list[str]:
         return [f"with users in other blocks: {error}"]
     except Exception as error:  # a model that reads ratings itself, where it should ask sealed users
         return [f"with users in other blocks, training fails ({type(error).__name__})"]
-    changed = changed_sums(worlds.first.watch.releases, divided.releases)
+    changed = find_changed_sums(worlds.first.watch.releases, divided.releases)
     if not changed:
         return []
-    return [f"with users in other blocks, sums change ({listed(changed, 3)}): what a user adds depends on others"]
+    return [f"with users in other blocks, sums change ({list_first(changed, 3)}): what a user adds depends on others"]
 
 
-def _excesses(worlds: Worlds, tried: list[Tried], found: float) -> list[str]:
+def _excesses(worlds: NeighboringRuns, tried: list[TriedCanary], found: float) -> list[str]:
     """Releases that moved further than stated, the furthest of each name, and the price of all together."""
     furthest: dict[str, tuple[float, str]] = {}
     for one in tried:
@@ -259,7 +259,7 @@ def _excesses(worlds: Worlds, tried: list[Tried], found: float) -> list[str]:
     return findings
 
 
-def _by_release(tried: list[Tried]) -> list[dict[str, Any]]:
+def _by_release(tried: list[TriedCanary]) -> list[dict[str, Any]]:
     """For every release, how far it was moved at most, as a share of its sensitivity, and by whom."""
     rows: dict[str, dict[str, Any]] = {}
     for one in tried:

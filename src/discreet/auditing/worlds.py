@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from discreet.auditing.canaries import Canary, joined
+from discreet.auditing.canaries import Canary, join_canary
 from discreet.auditing.result import Claim
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError
@@ -30,7 +30,7 @@ from discreet.privacy.door.ledger import Entry
 from discreet.privacy.noise.mechanisms import Mechanism, mu_of_pure
 from discreet.testing import people
 from discreet.testing.runs import Run, clone, fit
-from discreet.testing.watch import Released, Watch
+from discreet.testing.watch import RecordedRelease, Recorder
 
 N_ITEMS = 60
 CROWDS = (40, 160, 640, 2560, 10240, 40960)
@@ -41,7 +41,7 @@ SEED = 58_204_713
 
 
 @dataclass(frozen=True)
-class Move:
+class ReleaseShift:
     """How far one release moved between two worlds, and what that costs with the noise that was added.
 
     ``share`` is of the sensitivity that the ledger states, ``mu`` and ``pure`` are of the noise that was really used.
@@ -58,7 +58,7 @@ class Move:
         return self.event is not None
 
     @property
-    def realised(self) -> Event | None:
+    def event_at_shift(self) -> Event | None:
         """The event as if the canary's move were the sensitivity; its share is rounded up to seven digits."""
         if self.event is None or self.share <= 0:
             return None
@@ -79,7 +79,7 @@ def claim_of(model: PrivateRecommender) -> Claim:
     return Claim(said.epsilon, said.delta, mu, said.neighbouring, said.accountant)
 
 
-class Worlds:
+class NeighboringRuns:
     """A model, a crowd of generated people, and trainings with and without a canary.
 
     Parameters
@@ -96,7 +96,7 @@ class Worlds:
         self.model = clone(model, noise="secure", random_state=SEED, **fixed)
 
     @property
-    def replacing(self) -> bool:
+    def is_replace_one(self) -> bool:
         return bool(self.model.neighbouring == "replace-one")
 
     @property
@@ -138,46 +138,46 @@ class Worlds:
 
     def closely(self, canary: Canary | None) -> Run:
         """A replay with everything that others could see of it: what was learnt, said and saved."""
-        return fit(clone(self.model), joined(self.crowd, canary), replay=self.first.watch, newcomers=True)
+        return fit(clone(self.model), join_canary(self.crowd, canary), replay=self.first.watch, newcomers=True)
 
-    def train(self, canary: Canary | None, replay: Watch | None = None) -> Watch:
+    def train(self, canary: Canary | None, replay: Recorder | None = None) -> Recorder:
         """A training of which only the releases are kept, new or as a replay."""
         model = clone(self.model)
-        with quiet(), Watch(replay, newcomers=True) as watch:
-            model.fit(joined(self.crowd, canary))
+        with quiet(), Recorder(replay, newcomers=True) as watch:
+            model.fit(join_canary(self.crowd, canary))
         return watch
 
     @property
-    def batched(self) -> bool:
+    def has_batches(self) -> bool:
         """Whether releases are sums over batches of users."""
         return any(release.rate < 1 for release in self.first.model.privacy_.ledger.plan.releases)
 
-    def train_in_uneven_blocks(self) -> Watch:
+    def train_in_uneven_blocks(self) -> Recorder:
         """A replay without a canary, with users in blocks of 1, 1, 2, 4, …"""
-        with quiet(), Watch(self.first.watch) as watch:
+        with quiet(), Recorder(self.first.watch) as watch:
             clone(self.model).fit(people.UnevenPeople(self.crowd))
         return watch
 
-    def apart(self, canary: Canary) -> list[Move]:
+    def apart(self, canary: Canary) -> list[ReleaseShift]:
         """How far each release is moved by the canary, or by one canary in another's place."""
         there = self.train(canary, self.first.watch)
         absent = self.first.watch if canary.other is None else self.train(canary.other, self.first.watch)
         return moves(absent, there)
 
 
-def moves(absent: Watch, there: Watch) -> list[Move]:
+def moves(absent: Recorder, there: Recorder) -> list[ReleaseShift]:
     """All releases of two worlds, one by one."""
     return [move(one, other) for one, other in zip(absent.releases, there.releases, strict=True)]
 
 
-def difference(one: Released, other: Released) -> Any:
+def difference(one: RecordedRelease, other: RecordedRelease) -> Any:
     """What moved, entries multiplied by the weights that their noise is divided by."""
     step = other.exact - one.exact
     weights = one.parts[0].weights
     return step if weights is None else step * weights
 
 
-def move(one: Released, other: Released) -> Move:
+def move(one: RecordedRelease, other: RecordedRelease) -> ReleaseShift:
     """One release of two worlds."""
     step = np.abs(difference(one, other))
     if not np.isfinite(step).all():
@@ -190,10 +190,10 @@ def move(one: Released, other: Released) -> Move:
     share = math.inf if entry is None else lengths[entry.norm] / entry.sensitivity
     if entry is not None and entry.mechanism == "huber":  # priced by its length in both norms
         share = max(share, lengths["l2"] / (entry.sensitivity * entry.l2_ratio))
-    return Move(one.name, share, _mu(noise, lengths), _pure(noise, lengths), event)
+    return ReleaseShift(one.name, share, _mu(noise, lengths), _pure(noise, lengths), event)
 
 
-def priced_deviation(entry: Entry) -> float:
+def deviation_from_price(entry: Entry) -> float:
     """The standard deviation of noise with which an entry costs what it costs, worked out from its price."""
     return entry.event.noise.standard_deviation * entry.sensitivity
 
@@ -210,7 +210,7 @@ def _pure(noise: Mechanism, lengths: dict[str, float]) -> float:
     return float(getattr(noise, "alpha", 1.0)) * lengths["l1"] / noise.scale
 
 
-def lost(found: Sequence[Move], claim: Claim) -> float:
+def privacy_loss(found: Sequence[ReleaseShift], claim: Claim) -> float:
     """What a canary loses in all releases together, in the unit of the claim and by its accountant."""
     if claim.mu is not None:
         return math.sqrt(math.fsum(one.mu**2 for one in found))
@@ -220,13 +220,13 @@ def lost(found: Sequence[Move], claim: Claim) -> float:
         return math.inf
     counted: dict[Event, int] = {}
     for one in found:
-        if one.realised is not None:
-            counted[one.realised] = counted.get(one.realised, 0) + 1
+        if one.event_at_shift is not None:
+            counted[one.event_at_shift] = counted.get(one.event_at_shift, 0) + 1
     events = [replace(event, count=count) for event, count in counted.items()]
     return accounting.epsilon(events, claim.delta, claim.accountant) if events else 0.0
 
 
-def reach(found: Sequence[Move]) -> float:
+def reach(found: Sequence[ReleaseShift]) -> float:
     """What a canary loses as a share of what was charged, in μ; of batches, given that it is in them."""
     charged = [one.event.mu for one in found if one.event is not None]
     most = math.sqrt(math.fsum(mu**2 for mu in charged))

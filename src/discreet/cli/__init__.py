@@ -44,7 +44,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     if "--debug" in given:
         os.environ[DEBUG] = "1"
     sys.unraisablehook = _interrupt_again
-    with _ending_is_an_interrupt():
+    with _interrupt_on_sigterm():
         try:
             code = _run(given or ["--help"])
             sys.stdout.flush()
@@ -61,7 +61,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 @contextlib.contextmanager
-def _ending_is_an_interrupt() -> Iterator[None]:
+def _interrupt_on_sigterm() -> Iterator[None]:
     """Let commands clean up, and write down what they have spent, also when they are told to end.
 
     A signal that is ignored (``nohup``) stays so.
@@ -109,12 +109,12 @@ def _run(args: list[str]) -> int:
             import traceback
 
             traceback.print_exc()
-        code, sentence = _explained(error)
+        code, sentence = _explain(error)
         _complain(sentence)
         return code
 
 
-def _explained(error: Exception) -> tuple[int, str]:
+def _explain(error: Exception) -> tuple[int, str]:
     """Exit code and sentence of an error."""
     from discreet.cli.words import for_shell
     from discreet.errors import DiscreetError, is_out_of_memory

@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli.choice import Choice
+from discreet.cli.choice import ModelOptions
 from discreet.cli.output import Output
-from discreet.cli.words import counted
+from discreet.cli.words import format_count
 from discreet.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _OF_AN_ACCOUNT = ("epsilon", "delta", "neighbouring")
 def run(
     verb: str,
     where: str | None,
-    choice: Choice,
+    choice: ModelOptions,
     others: Mapping[str, Any],
     note: str | None,
     head: str | None,
@@ -36,7 +36,7 @@ def run(
     if where is None:
         raise ConfigError(f"say which store: discreet budget {verb} people.sqlite{':customers' * (verb == 'open')}")
     used = [name for name, value in others.items() if value is not None]
-    given = [name.replace("--set ", "--") for name in choice.given]
+    given = [name.replace("--set ", "--") for name in choice.options_used]
     allowed = [f"--{name}" for name in _OF_AN_ACCOUNT] if verb == "open" else []
     used += [name for name in given if name not in allowed]
     used += ["--note"] if note is not None and verb != "open" else []
@@ -80,7 +80,7 @@ def _store(where: str) -> tuple[BudgetStore, str | None]:
     return BudgetStore(file), name
 
 
-def _open(where: str, choice: Choice, note: str, out: Output) -> None:
+def _open(where: str, choice: ModelOptions, note: str, out: Output) -> None:
     store, name = _store(where)
     if name is None:
         raise ConfigError(f"say whose account it is, such as {where}:customers")
@@ -112,7 +112,7 @@ def _show(where: str, out: Output) -> None:
         ]
         out.table(["", "μ²", "of all"], rows)
         out.say(
-            f"{counted(balance.trainings, 'training')} settled, {balance.unsettled} under way or dead, together "
+            f"{format_count(balance.trainings, 'training')} settled, {balance.unsettled} under way or dead, together "
             f"ε = {_number(balance.epsilon_spent)}; {room(balance)}"
         )
     out.result({"command": "budget show", "store": str(store.path), "accounts": [b.to_dict() for b in balances]})
@@ -149,7 +149,7 @@ def _backup(where: str, to: str | None, out: Output) -> None:
     if to is None:
         raise ConfigError(f"Name a new file for the backup: budget backup {store.path} --out copy.sqlite")
     found = store.backup(to)
-    out.say(f"Wrote {to}: {counted(found.records, 'record')}, verified", style="bold green")
+    out.say(f"Wrote {to}: {format_count(found.records, 'record')}, verified", style="bold green")
     out.say(f"The hash of its last record, for budget verify --head: {found.head}")
     out.result({"command": "budget backup", "store": str(store.path), "out": to, "head": found.head})
 
@@ -181,8 +181,8 @@ def _verify(where: str, head: str | None, folder: str | None, out: Output) -> No
     if folder is not None:
         store.verify(_head_in(folder))
     out.say(
-        f"{store.path} is in order: {counted(found.records, 'record')} in an unbroken chain, "
-        f"{counted(found.ledgers, 'ledger')} as recorded, no account overspent",
+        f"{store.path} is in order: {format_count(found.records, 'record')} in an unbroken chain, "
+        f"{format_count(found.ledgers, 'ledger')} as recorded, no account overspent",
         style="bold green",
     )
     if folder is not None:
@@ -211,7 +211,7 @@ def _about(content: Mapping[str, Any]) -> str:
     if "what" in content:
         return f"{content['what']}, ε = {content['epsilon']:g} at δ = {content['delta']:g}"
     if "ledger" in content:
-        return f"{counted(content['releases'], 'release')}, ledger {content['ledger'][:12]}"
+        return f"{format_count(content['releases'], 'release')}, ledger {content['ledger'][:12]}"
     return f"ε = {content['epsilon']:g} at δ = {content['delta']:g}. {content['note']}".strip()
 
 

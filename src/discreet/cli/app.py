@@ -97,7 +97,7 @@ def command(*examples: str) -> Callable[[Callable[..., None]], Callable[..., Non
     def add(function: Callable[..., None]) -> Callable[..., None]:
         lines = "\n\n".join(f"  {line}" for line in examples)
         name = function.__name__.strip("_")
-        app.command(name, epilog=f"Example:\n\n[bold]{lines}[/bold]")(_flattened(function))
+        app.command(name, epilog=f"Example:\n\n[bold]{lines}[/bold]")(_flatten_options(function))
         return function
 
     return add
@@ -115,7 +115,7 @@ def program() -> str:
     return shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))
 
 
-def _flattened(function: Callable[..., None]) -> Callable[..., None]:
+def _flatten_options(function: Callable[..., None]) -> Callable[..., None]:
     """The function with every group of options replaced by the options themselves, as typer wants it."""
     own = inspect.signature(function, eval_str=True).parameters.values()
     groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}

@@ -9,9 +9,9 @@ import typer
 
 from discreet.cli.accounts import account_at
 from discreet.cli.app import command
-from discreet.cli.choice import PRIVATE, Choice
+from discreet.cli.choice import PRIVATE, ModelOptions
 from discreet.cli.output import Output
-from discreet.cli.source import Source
+from discreet.cli.source import DataOptions
 from discreet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ COLUMNS = ("level", "verdict", "found", "claimed", "seconds")
     "discreet audit ratings.parquet --epsilon 1 --rating-range 1,5 --spend --out audit.json",
 )
 def audit(
-    choice: Choice,
-    source: Source,
+    choice: ModelOptions,
+    source: DataOptions,
     out: Output,
     data: Annotated[
         str | None,
@@ -84,7 +84,7 @@ def audit(
     budget = None if account is None else account_at(account)
     ratings = None if data is None or not spend else source.read(data, out)[0]
     if data is not None and not spend:
-        run(model, _nobody(), levels=names)  # which refuses
+        run(model, _empty_ratings(), levels=names)  # which refuses
     choice.use_threads()
     try:
         with out.progress(f"Auditing {type(model).__name__}") as progress:
@@ -117,17 +117,17 @@ def audit(
         raise typer.Exit(1)
 
 
-def _model(choice: Choice, like: str | None) -> Any:
+def _model(choice: ModelOptions, like: str | None) -> Any:
     if like is None:
         return choice.make(default=PRIVATE)
-    if choice.given:
-        raise ConfigError(f"{choice.given[0]} is given beside --like, whose parameters are used: leave one of them out")
+    if choice.options_used:
+        raise ConfigError(f"{choice.options_used[0]} is given beside --like, whose parameters are used: leave one of them out")
     from discreet.models.storage.model_folder import load
 
     return load(like)
 
 
-def _nobody() -> Any:
+def _empty_ratings() -> Any:
     """Stands for ratings that are not read, because the audit will be refused."""
     import numpy as np
 

@@ -19,7 +19,7 @@ def draw_audit(found: Audit, file: Path) -> None:
     """Write the picture, in the format that the file's name asks for."""
     from matplotlib.figure import Figure
 
-    from discreet.data.download import written_aside
+    from discreet.data.download import atomic_write
 
     panels = {"transcript": _transcript, "noise": _noise, "one run": _one_run, "scores": _transcript}
     panels["tuning"] = _transcript
@@ -34,7 +34,7 @@ def draw_audit(found: Audit, file: Path) -> None:
     figure.text(0.03, 0.925, f"Audit: the claim of {claim} is {word}", fontsize=14, weight="bold", color=colour)
     what = found.model if len(found.model) < 110 else found.model[:107] + "…"
     figure.text(0.03, 0.87, f"{what}, on {found.data}", fontsize=9, color=INK, alpha=0.7)
-    with written_aside(file) as aside:
+    with atomic_write(file) as aside:
         figure.savefig(aside, format=file.suffix[1:].lower())
 
 

@@ -16,7 +16,7 @@ import typer
 
 from discreet.cli import accounts
 from discreet.cli.app import command
-from discreet.cli.choice import PRIVATE, Choice
+from discreet.cli.choice import PRIVATE, ModelOptions
 from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError, PrivacyError
 
@@ -64,7 +64,7 @@ class Bill:
     "discreet budget backup people.sqlite --out copy.sqlite",
 )
 def budget(
-    choice: Choice,
+    choice: ModelOptions,
     out: Output,
     what: Annotated[
         str | None,
@@ -150,7 +150,7 @@ def budget(
 # ------------------------------------------------------------ before any data
 
 
-def _of_plan(choice: Choice, items: int | None) -> Bill:
+def _of_plan(choice: ModelOptions, items: int | None) -> Bill:
     from discreet.privacy.door.plan import RESERVE
 
     if items is None:
@@ -204,8 +204,8 @@ def _note_weak(bill: Bill) -> None:
 # ------------------------------------------------------------ from a ledger
 
 
-def _of_ledger(what: str, choice: Choice, items: int | None) -> Bill:
-    others = [name for name in choice.given if name != "--set accountant"] + (["--items"] if items is not None else [])
+def _of_ledger(what: str, choice: ModelOptions, items: int | None) -> Bill:
+    others = [name for name in choice.options_used if name != "--set accountant"] + (["--items"] if items is not None else [])
     if others:
         raise ConfigError(f"{others[0]} is for a model that is still to be trained, and {what} is a ledger")
     ledger = _read(Path(what))

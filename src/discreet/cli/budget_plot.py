@@ -18,7 +18,7 @@ def draw_budget(bill: Bill, independent: dict[str, Any] | None, file: Path) -> N
     from matplotlib.figure import Figure
 
     from discreet.cli.budget import RELATION
-    from discreet.data.download import written_aside
+    from discreet.data.download import atomic_write
 
     figure = Figure(figsize=(12, 4.6), dpi=150, facecolor=PAPER)
     axes = figure.subplots(1, 3, gridspec_kw={"width_ratios": [1.25, 1, 1.1]})
@@ -33,7 +33,7 @@ def draw_budget(bill: Bill, independent: dict[str, Any] | None, file: Path) -> N
     figure.text(0.055, 0.925, f"Privacy budget: {promise}", fontsize=15, weight="bold", color=INK)
     what = bill.of if len(bill.of) < 150 else bill.of[:147] + "…"
     figure.text(0.055, 0.875, what, fontsize=9, color=INK, alpha=0.7)
-    with written_aside(file) as aside:
+    with atomic_write(file) as aside:
         figure.savefig(aside, format=file.suffix[1:].lower())
 
 

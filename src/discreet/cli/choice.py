@@ -27,7 +27,7 @@ def _option(help: str, *names: str, panel: str = _PANEL, **rest: Any) -> Any:
 
 
 @dataclass
-class Choice:
+class ModelOptions:
     """A model and its parameters; what is not given is the model's own default."""
 
     model: Annotated[
@@ -143,7 +143,7 @@ class Choice:
                 has = getattr(cls, "instead", {}).get(name, has)
                 raise ConfigError(f"{cls.__name__} has no parameter {name!r}: {has}")
         types = get_type_hints(cls.__init__) if inner is None else get_type_hints(inner) | get_type_hints(cls.__init__)
-        checked = {name: _checked(name, value, types.get(name, Any)) for name, value in given.items()}
+        checked = {name: _check_type(name, value, types.get(name, Any)) for name, value in given.items()}
         usual = {name: value for name, value in more.items() if name in allowed}
         make = cls if inner is None else cls.configured
         return make(**(usual | checked))
@@ -157,7 +157,7 @@ class Choice:
         return model
 
     @property
-    def given(self) -> list[str]:
+    def options_used(self) -> list[str]:
         """Options that were used and say something about the model."""
         return [*(["--model"] if self.model else []), *(f"--set {name}" for name in self._parameters())]
 
@@ -219,7 +219,7 @@ def _range(text: str) -> list[float]:
     return [float(found[1]), float(found[2])]
 
 
-def _checked(name: str, value: Any, wanted: Any) -> Any:
+def _check_type(name: str, value: Any, wanted: Any) -> Any:
     """The value, if its type is one that the parameter has; models check the rest themselves."""
     kinds = _kinds(wanted)
     numeric = isinstance(value, int | float) and not isinstance(value, bool)

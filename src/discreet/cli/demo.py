@@ -16,8 +16,8 @@ from discreet.cli.app import command, program
 from discreet.cli.evaluate import show as show_scores
 from discreet.cli.export import write_web
 from discreet.cli.output import Output
-from discreet.cli.source import said_below
-from discreet.cli.train import check_out, described
+from discreet.cli.source import hold_back_warnings
+from discreet.cli.train import check_out, describe_model
 from discreet.errors import ConfigError, PrivacyError
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def demo(
     out.result(
         {
             "command": "demo",
-            "model": described(model),
+            "model": describe_model(model),
             "out": str(folder),
             "plot": str(folder / PLOT),
             "page": str(folder / PAGE),
@@ -104,7 +104,7 @@ def _show_quality(found: Comparison, model: Any, out: Output) -> None:
         "2. Quality: how many of the films that people turned out to love (4 stars or more) are in their top 20", out
     )
     show_scores(found, out, slices=False)
-    out.say(f"   What survived the noise: {model.learnt_}")
+    out.say(f"   What survived the noise: {model.summary_}")
     out.say("   At predicting stars: discreet evaluate cinema --epsilon 1 --goal rating compares it in the same way.")
 
 
@@ -205,7 +205,7 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
         for epsilon in CURVE:
             if epsilon not in curve:
                 # a budget too small for so few people is what the curve shows, and no news
-                with suppress(PrivacyError), said_below("half of the items"):
+                with suppress(PrivacyError), hold_back_warnings("half of the items"):
                     other = the_model(epsilon, split.seed).fit(split.train)
                     result = evaluate(other, split, METRICS[0], relevant=RELEVANT, slices=None)
                     curve[epsilon] = result.values[METRICS[0]]
@@ -213,20 +213,20 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
 
 
 def _recommend(model: Any, history: list[str]) -> list[dict[str, Any]]:
-    from discreet.models.items import Items, ranked
+    from discreet.models.items import ItemLookup, rank_items
 
-    return ranked(Items(model), *model.recommend(history, 10))
+    return rank_items(ItemLookup(model), *model.recommend(history, 10))
 
 
 def _save(model: Any, found: Comparison, curve: dict[float, float], what: str, folder: Path) -> None:
     """Model, plot and page. The picture is drawn first, so that an interruption in the middle leaves nothing behind."""
     from discreet.cli.plot import draw_demo
-    from discreet.data.download import written_aside
+    from discreet.data.download import atomic_write
     from discreet.models.storage.scorer_folder import open_model
 
     picture = draw_demo(found, curve, what)
     model.save(folder / "model", replace=True)
-    with written_aside(folder / PLOT) as aside:
+    with atomic_write(folder / PLOT) as aside:
         aside.write_bytes(picture)
     write_web(open_model(folder / "model"), folder / PAGE, "Invented films, recommended on your device")
 

@@ -17,7 +17,7 @@ import typer
 import discreet
 from discreet.cli.app import command
 from discreet.cli.output import Output
-from discreet.compiling import told
+from discreet.compiling import on_compile
 from discreet.errors import DataError
 
 REQUIRED = (
@@ -90,7 +90,7 @@ def _warm(out: Output) -> None:
 
     names: list[str] = []
     start = time.perf_counter()
-    with out.progress("Warming up") as progress, told(lambda _, name: names.append(name)):
+    with out.progress("Warming up") as progress, on_compile(lambda _, name: names.append(name)):
         warm_up(progress)
     seconds = time.perf_counter() - start
     place = _folders()
@@ -176,7 +176,7 @@ def _kernels() -> dict[str, Any]:
     """Largest difference of each kernel from its numpy twin, relative to the largest value."""
     import numpy as np
 
-    from discreet.kernels import packed_grams, solve_psd, solve_rows, solve_spd, sum_rows, top_k
+    from discreet.kernels import pack_grams, solve_psd, solve_rows, solve_spd, sum_rows, top_k
     from discreet.kernels.cholesky import solve_spd_numpy
     from discreet.kernels.normal import gram_rows_numpy, solve_rows_numpy
     from discreet.kernels.psd import solve_psd_numpy
@@ -197,7 +197,7 @@ def _kernels() -> dict[str, Any]:
         start = time.perf_counter()
         solve_rows(indptr, indices, values, Y, ridge)
         seconds[f"second call, {dtype}"] = time.perf_counter() - start
-        A = packed_grams(indptr, indices, np.ones_like(values), Y)
+        A = pack_grams(indptr, indices, np.ones_like(values), Y)
         b = sum_rows(indptr, indices, values, Y)
         A_twin, b_twin = gram_rows_numpy(indptr, indices, values, Y)
         definite = A_twin + 2 * np.eye(13, dtype=dtype)

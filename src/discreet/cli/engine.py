@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from discreet.cli.output import Output
-from discreet.cli.source import Source, column
+from discreet.cli.source import DataOptions, column
 from discreet.errors import ConfigError, DataError
 
 _PANEL = "More than memory holds"
@@ -28,7 +28,7 @@ def _option(help: str, *names: str, **rest: Any) -> Any:
 
 
 @dataclass
-class Engine:
+class EngineOptions:
     """Which engine holds the people, and in how many blocks."""
 
     engine: Annotated[
@@ -66,7 +66,7 @@ class Engine:
 
     @contextmanager
     def people(
-        self, data: list[str], source: Source, out: Output, model: Any = None
+        self, data: list[str], source: DataOptions, out: Output, model: Any = None
     ) -> Iterator[tuple[Any, dict[str, Any]]]:
         """What `fit` learns from, and what was read as a dictionary; nothing exact for a private model."""
         if self.engine == "memory":
@@ -82,14 +82,14 @@ class Engine:
             out.say(f"Learning from {found!r}")
             yield found, {"data": data if len(data) > 1 else data[0], "engine": self.engine, "blocks": found.parts}
 
-    def _blocks(self, data: list[str], source: Source, out: Output, stack: ExitStack) -> Any:
-        from discreet.engines.blocks import Blocks
+    def _blocks(self, data: list[str], source: DataOptions, out: Output, stack: ExitStack) -> Any:
+        from discreet.engines.blocks import BlockRatings
         from discreet.engines.blocks.folder import MANIFEST
 
         if len(data) == 1 and (Path(data[0]) / MANIFEST).is_file():
             if self.blocks is not None or self.keep is not None or source.items is not None:
                 raise ConfigError(f"{data[0]} holds blocks already: leave --blocks, --keep and --items out")
-            return Blocks(data[0], trust_user_column=source.trust_user_column)
+            return BlockRatings(data[0], trust_user_column=source.trust_user_column)
         if "-" in data:
             raise ConfigError("blocks are written from files, and - is standard input: write it to a file first")
         folder = self.keep
@@ -100,9 +100,9 @@ class Engine:
             place = beside if os.access(beside, os.W_OK) else None
             folder = str(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".discreet-", dir=place))) / "b")
         with out.progress("Writing blocks") as progress:
-            return Blocks.write(data, folder, blocks=self.blocks or USUAL_BLOCKS, progress=progress, **_reading(source))
+            return BlockRatings.write(data, folder, blocks=self.blocks or USUAL_BLOCKS, progress=progress, **_read_options(source))
 
-    def _spark(self, data: list[str], source: Source, out: Output, stack: ExitStack) -> Any:
+    def _spark(self, data: list[str], source: DataOptions, out: Output, stack: ExitStack) -> Any:
         try:
             from pyspark.sql import SparkSession
         except ImportError:
@@ -114,10 +114,10 @@ class Engine:
         builder = SparkSession.builder.appName("discreet train").config("spark.ui.showConsoleProgress", "false")
         if self.master is not None:
             builder = builder.master(self.master)
-        spark = _started(builder)
+        spark = _start_spark(builder)
         stack.callback(spark.stop)
         spark.sparkContext.setLogLevel("ERROR")
-        reading = _reading(source)
+        reading = _read_options(source)
         header = reading.pop("header")
         separator = reading.pop("separator")
         frame = _frame(spark, data, kind, separator, header is not False)
@@ -125,7 +125,7 @@ class Engine:
         return SparkRatings(frame, partitions=self.blocks or USUAL_BLOCKS, folder=self.keep, **reading)
 
 
-def _started(builder: Any) -> Any:
+def _start_spark(builder: Any) -> Any:
     failed = False
     try:
         return builder.getOrCreate()
@@ -135,7 +135,7 @@ def _started(builder: Any) -> Any:
         raise ConfigError("Spark could not be started: it needs Java 17 or later, and a master that can be reached")
 
 
-def _reading(source: Source) -> dict[str, Any]:
+def _read_options(source: DataOptions) -> dict[str, Any]:
     return {
         "user": column(source.user),
         "item": column(source.item),

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from discreet.cli.app import command
-from discreet.cli.choice import Choice, find_model
+from discreet.cli.choice import ModelOptions, find_model
 from discreet.cli.output import Output
-from discreet.cli.protocol import Protocol
-from discreet.cli.scores import Price, public_facts
-from discreet.cli.source import Source
+from discreet.cli.protocol import SplitOptions
+from discreet.cli.scores import PrivateScoreOptions, public_facts
+from discreet.cli.source import DataOptions
 from discreet.cli.train import nothing_to_predict
 from discreet.errors import ConfigError, DataError
 
@@ -42,10 +42,10 @@ def evaluate(
     what: Annotated[
         str, typer.Argument(help="File of ratings, name of a data set, or folder of a saved model.", metavar="DATA")
     ],
-    protocol: Protocol,
-    choice: Choice,
-    source: Source,
-    price: Price,
+    protocol: SplitOptions,
+    choice: ModelOptions,
+    source: DataOptions,
+    price: PrivateScoreOptions,
     out: Output,
     metrics: Annotated[
         str | None,
@@ -82,19 +82,19 @@ def evaluate(
     and without baselines, each of which would be one more look. What counts as relevant must be
     public then: give --relevant, or train with --rating-range.
     """
-    priced = price.asked
+    priced = price.is_requested
     if relevant is not None and not math.isfinite(relevant):
         raise ConfigError(f"--relevant is {relevant}, but must be a finite number")
     wanted = _metrics(metrics) if metrics is not None else None
     choice.use_threads()
     if known is not None or target is not None or Path(what, "model.json").is_file():
-        given = [*choice.given, *protocol.given, *(["--part valid"] if part == "valid" else [])]
+        given = [*choice.options_used, *protocol.options_used, *(["--part valid"] if part == "valid" else [])]
         if given:
             raise ConfigError(f"{given[0]} is for training, and {what} is trained already")
         if not baselines:
             raise ConfigError(f"--no-baselines is for training: {what} is measured alone, without baselines")
         source.refuse_choosing(f"is for training, and {what} is trained already")
-        model, split, facts = _saved(what, known, target, source, skip_unknown, priced, out)
+        model, split, facts = _load_saved(what, known, target, source, skip_unknown, priced, out)
         feedback = model.feedback
         if priced:
             names = wanted or _metrics(DEFAULT_METRICS[feedback])
@@ -102,9 +102,9 @@ def evaluate(
             result = price.release(model, split, names, part, relevant, None, out)
             out.result({"command": "evaluate", **public_facts(facts), "part": part, **result})
             return
-        relevant = getattr(model, "liked_from_", None) if relevant is None else relevant
+        relevant = getattr(model, "like_threshold_", None) if relevant is None else relevant
         relevant = _relevant(relevant, model.rating_range_, split.test.target)
-        models = {type(model).__name__: lambda seed: _Saved(model)}
+        models = {type(model).__name__: lambda seed: _SavedEvaluation(model)}
         splits = iter([split])
         n = 1
     else:
@@ -150,8 +150,8 @@ def evaluate(
 
 def _check_release(
     model: Any,
-    protocol: Protocol,
-    price: Price,
+    protocol: SplitOptions,
+    price: PrivateScoreOptions,
     wanted: list[str] | None,
     relevant: float | None,
     slices: bool,
@@ -165,9 +165,9 @@ def _check_release(
 
 
 def _release_trained(
-    choice: Choice,
-    protocol: Protocol,
-    price: Price,
+    choice: ModelOptions,
+    protocol: SplitOptions,
+    price: PrivateScoreOptions,
     ratings: Ratings,
     facts: dict[str, Any],
     wanted: list[str] | None,
@@ -217,7 +217,7 @@ def _relevant(given: float | None, scale: tuple[float, float] | None, ratings: R
     return given if given is not None or scale is None else lowest_relevant(scale, ratings)
 
 
-def _makers(choice: Choice, baselines: bool, ratings: Ratings) -> dict[str, Callable[[int], Any]]:
+def _makers(choice: ModelOptions, baselines: bool, ratings: Ratings) -> dict[str, Callable[[int], Any]]:
     """The model asked for and the baselines; the biases of ratings that are all the same say nothing."""
 
     def make(seed: int) -> Any:
@@ -235,7 +235,7 @@ def _makers(choice: Choice, baselines: bool, ratings: Ratings) -> dict[str, Call
 # ------------------------------------------------------------ a saved model
 
 
-class _Saved:
+class _SavedEvaluation:
     """A model that is trained already, in the place of one that is to be trained."""
 
     def __init__(self, model: Any) -> None:
@@ -244,15 +244,15 @@ class _Saved:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def fit(self, ratings: Ratings, *, progress: Any = None) -> _Saved:
+    def fit(self, ratings: Ratings, *, progress: Any = None) -> _SavedEvaluation:
         return self
 
 
-def _saved(
+def _load_saved(
     folder: str,
     known: str | None,
     target: str | None,
-    source: Source,
+    source: DataOptions,
     skip: bool,
     priced: bool,
     out: Output,
@@ -264,15 +264,15 @@ def _saved(
     """
     import numpy as np
 
-    from discreet.cli.typed_history import known_only
+    from discreet.cli.typed_history import keep_known_items
     from discreet.data.splits import Holdout, Split
     from discreet.models.storage.model_folder import load
 
     model = load(folder)
     if known is None or target is None:
         raise ConfigError(f"{folder} is a saved model: say with --known and --target what it is told and what to guess")
-    told, _ = known_only(source.read_named(known), model, known, skip or priced)
-    asked, left_out = known_only(source.read_named(target), model, target, skip or priced)
+    told, _ = keep_known_items(source.read_named(known), model, known, skip or priced)
+    asked, left_out = keep_known_items(source.read_named(target), model, target, skip or priced)
     if left_out and not priced:
         out.note(f"{left_out:,} ratings of unknown items in {target} were left out")
     rows = told.user_index(asked.user_ids)

@@ -52,7 +52,7 @@ def export(
 
 def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> dict[str, Any]:
     """Write the page, whole or not at all, and say what it holds."""
-    from discreet.data.download import written_aside
+    from discreet.data.download import atomic_write
     from discreet.serve.web_page import web_page
 
     if file.is_dir():
@@ -60,7 +60,7 @@ def write_web(opened: OpenedModel, file: Path, heading: str | None = None) -> di
     if not file.absolute().parent.is_dir():
         raise ConfigError(f"{file} cannot be written: the folder {file.parent} does not exist")
     text = web_page(opened.scorer, opened.statement, heading)
-    with written_aside(file) as aside:
+    with atomic_write(file) as aside:
         aside.write_text(text, encoding="utf-8", newline="")
     return {"items": len(opened.scorer), "bytes": len(text.encode()), "status": opened.statement["status"]}
 

@@ -23,7 +23,7 @@ import typer
 
 from discreet.cli.words import for_shell, printable
 from discreet.data.json_text import to_json
-from discreet.showing import Progress, shown, shows_progress
+from discreet.showing import Progress, progress_bar, shows_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -103,7 +103,7 @@ class Output:
     @contextmanager
     def progress(self, text: str) -> Iterator[Progress]:
         """A bar on stderr while the block runs, if that is a terminal; else the callback given does nothing."""
-        with shown(None if shows_progress(sys.stderr) else False, text) as step:
+        with progress_bar(None if shows_progress(sys.stderr) else False, text) as step:
             yield step
 
     @cached_property

@@ -25,7 +25,7 @@ def _option(help: str, *names: str, **rest: Any) -> Any:
 
 
 @dataclass
-class Protocol:
+class SplitOptions:
     """Splits, seeds and folds."""
 
     split: Annotated[
@@ -58,7 +58,7 @@ class Protocol:
     ] = None
 
     @property
-    def given(self) -> list[str]:
+    def options_used(self) -> list[str]:
         """Options that were used."""
         used = {
             "--split": self.split,

@@ -11,10 +11,10 @@ import typer
 
 from discreet.cli.app import command
 from discreet.cli.output import Output
-from discreet.cli.source import Layout
+from discreet.cli.source import ColumnOptions
 from discreet.data.json_text import to_json
 from discreet.errors import ConfigError, DataError
-from discreet.models.items import Items, ranked
+from discreet.models.items import ItemLookup, rank_items
 
 FORMATS = (".csv", ".tsv", ".json", ".parquet")
 # text that a spreadsheet would run as a formula, or that looks as if it had been escaped from being one
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 )
 def recommend(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
-    layout: Layout,
+    layout: ColumnOptions,
     out: Output,
     history: Annotated[
         list[str] | None,
@@ -86,16 +86,16 @@ def recommend(
     model = open_model(folder, once=shown)
     known = _history(model, history, history_file, layout, skip_unknown)
     if model.details.get("dimensions") == 0:
-        out.note(f"what this model learnt: {model.learnt_}")
+        out.note(f"what this model learnt: {model.summary_}")
     _one(model, known, n, exclude or [], include_seen, to, raw_csv, out)
 
 
-def _history(model: Any, texts: list[str] | None, file: str | None, layout: Layout, skip: bool) -> dict[Any, float]:
+def _history(model: Any, texts: list[str] | None, file: str | None, layout: ColumnOptions, skip: bool) -> dict[Any, float]:
     from discreet.cli.typed_history import parse_history, read_history, with_default
 
     if texts is None and file is None:
         raise ConfigError("say what the user liked: --history ITEMS, --history-file FILE or, for many, --users FILE")
-    items = Items(model)
+    items = ItemLookup(model)
     known = parse_history(texts or [], items, skip)
     if file is not None:
         known |= read_history(file, items, layout, skip)
@@ -116,13 +116,13 @@ def _one(
 ) -> None:
     from discreet.models.scorer import as_history
 
-    items = Items(model)
+    items = ItemLookup(model)
     scorer = model.scorer
     left_out = [scorer.position(items.id_of(text)) for text in exclude]
     best, scores = scorer.best(
         *as_history(scorer, history), n, exclude_seen=not include_seen, exclude=left_out if exclude else None
     )
-    rows = ranked(items, model.item_ids_[best], scores)
+    rows = rank_items(items, model.item_ids_[best], scores)
     if to is not None:
         _write(to, rows, raw_csv)
         out.say(f"Wrote {len(rows):,} rows to {to}")
@@ -141,7 +141,7 @@ def _one(
 def _many(
     model: Any,
     file: str,
-    layout: Layout,
+    layout: ColumnOptions,
     n: int,
     include_seen: bool,
     skip: bool,
@@ -149,19 +149,19 @@ def _many(
     raw_csv: bool,
     out: Output,
 ) -> None:
-    from discreet.cli.typed_history import known_only
+    from discreet.cli.typed_history import keep_known_items
     from discreet.models.checks import check_history_range
 
     n = min(n, len(model.item_ids_))
-    ratings, left_out = known_only(layout.read_file(file), model, file, skip)
+    ratings, left_out = keep_known_items(layout.read_file(file), model, file, skip)
     check_history_range(ratings.values, model.history_range)
     with out.progress("Recommending") as progress:
         places, scores = model.recommend_indices(ratings, n, exclude_seen=not include_seen, progress=progress)
-    items = Items(model)
+    items = ItemLookup(model)
     rows = []
     for user, at, best in zip(ratings.user_ids.tolist(), places, scores, strict=True):
         found = at >= 0
-        rows += [{"user_id": user, **row} for row in ranked(items, items.ids[at[found]], best[found])]
+        rows += [{"user_id": user, **row} for row in rank_items(items, items.ids[at[found]], best[found])]
     if left_out:
         out.note(f"{left_out:,} ratings of unknown items were ignored")
     if to is not None:
@@ -197,10 +197,10 @@ def _kind(to: str) -> str:
 
 def _write(to: str, rows: list[dict[str, Any]], raw_csv: bool) -> None:
     """All rows or no file: they are written beside the place first."""
-    from discreet.data.download import written_aside
+    from discreet.data.download import atomic_write
 
     kind = _kind(to)
-    with written_aside(Path(to)) as aside:
+    with atomic_write(Path(to)) as aside:
         if kind == ".parquet":
             import pyarrow as pa
             from pyarrow import parquet

@@ -11,8 +11,8 @@ from discreet.cli.app import command
 from discreet.cli.choice import is_private
 from discreet.cli.evaluate import cell
 from discreet.cli.output import Output
-from discreet.cli.sign_off import SignOff
-from discreet.cli.source import Source
+from discreet.cli.sign_off import SignOffOptions
+from discreet.cli.source import DataOptions
 from discreet.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 )
 def report(
     folder: Annotated[str, typer.Argument(help="Folder of a saved model.", metavar="MODEL")],
-    source: Source,
-    signing: SignOff,
+    source: DataOptions,
+    signing: SignOffOptions,
     out: Output,
     to: Annotated[str, typer.Option("--out", "-o", help="The file to write.", metavar="FILE")] = "report.html",
     data: Annotated[
@@ -78,7 +78,7 @@ def report(
     histories = [_history(text, model, skip_unknown) for text in history or []]
     start = time.perf_counter()
     ratings, facts = (None, {}) if data is None else _read(data, source, model, skip_unknown, out)
-    asked = None if test is None else _known(source.read_file(test), model, test, skip_unknown, out)
+    asked = None if test is None else _read_known(source.read_file(test), model, test, skip_unknown, out)
     with out.progress("Measuring") as progress:
         measured = write_report(model, file, data=ratings, test=asked, histories=histories, n=n, progress=progress)
     size = file.stat().st_size
@@ -104,23 +104,23 @@ def report(
 
 
 def _history(text: str, model: Any, skip: bool) -> dict[Any, float]:
-    from discreet.cli.typed_history import Items, parse_history, with_default
+    from discreet.cli.typed_history import ItemLookup, parse_history, with_default
 
-    known = parse_history([text], Items(model), skip)
+    known = parse_history([text], ItemLookup(model), skip)
     if not known:
         raise DataError(f"the history {text!r} names no item")
     return with_default(known, model)
 
 
-def _read(data: str, source: Source, model: Any, skip: bool, out: Output) -> tuple[Ratings, dict[str, Any]]:
+def _read(data: str, source: DataOptions, model: Any, skip: bool, out: Output) -> tuple[Ratings, dict[str, Any]]:
     ratings, facts = source.read(data, out)
-    return _known(ratings, model, data, skip, out), facts
+    return _read_known(ratings, model, data, skip, out), facts
 
 
-def _known(ratings: Ratings, model: Any, where: str, skip: bool, out: Output) -> Ratings:
-    from discreet.cli.typed_history import known_only
+def _read_known(ratings: Ratings, model: Any, where: str, skip: bool, out: Output) -> Ratings:
+    from discreet.cli.typed_history import keep_known_items
 
-    kept, left_out = known_only(ratings, model, where, skip)
+    kept, left_out = keep_known_items(ratings, model, where, skip)
     if left_out:
         out.note(f"{left_out:,} ratings of unknown items in {where} were left out")
     return kept

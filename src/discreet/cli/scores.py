@@ -14,7 +14,7 @@ from discreet.errors import ConfigError
 
 if TYPE_CHECKING:
     from discreet.data.splits import Split
-    from discreet.evaluation.priced import PricedEvaluation
+    from discreet.evaluation.priced import PrivateEvaluation
 
 _PANEL = "Priced scores"
 
@@ -31,7 +31,7 @@ def _option(help: str, *names: str, **rest: Any) -> Any:
 
 
 @dataclass
-class Price:
+class PrivateScoreOptions:
     """What the scores themselves may cost."""
 
     score_epsilon: Annotated[
@@ -50,7 +50,7 @@ class Price:
     )
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Whether scores are to be released; refuses options that would do nothing without."""
         if self.score_epsilon is None:
             for name, value in vars(self).items():
@@ -115,7 +115,7 @@ class Price:
         return {"scores": found.to_dict()} | ({} if account is None else {"account": account.balance.to_dict()})
 
 
-def _show(found: PricedEvaluation, out: Output) -> None:
+def _show(found: PrivateEvaluation, out: Output) -> None:
     rows = []
     for name, value in found.values.items():
         low, high = found.intervals[name]

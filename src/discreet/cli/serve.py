@@ -74,9 +74,9 @@ def serve(
     with exit_on_signals():
         from discreet.serve.running import listen, run
         from discreet.serve.service import Settings, create_app
-        from discreet.serve.shelf import Shelf, named_folders
+        from discreet.serve.shelf import ModelRegistry, parse_folders
 
-        named = named_folders(folders)
+        named = parse_folders(folders)
         settings = Settings(token, tuple(cors or ()), largest_body, most_at_once, tuple(allow_host or ()))
         if workers > 1:
             from discreet.serve.workers import Supervisor
@@ -84,7 +84,7 @@ def serve(
             listening = socket.socket(fileno=fd) if fd is not None else listen(host, port)
             Supervisor(listening, named, settings, workers, lambda models: _show(out, listening, models, token)).run()
             return
-        shelf = Shelf(named)
+        shelf = ModelRegistry(named)
         listening = socket.socket(fileno=fd) if fd is not None else listen(host, port)
         _show(out, listening, shelf.describe(), token)
         run(create_app(shelf, settings), listening)

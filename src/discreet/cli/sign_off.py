@@ -19,7 +19,7 @@ def _option(help: str, *names: str, **rest: Any) -> Any:
 
 
 @dataclass
-class SignOff:
+class SignOffOptions:
     """What the page says beside what the model knows of itself."""
 
     sign_off: Annotated[
@@ -52,7 +52,7 @@ class SignOff:
         if not hasattr(model, "privacy_"):
             raise ConfigError(f"{type(model).__name__} is not a private model: there is no promise to sign")
         with out.progress("Checking"):
-            conformance = _checked(model) if self.conformance else None
+            conformance = _check_conformance(model) if self.conformance else None
         signing = Signing(
             people=self.people or Signing.people,
             purpose=self.purpose or "",
@@ -82,7 +82,7 @@ class SignOff:
         return {"missing": missing, "conformance": None if conformance is None else conformance.to_dict()}
 
 
-def _checked(model: Any) -> Any:
+def _check_conformance(model: Any) -> Any:
     """The conformance of a new model with the same parameters."""
     from discreet.testing import ConformanceError, check_private_model
 

@@ -9,7 +9,7 @@ import typer
 from discreet.cli.app import command
 from discreet.cli.output import Output
 from discreet.cli.recommend import show
-from discreet.models.items import Items, ranked
+from discreet.models.items import ItemLookup, rank_items
 
 
 @command('discreet similar model/ "The Binary Colony" -n 5')
@@ -23,11 +23,11 @@ def similar(
     from discreet.models.storage.scorer_folder import open_model
 
     model = open_model(folder, once=not out.json)
-    items = Items(model)
+    items = ItemLookup(model)
     item_id = items.id_of(item)
     model.check_comparable()
     best, scores = model.scorer.similar(model.scorer.position(item_id), n)
-    rows = ranked(items, model.item_ids_[best], scores)
+    rows = rank_items(items, model.item_ids_[best], scores)
     title = items.title_of(item_id)
     out.say(f"Most like {item_id if title is None else title}:", style="bold")
     show(out, rows, "cosine")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 import typer
 
 from discreet.cli.output import Output, without_exact
-from discreet.cli.words import counted
+from discreet.cli.words import format_count
 from discreet.errors import ConfigError, DataError, DiscreetError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _option(help: str, *names: str, panel: str = _READING, **rest: Any) -> Any:
 
 
 @dataclass
-class Layout:
+class ColumnOptions:
     """How a file of ratings is written."""
 
     user: Annotated[str | None, _option("User column: its name, or its position counted from 0.", metavar="COLUMN")] = (
@@ -99,7 +99,7 @@ class Layout:
 
 
 @dataclass
-class Source(Layout):
+class DataOptions(ColumnOptions):
     """Ratings from a file or a data set, and which of them."""
 
     items: Annotated[
@@ -149,12 +149,12 @@ class Source(Layout):
         private = hasattr(model, "plan")
         self.check()
         start = time.perf_counter()
-        with out.progress(f"Reading {_shown(data)}") as progress:
+        with out.progress(f"Reading {_describe_data(data)}") as progress:
             ratings = self._load(data, progress)
         facts = {"data": data, **_counts(ratings), "merged": ratings.merged}
-        merged = f", {counted(ratings.merged, 'repeated rating')} merged" if ratings.merged else ""
-        line = f"Read {_shown(data)}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)"
-        out.say_exact(line, f"Read {_shown(data)}") if private else out.say(line)
+        merged = f", {format_count(ratings.merged, 'repeated rating')} merged" if ratings.merged else ""
+        line = f"Read {_describe_data(data)}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)"
+        out.say_exact(line, f"Read {_describe_data(data)}") if private else out.say(line)
         chosen = self._choose(ratings)
         if chosen is not ratings:
             facts["kept"] = _counts(chosen)
@@ -238,7 +238,7 @@ def as_file(name: str) -> Iterator[str]:
         try:
             yield copy.name
         except DiscreetError as error:
-            raise type(error)(str(error).replace(copy.name, _shown(name))) from error
+            raise type(error)(str(error).replace(copy.name, _describe_data(name))) from error
 
 
 def _pipe(name: str) -> BinaryIO | None:
@@ -255,12 +255,12 @@ def _pipe(name: str) -> BinaryIO | None:
         return None
 
 
-def _shown(data: str) -> str:
+def _describe_data(data: str) -> str:
     return "standard input" if data == "-" else data
 
 
 @contextmanager
-def said_below(text: str) -> Iterator[None]:
+def hold_back_warnings(text: str) -> Iterator[None]:
     """Hold back the library's warnings that begin so, while the block runs."""
     logger = logging.getLogger("discreet")
 
@@ -289,4 +289,4 @@ def _counts(ratings: Ratings) -> dict[str, int]:
 
 def _sentence(ratings: Ratings) -> str:
     parts = (ratings.n_users, "user"), (ratings.n_items, "item"), (ratings.n_ratings, "rating")
-    return ", ".join(counted(n, what) for n, what in parts)
+    return ", ".join(format_count(n, what) for n, what in parts)

@@ -19,10 +19,10 @@ import typer
 from discreet.cli import ENDINGS
 from discreet.cli.accounts import account_at, check_folder, room
 from discreet.cli.app import command, program
-from discreet.cli.choice import PRIVACY, Choice, is_private
-from discreet.cli.engine import Engine
+from discreet.cli.choice import PRIVACY, ModelOptions, is_private
+from discreet.cli.engine import EngineOptions
 from discreet.cli.output import Output, without_exact
-from discreet.cli.source import Source
+from discreet.cli.source import DataOptions
 from discreet.errors import ConfigError, DataError
 
 NOT_PRIVATE = (
@@ -31,7 +31,7 @@ NOT_PRIVATE = (
 )
 
 REMEDIES = {
-    "liked": "what counts as liked with --set liked_from=everything",
+    "liked": "what counts as liked with --set like_threshold=everything",
     "items": "a public catalogue with --items",
     "ratings": "the public range of ratings with --rating-range",
     "filter": "all items, without --min-item-ratings",
@@ -48,9 +48,9 @@ REMEDIES = {
 def train(
     data: Annotated[list[str], typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA")],
     to: Annotated[str, typer.Option("--out", "-o", help="Folder for the model.", metavar="FOLDER")],
-    choice: Choice,
-    source: Source,
-    engine: Engine,
+    choice: ModelOptions,
+    source: DataOptions,
+    engine: EngineOptions,
     out: Output,
     not_private: Annotated[
         bool,
@@ -111,7 +111,7 @@ def train(
         out.say(NOT_PRIVATE, style="bold yellow")
     out.next_steps(examples(to, model))
     charged = {} if budget is None else {"account": budget.balance.to_dict()}
-    result = {"command": "train", **facts, "model": described(model), "out": to, "seconds": round(seconds, 3)}
+    result = {"command": "train", **facts, "model": describe_model(model), "out": to, "seconds": round(seconds, 3)}
     result = without_exact(result) if statement is not None else result
     out.result(result | charged)
 
@@ -157,14 +157,14 @@ def ledger_kept(model: Any, folder: str, out: Output) -> Iterator[None]:
     except BaseException:  # an interrupt as well: what was released stays released
         statement = getattr(model, "privacy_", None)
         if statement is not None and statement.ledger.entries:
-            with _undisturbed():
-                out.note(_unfinished(statement, Path(os.path.realpath(folder))))
+            with _ignore_signals():
+                out.note(_save_unfinished(statement, Path(os.path.realpath(folder))))
         raise
 
 
-def _unfinished(statement: Any, folder: Path) -> str:
+def _save_unfinished(statement: Any, folder: Path) -> str:
     """Write the ledger of a training that was cut short; returns a sentence about it."""
-    from discreet.data.download import written_aside
+    from discreet.data.download import atomic_write
 
     made = len(statement.ledger.entries)
     planned = sum(r.count for r in statement.ledger.plan.releases)
@@ -173,7 +173,7 @@ def _unfinished(statement: Any, folder: Path) -> str:
     when = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     file = folder.with_name(f"{folder.name}.unfinished-{when}-{os.getpid()}.ledger.json")
     try:
-        with written_aside(file) as aside:
+        with atomic_write(file) as aside:
             statement.ledger.save(aside)
     except OSError as error:
         ledger = json.dumps(statement.ledger.to_dict())
@@ -184,7 +184,7 @@ def _unfinished(statement: Any, folder: Path) -> str:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _ignore_signals() -> Iterator[None]:
     """Ignore further signals to end: somebody impatient should not lose the ledger."""
     ours = threading.current_thread() is threading.main_thread()
     numbers = [signal.SIGINT, *ENDINGS] if ours else []
@@ -205,14 +205,14 @@ def nothing_to_predict(what: str, rating: float, model: Any) -> DataError:
     return DataError(f"every rating of {what} is {rating:g}, so there is nothing to predict: use {how}")
 
 
-def described(model: Any) -> dict[str, Any]:
+def describe_model(model: Any) -> dict[str, Any]:
     """A model for JSON."""
     statement = getattr(model, "privacy_", None)
     parameters = model.get_params()
     if statement is not None:  # whoever knows the seed of seeded noise can subtract it
         parameters |= {"random_state": None} if "random_state" in parameters else {}
     facts = {"class": type(model).__name__, "parameters": parameters, "private": is_private(model)}
-    if learnt := getattr(model, "learnt_", ""):
+    if learnt := getattr(model, "summary_", ""):
         facts["learnt"] = learnt
     if statement is None:
         return facts
@@ -224,7 +224,7 @@ def examples(folder: str, model: Any) -> list[str]:
     ids = [str(item) for item in model.item_ids_[:2].tolist()]
     where = shlex.quote(folder)
     lines = [f"{program()} recommend {where} --history {shlex.quote(','.join(ids))}"]
-    if model.item_factors_.shape[1] > model.likeness().first:  # else there is nothing to compare items by
+    if model.item_factors_.shape[1] > model.item_similarity().first:  # else there is nothing to compare items by
         lines.append(f"{program()} similar {where} {shlex.quote(ids[0])}")
     if hasattr(model, "privacy_"):
         lines.append(f"{program()} budget {where}")

@@ -8,11 +8,11 @@ import typer
 
 from discreet.cli.accounts import account_at, check_folder, room
 from discreet.cli.app import command
-from discreet.cli.choice import Choice, parse_value
+from discreet.cli.choice import ModelOptions, parse_value
 from discreet.cli.output import Output
 from discreet.cli.scores import public_facts
-from discreet.cli.source import Source
-from discreet.cli.train import check_out, described, examples, ledger_kept
+from discreet.cli.source import DataOptions
+from discreet.cli.train import check_out, describe_model, examples, ledger_kept
 from discreet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def tune(
     data: Annotated[str, typer.Argument(help="File of ratings, or the name of a data set.", metavar="DATA")],
     to: Annotated[str, typer.Option("--out", "-o", help="Folder for the best model.", metavar="FOLDER")],
-    choice: Choice,
-    source: Source,
+    choice: ModelOptions,
+    source: DataOptions,
     out: Output,
     tries: Annotated[
         list[str] | None,
@@ -87,7 +87,7 @@ def tune(
         raise ConfigError("say what to try, such as --try factors=16,32,64")
     tuning = Tuning(
         model,
-        dict(map(_tried, tries)),
+        dict(map(_parse_candidates, tries)),
         runs=runs,
         law=law,
         metric=metric,
@@ -126,7 +126,7 @@ def tune(
     result: dict[str, Any] = {
         "command": "tune",
         **public_facts(facts),
-        "model": described(found.model),
+        "model": describe_model(found.model),
         "setting": dict(found.setting),
         "score": found.score,
         "runs": runs,
@@ -143,7 +143,7 @@ def tune(
     out.result(result)
 
 
-def _tried(text: str) -> tuple[str, list[Any] | Between]:
+def _parse_candidates(text: str) -> tuple[str, list[Any] | Between]:
     """``factors=16,32,64`` or ``regularization=1..100``."""
     from discreet.evaluation.tuning import Between
 

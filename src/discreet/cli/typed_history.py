@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.data.encode import MISSING, IdIndex
 from discreet.errors import DataError
-from discreet.models.items import Items
+from discreet.models.items import ItemLookup
 
 if TYPE_CHECKING:
-    from discreet.cli.source import Layout
+    from discreet.cli.source import ColumnOptions
     from discreet.data.ratings import Ratings
 
 
-def parse_history(texts: Iterable[str], items: Items, skip: bool = False) -> dict[Any, float | None]:
+def parse_history(texts: Iterable[str], items: ItemLookup, skip: bool = False) -> dict[Any, float | None]:
     """Histories such as ``"item1=5,item2"`` as {id: rating}, None for an item without a rating.
 
     Titles may hold commas: at each place the longest stretch that names an item is taken. With `skip` an item that the
@@ -37,7 +37,7 @@ def parse_history(texts: Iterable[str], items: Items, skip: bool = False) -> dic
     return history
 
 
-def read_history(path: str, items: Items, layout: Layout, skip: bool = False) -> dict[Any, float | None]:
+def read_history(path: str, items: ItemLookup, layout: ColumnOptions, skip: bool = False) -> dict[Any, float | None]:
     """One user's history from a file of any kind: a column of items (ids or titles) and perhaps one of ratings."""
     rows = _rows(path, items, layout)
     history: dict[Any, float | None] = {}
@@ -53,10 +53,10 @@ def read_history(path: str, items: Items, layout: Layout, skip: bool = False) ->
 
 def with_default(history: dict[Any, float | None], model: Any) -> dict[Any, float]:
     """Ratings for all: an item without one counts as liked."""
-    return {item: model.liked_rating if rating is None else rating for item, rating in history.items()}
+    return {item: model.default_rating if rating is None else rating for item, rating in history.items()}
 
 
-def known_only(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ratings, int]:
+def keep_known_items(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ratings, int]:
     """The ratings over the model's items, and how many were of others; ids may differ in type but not in spelling."""
     strange = (IdIndex(model.item_ids_).positions(ratings.item_ids, "item id") < 0)[ratings.indices]
     count = int(strange.sum())
@@ -69,7 +69,7 @@ def known_only(ratings: Ratings, model: Any, where: str, skip: bool) -> tuple[Ra
     return ratings.with_items(model.item_ids_, "drop"), count
 
 
-def _split_rating(text: str, items: Items) -> tuple[str, str | None]:
+def _split_rating(text: str, items: ItemLookup) -> tuple[str, str | None]:
     if items.knows(text):  # a title may end in "=5"
         return text, None
     name, equals, rating = text.rpartition("=")
@@ -94,7 +94,7 @@ def _add(history: dict[Any, float | None], item: Any, rating: float | None) -> N
     history[item] = rating
 
 
-def _rows(path: str, items: Items, layout: Layout) -> list[tuple[int, tuple[str, str | None]]]:
+def _rows(path: str, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int, tuple[str, str | None]]]:
     """(line, (item, rating)) of a file."""
     from discreet.data.catalogue import ID_NAMES, TITLE_NAMES
     from discreet.data.columns import CONVENTIONS, normalise
@@ -107,15 +107,15 @@ def _rows(path: str, items: Items, layout: Layout) -> list[tuple[int, tuple[str,
             table = _text_rows(file, items, layout)
         else:
             columns = read_table(file, kind).to_pydict()
-            cells = ([_written(value) for value in row] for row in zip(*columns.values(), strict=True))
+            cells = ([_cell_text(value) for value in row] for row in zip(*columns.values(), strict=True))
             table = [(1, list(columns)), *enumerate(cells, start=2)]
     except OSError as error:
         raise DataError(damage(file, error)) from error
     if not table:
         raise DataError(f"{path} is empty: it should name one item per line")
     head = [normalise(name) for name in table[0][1]]
-    at_item = _named(layout.item, head, (*ID_NAMES, *TITLE_NAMES), path)
-    at_rating = _named(layout.rating, head, CONVENTIONS["rating"], path)
+    at_item = _find_column(layout.item, head, (*ID_NAMES, *TITLE_NAMES), path)
+    at_rating = _find_column(layout.rating, head, CONVENTIONS["rating"], path)
     if layout.item is None and (at_item is None or items.knows(table[0][1][0])):
         at_item = 0
         at_rating = 1
@@ -124,7 +124,7 @@ def _rows(path: str, items: Items, layout: Layout) -> list[tuple[int, tuple[str,
     return [(line, (_cell(row, at_item) or "", _cell(row, at_rating))) for line, row in table]
 
 
-def _named(wish: str | None, head: Sequence[str], usual: Sequence[str], path: str) -> int | None:
+def _find_column(wish: str | None, head: Sequence[str], usual: Sequence[str], path: str) -> int | None:
     """Position of the column asked for, or of one with a usual name."""
     from discreet.data.columns import normalise
 
@@ -137,7 +137,7 @@ def _named(wish: str | None, head: Sequence[str], usual: Sequence[str], path: st
     raise DataError(f"{path} has no column {wish!r}: its columns are {', '.join(head)}")
 
 
-def _text_rows(file: Path, items: Items, layout: Layout) -> list[tuple[int, list[str]]]:
+def _text_rows(file: Path, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int, list[str]]]:
     """Lines cut into cells; titles may hold what separates, as long as the model knows them."""
     from discreet.data.files import read_lines
     from discreet.data.text import guess_separator, split
@@ -162,7 +162,7 @@ def _text_rows(file: Path, items: Items, layout: Layout) -> list[tuple[int, list
     return rows
 
 
-def _written(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     """A cell of a table as text: ids that came as 7.0 because of a gap in their column are 7."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 

@@ -52,7 +52,7 @@ def printable(text: str) -> str:
     return _STEERING.sub("\ufffd", text)
 
 
-def counted(n: int, what: str) -> str:
+def format_count(n: int, what: str) -> str:
     """``1 user``, ``20,000 users``."""
     return f"{n:,} {what}" + ("" if n == 1 else "s")
 

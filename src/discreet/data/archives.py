@@ -21,7 +21,7 @@ MOST_UNPACKED = 1 << 31  # bytes of one file of an archive: more than twice the 
 
 
 @dataclass(frozen=True)
-class Layout:
+class ArchiveLayout:
     """How a data set is published.
 
     Attributes
@@ -51,7 +51,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Source:
+class ArchiveSource:
     """Where a data set was found: two plain files, or the two members of an archive."""
 
     ratings: str
@@ -60,7 +60,7 @@ class Source:
     tables: bool = False
 
 
-def locate(layout: Layout, path: Path) -> Source | None:
+def locate(layout: ArchiveLayout, path: Path) -> ArchiveSource | None:
     """The data set at ``path``, which may be its archive, its ratings file or a folder with either, or None."""
     if path.is_file():
         if path.suffix.lower() == ".zip":
@@ -81,7 +81,7 @@ def locate(layout: Layout, path: Path) -> Source | None:
     return None
 
 
-def read(layout: Layout, source: Source, *, catalogue: bool = False) -> Ratings:
+def read(layout: ArchiveLayout, source: ArchiveSource, *, catalogue: bool = False) -> Ratings:
     """Ratings with titles.
 
     Parameters
@@ -91,7 +91,7 @@ def read(layout: Layout, source: Source, *, catalogue: bool = False) -> Ratings:
     catalogue : bool
         Keep every item of the published list, also those that nobody rated; otherwise the rated ones.
     """
-    with _unpacked(source) as (ratings_file, items_file):
+    with _unpack_files(source) as (ratings_file, items_file):
         listed = None if items_file is None else read_catalogue(items_file)
         if catalogue and listed is None:
             raise DataError(f"{layout.items or TABLES[1]} is not beside {source.ratings}, so there is no catalogue")
@@ -102,10 +102,10 @@ def read(layout: Layout, source: Source, *, catalogue: bool = False) -> Ratings:
             made = Ratings.read(ratings_file, items=items, rating=_rating_column(ratings_file, layout.separator))
         else:
             made = Ratings.read(ratings_file, items=items, separator=layout.separator, header=False)
-    return made if catalogue or listed is None else _titled(made, listed)
+    return made if catalogue or listed is None else _add_titles(made, listed)
 
 
-def _titled(ratings: Ratings, listed: Catalogue) -> Ratings:
+def _add_titles(ratings: Ratings, listed: Catalogue) -> Ratings:
     if listed.titles is None:
         return ratings
     at = IdIndex(listed.ids).positions(ratings.item_ids, "item id")
@@ -132,13 +132,13 @@ def _rating_column(file: Path, separator: str) -> str:
     return "rating" if "rating" in names else names[-1]
 
 
-def _plain(ratings: Path, items: str) -> Source:
+def _plain(ratings: Path, items: str) -> ArchiveSource:
     beside = ratings.with_name(items) if items else None
     found = str(beside) if beside is not None and beside.is_file() else None
-    return Source(str(ratings), found, tables=ratings.suffix == ".parquet")
+    return ArchiveSource(str(ratings), found, tables=ratings.suffix == ".parquet")
 
 
-def _in_archive(layout: Layout, archive: Path) -> Source:
+def _in_archive(layout: ArchiveLayout, archive: Path) -> ArchiveSource:
     try:
         with zipfile.ZipFile(archive) as opened:
             names = [name for name in opened.namelist() if not name.startswith("__MACOSX")]
@@ -152,11 +152,11 @@ def _in_archive(layout: Layout, archive: Path) -> Source:
     ratings = member(layout.ratings)
     if ratings is None:
         raise DataError(f"{archive} does not hold {layout.ratings}: it is another archive than {layout.archive}")
-    return Source(ratings, member(layout.items), archive)
+    return ArchiveSource(ratings, member(layout.items), archive)
 
 
 @contextlib.contextmanager
-def _unpacked(source: Source) -> Iterator[tuple[Path, Path | None]]:
+def _unpack_files(source: ArchiveSource) -> Iterator[tuple[Path, Path | None]]:
     """The two files on disk; members of an archive are unpacked for as long as the block lasts."""
     if source.archive is None:
         yield Path(source.ratings), None if source.items is None else Path(source.items)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.columns import CONVENTIONS, near_misses, normalise
-from discreet.data.encode import as_ids, first_repeated, object_array, written
+from discreet.data.encode import as_ids, first_repeated, object_array, parse_id
 from discreet.data.files import check_file, damage, kind_of, read_lines, read_table
 from discreet.data.text import guess_separator, split
 from discreet.errors import DataError
@@ -53,7 +53,7 @@ class Catalogue:
         return len(self.ids)
 
     @classmethod
-    def of(cls, items: Any, titles: Any = None) -> Catalogue:
+    def from_any(cls, items: Any, titles: Any = None) -> Catalogue:
         """Catalogue from any of the forms that the module lists; ``titles`` in the order of the items."""
         if isinstance(items, Catalogue):
             found = items
@@ -151,7 +151,7 @@ def _from_text(file: Path) -> Catalogue:
 
 def _as_written(texts: list[str]) -> list[Any]:
     """Integers if all are written as such, else all as text: a public list may decide that for itself."""
-    forms = [written(text) for text in texts]
+    forms = [parse_id(text) for text in texts]
     return forms if all(isinstance(form, int) for form in forms) else texts
 
 
@@ -160,7 +160,7 @@ def _looks_like_a_name(first: str, others: Sequence[Sequence[str]]) -> bool:
     if first.strip().lstrip("-").isdigit():
         return False
     integers = all(isinstance(text, int) for text in _as_written([row[0] for row in others]))
-    return (integers and not isinstance(written(first), int)) or (
+    return (integers and not isinstance(parse_id(first), int)) or (
         not any(map(str.isdigit, first)) and first.isascii() and bool(near_misses("item", [first]))
     )
 

@@ -86,7 +86,7 @@ def films() -> tuple[Film, ...]:
     for genre in first_genres:
         title, key = _new_title(genre, decks, bits, taken)
         made.append(Film(key, title, _year(genre, bits), _genres(genre, bits)))
-    return tuple(made[i] for i in bits.shuffled(len(made)))
+    return tuple(made[i] for i in bits.shuffle(len(made)))
 
 
 @functools.cache
@@ -116,7 +116,7 @@ def make_cinema(seed: int = 0, scale: float = 1.0) -> Ratings:
     n = max(int(N_USERS * scale), 1)
     bits = _Bits(key=1000 + int(seed))
     taste = _user_factors(n, bits) @ _item_factors().T  # exact: see the module's docstring
-    watched = _watched(taste, bits)
+    watched = _choose_films(taste, bits)
     indptr = np.concatenate([[0], np.cumsum(watched.sum(axis=1))])
     indices = np.nonzero(watched)[1].astype(np.int32)
     values = _stars(taste[watched], indptr, indices, bits)
@@ -180,7 +180,7 @@ def _film_qualities() -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     return popularity.astype(np.int32), quality
 
 
-def _watched(taste: NDArray[np.float32], bits: _Bits) -> NDArray[np.bool_]:
+def _choose_films(taste: NDArray[np.float32], bits: _Bits) -> NDArray[np.bool_]:
     """Step (2) by the Gumbel trick: each person watches the n_i films with the largest score, as a boolean matrix."""
     n, m = taste.shape
     quantile = (np.arange(1 << 16) + 0.5) / (1 << 16)
@@ -290,7 +290,7 @@ class _Deck:
 
     def draw(self) -> str:
         if not self._order:
-            self._order = self._bits.shuffled(len(self._cards)).tolist()
+            self._order = self._bits.shuffle(len(self._cards)).tolist()
         return self._cards[self._order.pop()]
 
 
@@ -316,7 +316,7 @@ class _Bits:
     def one(self, below: int) -> int:
         return int(self.integers(1, below)[0])
 
-    def shuffled(self, n: int) -> NDArray[np.intp]:
+    def shuffle(self, n: int) -> NDArray[np.intp]:
         return np.argsort(np.asarray(self._raw.random_raw(n), np.uint64), kind="stable")
 
     def normals(self, shape: int | tuple[int, ...], deviation: float) -> NDArray[np.float32]:

@@ -172,7 +172,7 @@ def _warn_unrated(unused: Sequence[Any], where: str) -> None:
             "%s: no rating column, so every rating is 1. If one of %s holds ratings, name it with rating=...; "
             "if none does, say rating=False.",
             where,
-            _listed(unused),
+            _list_names(unused),
         )
 
 
@@ -203,11 +203,11 @@ def near_misses(role: str, names: Sequence[Any]) -> list[Any]:
     scored = []
     for name in names:
         plain = normalise(name)
-        likeness = max(difflib.SequenceMatcher(None, plain, known).ratio() for known in CONVENTIONS[role])
+        item_similarity = max(difflib.SequenceMatcher(None, plain, known).ratio() for known in CONVENTIONS[role])
         if len(plain) > 3 and any(known in plain for known in CONVENTIONS[role] if len(known) > 3):
-            likeness += 0.5
-        if likeness >= 0.6:
-            scored.append((-likeness, str(name), name))
+            item_similarity += 0.5
+        if item_similarity >= 0.6:
+            scored.append((-item_similarity, str(name), name))
     return [name for _, _, name in sorted(scored, key=lambda entry: entry[:2])]
 
 
@@ -248,7 +248,7 @@ def _as_chosen(names: Sequence[Any], role: str, wish: str | int, where: str) -> 
     near = difflib.get_close_matches(wish, [str(name) for name in names], n=2, cutoff=0.5)
     near = [] if role == "user" else near
     hint = f"; did you mean {' or '.join(f'{role}={name!r}' for name in near)}?" if near else ""
-    raise DataError(f"{where} has no column {wish!r}: its columns are {_listed(names)}{hint}")
+    raise DataError(f"{where} has no column {wish!r}: its columns are {_list_names(names)}{hint}")
 
 
 def _not_found(
@@ -264,20 +264,20 @@ def _not_found(
         no_header = ", or say header=False if the first line holds no names" if no_header_hint else ""
         return (
             f"{missing}: say with {naming} which column identifies users{no_header}. "
-            f"Columns: {_described(names, sample)}"
+            f"Columns: {_describe_column(names, sample)}"
         )
     others = {known for other in ROLES if other != role for known in CONVENTIONS[other]}
     near = near_misses(role, [name for name in names if normalise(name) not in others])[:2]
     hint = f"did you mean {' or '.join(f'{role}={name!r}' for name in near)}?" if near else f"name it with {role}=..."
     if no_header_hint and not near:
         hint += " or, if the first line holds no names, header=False"
-    return f"{missing}: its columns are {_listed(names)}; {hint}"
+    return f"{missing}: its columns are {_list_names(names)}; {hint}"
 
 
-def _described(names: Sequence[Any], sample: Callable[[int], Sequence[Any]] | None) -> str:
+def _describe_column(names: Sequence[Any], sample: Callable[[int], Sequence[Any]] | None) -> str:
     """Columns in the order of the file, each with what its values look like."""
     if sample is None:
-        return _listed(names)
+        return _list_names(names)
     kinds = [describe_values(sample(at)) for at in range(min(len(names), MAX_LISTED))]
     shown = ", ".join(f"{name!r}{f' ({kind})' if kind else ''}" for name, kind in zip(names, kinds, strict=False))
     return shown + _more(names)
@@ -298,7 +298,7 @@ def describe_values(values: Sequence[Any]) -> str:
     return "few distinct numbers, like ratings" if rated else "few distinct values"
 
 
-def _listed(names: Sequence[Any]) -> str:
+def _list_names(names: Sequence[Any]) -> str:
     return ", ".join(repr(name) for name in names[:MAX_LISTED]) + _more(names)
 
 

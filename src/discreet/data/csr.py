@@ -81,8 +81,8 @@ def compress_rows(rows: dict[str, Any], n_users: int, n_items: int, duplicates: 
             _refuse_repetitions(orders[0], columns[0], _ends(counts))
         orders.clear()
         own = [counts[first:last] for first, last in parts]
-        return _joined(
-            list(pool.map(_merged, own, _taken(columns), _taken(values), _taken(times), [duplicates] * pieces))
+        return _join_parts(
+            list(pool.map(_merge_rows, own, _take_arrays(columns), _take_arrays(values), _take_arrays(times), [duplicates] * pieces))
         )
 
 
@@ -98,7 +98,7 @@ def _sort_keys(
     return list(pool.map(lambda part, size: sort_key(users, items, n_items, part, size), parts, sizes))
 
 
-def _taken(arrays: list[Any]) -> Iterator[Any]:
+def _take_arrays(arrays: list[Any]) -> Iterator[Any]:
     """The arrays, which the list does not keep."""
     while arrays:
         yield arrays.pop(0)
@@ -108,7 +108,7 @@ def _ends(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
-def _joined(parts: list[Compressed]) -> Compressed:
+def _join_parts(parts: list[Compressed]) -> Compressed:
     """The parts one after another; the list is emptied, so that what has been copied is freed."""
     fields = dict(zip(Compressed._fields, map(list, zip(*parts, strict=True)), strict=True))
     parts.clear()
@@ -121,7 +121,7 @@ def _joined(parts: list[Compressed]) -> Compressed:
     return Compressed(np.concatenate([[0], *indptr]), indices, values, timestamps, sum(fields["merged"]))
 
 
-def _merged(
+def _merge_rows(
     counts: NDArray[np.int64],
     items: NDArray[np.int32],
     values: NDArray[np.float32],
@@ -180,7 +180,7 @@ def sort_pairs(
     users: NDArray[Any], items: NDArray[Any], n_users: int, n_items: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Stable order of rows by (user, item), and the items in that order; ``lexsort`` is the specification."""
-    return sort_key(users, items, n_items, (0, n_users), len(users)).sorted()
+    return sort_key(users, items, n_items, (0, n_users), len(users)).sort()
 
 
 class SortKey(NamedTuple):
@@ -191,7 +191,7 @@ class SortKey(NamedTuple):
     item_bits: int
     ordered: tuple[NDArray[np.int64], NDArray[np.int32]] | None = None
 
-    def sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    def sort(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Row numbers by (user, item), and the items; the keys are overwritten."""
         if self.ordered is not None:
             return self.ordered

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from discreet.data import archives
-from discreet.data.archives import Layout
+from discreet.data.archives import ArchiveLayout
 from discreet.data.download import MOST_BYTES, Progress, cache_folder, download
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError
@@ -66,7 +66,7 @@ class Dataset:
     sha256: str | None = None
     md5: str | None = None
     size: int = MOST_BYTES
-    layout: Layout | None = None
+    layout: ArchiveLayout | None = None
 
     @property
     def place(self) -> Path | None:
@@ -84,7 +84,7 @@ class Dataset:
         except DataError:  # a broken archive
             return False
 
-    def find(self) -> archives.Source | None:
+    def find(self) -> archives.ArchiveSource | None:
         """Where the data set lies in the cache folder: its archive, or a folder with its name."""
         assert self.layout is not None
         folder = cache_folder()
@@ -126,7 +126,7 @@ def _movielens(
         "dat": ("ratings.dat", "movies.dat", "::"),
         "csv": ("ratings.csv", "movies.csv", ","),
     }[style]
-    layout = Layout(f"{name}.zip", ratings, items, folder or name, separator, header=style == "csv")
+    layout = ArchiveLayout(f"{name}.zip", ratings, items, folder or name, separator, header=style == "csv")
     page = "latest" if "latest" in name else name.removeprefix("ml-")
     return Dataset(
         name,
@@ -217,7 +217,7 @@ _ALL = (
         "https://github.com/kidzik/sweetrs-analysis",
         "https://raw.githubusercontent.com/kidzik/sweetrs-analysis/master/ratings-final.csv",
         size=1 << 24,  # 44,543 short lines: less than 2 MB
-        layout=Layout("ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True),
+        layout=ArchiveLayout("ratings-final.csv", "ratings-final.csv", "", "sweetrs", ",", header=True),
     ),
 )
 _BY_NAME = {dataset.name: dataset for dataset in _ALL}

@@ -11,10 +11,10 @@ import numpy as np
 
 from discreet.data.encode import MISSING, RowError
 from discreet.data.numbers import seconds
-from discreet.data.text import Layout
+from discreet.data.text import CsvFormat
 
 
-def first_problem(stream: BinaryIO, layout: Layout) -> tuple[int, str] | None:
+def first_problem(stream: BinaryIO, layout: CsvFormat) -> tuple[int, str] | None:
     """Line number (from 1) and description of the first line that cannot be used, or None where all can."""
     expected = len(layout.names)
     for line, fields in _rows(stream, layout):
@@ -32,7 +32,7 @@ def first_problem(stream: BinaryIO, layout: Layout) -> tuple[int, str] | None:
     return None
 
 
-def _problem(role: str, text: str, layout: Layout) -> str | None:
+def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
     plain = text.strip()
     if any("\udc80" <= letter <= "\udcff" for letter in text):
         return f"the {role} is not UTF-8 text: save the file as UTF-8"
@@ -71,12 +71,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _rows(stream: BinaryIO, layout: Layout) -> Iterator[tuple[int, Sequence[str]]]:
+def _rows(stream: BinaryIO, layout: CsvFormat) -> Iterator[tuple[int, Sequence[str]]]:
     """Number of the first line and fields of each row."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=None)
     for _ in range(layout.skip):
         next(text, None)
-    if not layout.quoted:
+    if not layout.has_quotes:
         for line, row in enumerate(text, start=layout.skip + 1):
             if row.rstrip("\n"):
                 yield line, row.rstrip("\n").split(layout.separator)

@@ -42,7 +42,7 @@ def cache_folder() -> Path:
 
 
 @contextlib.contextmanager
-def written_aside(target: Path) -> Iterator[Path]:
+def atomic_write(target: Path) -> Iterator[Path]:
     """A path to write to, renamed to ``target`` when the block succeeds and removed when it does not."""
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")

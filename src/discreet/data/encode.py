@@ -76,7 +76,7 @@ class Integers:
         return len(self.numbers)
 
 
-def written(text: str) -> int | str:
+def parse_id(text: str) -> int | str:
     """The id that a text stands for: an integer if it is written as one, such as 7, and else the text itself.
 
     7.0 is the 7 of a program that once had a gap in the column. 007, +7, 7.5, 1e3 and 0x7 are text: nobody is mixed up
@@ -88,7 +88,7 @@ def written(text: str) -> int | str:
 
 def canonical(value: Any) -> Any:
     """What an id has in common with all others that mean the same."""
-    return written(value) if isinstance(value, str) else value
+    return parse_id(value) if isinstance(value, str) else value
 
 
 def normalize_id(value: Any) -> Any:
@@ -96,7 +96,7 @@ def normalize_id(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     folded = unicodedata.normalize("NFC", value).casefold().strip()
-    return written(unicodedata.normalize("NFC", folded))
+    return parse_id(unicodedata.normalize("NFC", folded))
 
 
 def normalize_column(ids: Any) -> Any:
@@ -299,11 +299,11 @@ def refuse_nulls(column: pa.Array | pa.ChunkedArray, what: str, advice: str = ""
 
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if column.null_count:
-        raise missing(column.is_null().to_pylist().index(True), what, advice)
+        raise missing_value_error(column.is_null().to_pylist().index(True), what, advice)
     return column
 
 
-def missing(row: int, what: str, advice: str = "") -> RowError:
+def missing_value_error(row: int, what: str, advice: str = "") -> RowError:
     """The error for a value that is not there; how many are missing is not said."""
     return RowError(row, f"the {what} is missing: {advice or 'fill it in or drop the row'}")
 
@@ -361,7 +361,7 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
     if ids.dtype.kind == "f":
         gaps = np.flatnonzero(np.isnan(ids))
         if len(gaps):
-            raise missing(int(gaps[0]), what)
+            raise missing_value_error(int(gaps[0]), what)
         # a column of integers that once held a gap comes as floats: 7.0 means 7
         if bool((np.abs(ids) < _EXACT).all()) and bool((ids == np.floor(ids)).all()):
             return ids.astype(np.int64)
@@ -369,7 +369,7 @@ def _array_ids(ids: NDArray[Any], what: str) -> NDArray[Any]:
     if ids.dtype.kind in "Mm":
         gaps = np.flatnonzero(np.isnat(ids))
         if len(gaps):
-            raise missing(int(gaps[0]), what)
+            raise missing_value_error(int(gaps[0]), what)
     if ids.dtype.kind in "USb":
         if ids.dtype.kind == "U":
             refuse_surrogates(ids.tolist(), what)
@@ -385,7 +385,7 @@ def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
     if not values:
         return np.empty(0, np.int64)
     if kinds == {int}:
-        return _stored(list(values))
+        return _store_ids(list(values))
     if kinds == {float}:
         return _array_ids(np.array(values, dtype=np.float64), what)
     if str in kinds:
@@ -393,7 +393,7 @@ def _object_ids(values: Sequence[Any], what: str) -> NDArray[Any]:
     if kinds != {str}:
         for row, value in enumerate(values):
             if is_missing(value):
-                raise missing(row, what)
+                raise missing_value_error(row, what)
     return object_array(map(_whole, values) if float in kinds else values, len(values))
 
 
@@ -463,14 +463,14 @@ def _encode_coded(values: Sequence[Any], codes: NDArray[Any], what: str) -> tupl
     gaps = [table[value] for value in distinct if stands_for_nothing(value)]
     if gaps:
         rows = np.flatnonzero(np.isin(np.array(among)[codes], gaps))
-        raise missing(int(rows[0]), what)
+        raise missing_value_error(int(rows[0]), what)
     order = _natural_order(distinct)
     rank = np.empty(len(distinct), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
-    return _stored([distinct[at] for at in order]), rank[np.array(among, np.int64)][codes]
+    return _store_ids([distinct[at] for at in order]), rank[np.array(among, np.int64)][codes]
 
 
-def _stored(values: list[Any]) -> NDArray[Any]:
+def _store_ids(values: list[Any]) -> NDArray[Any]:
     if set(map(type, values)) <= {int}:
         try:
             return np.array(values, dtype=np.int64)

@@ -110,10 +110,10 @@ def read_features(source: Any) -> Features:
     for i, (name, column) in enumerate(zip(names, columns, strict=True)):
         if i != at:
             found |= _column(str(name), column)
-    return _checked(_ids(columns[at]), found, where)
+    return _check_features(_ids(columns[at]), found, where)
 
 
-def _checked(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> Features:
+def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> Features:
     repeated = first_repeated(ids)
     if repeated is not None:
         raise DataError(f"{where} has the item {repeated!r} twice: every item may occur once")
@@ -193,13 +193,13 @@ def _from_mapping(given: Mapping[Any, Any]) -> Features:
     ids = as_ids(list(given), "item id")
     rows = [[value] if isinstance(value, (str, int, float)) else list(value) for value in given.values()]
     if any(isinstance(cell, str) for row in rows for cell in row):
-        return _checked(
+        return _check_features(
             ids, _words("word", [set("|".join(map(str, row)).split("|")) - {""} for row in rows]), "item_features"
         )
     if len(set(map(len, rows))) > 1:
         raise DataError("item_features has not as many numbers for every item: leave out items that are not known")
     _finite(np.array(rows, np.float64))
-    return _checked(ids, {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))}, "item_features")
+    return _check_features(ids, {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))}, "item_features")
 
 
 def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]]:

@@ -22,7 +22,7 @@ from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.row_groups import read_row_groups
 from discreet.data.scan import check_quotes, scan
 from discreet.data.text import (
-    Layout,
+    CsvFormat,
     as_lines,
     check_line,
     find_layout,
@@ -201,7 +201,7 @@ def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | N
                 narrow.discard(doubt)
                 continue
             if doubt is None or doubt == "rating" or doubt in as_text:
-                raise _explained(error, file, layout) from error
+                raise _explain_error(error, file, layout) from error
             as_text.add(doubt)
     if seen.quotes and len(columns.users) < seen.lines - int(layout.header):
         with open_text(file) as stream:
@@ -209,19 +209,19 @@ def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | N
     return columns
 
 
-def _doubt(message: str, layout: Layout) -> str | None:
+def _doubt(message: str, layout: CsvFormat) -> str | None:
     """What to take differently at the next attempt.
 
     What looked like integers in the first lines may be text further down, and what looks like a row cut short may be a
     quoted text (a review, say) with a line break in it.
     """
-    if layout.quoted and message.startswith(("CSV parse error: Expected", "CSV parser got out of sync")):
+    if layout.has_quotes and message.startswith(("CSV parse error: Expected", "CSV parser got out of sync")):
         return "line"
     found = re.match(r"In CSV column #(\d+): CSV conversion error", message)
     return next((role for role, at in layout.columns.items() if found and at == int(found[1])), None)
 
 
-def _explained(error: Exception, file: Path, layout: Layout) -> DataError:
+def _explain_error(error: Exception, file: Path, layout: CsvFormat) -> DataError:
     """The same error with the line and what is wrong with it."""
     with open_text(file) as stream:
         buffered: BinaryIO = io.BufferedReader(stream)

@@ -24,7 +24,7 @@ def frame_columns(frame: Any, chosen: Mapping[str, Column]) -> Columns:
 
     what = f"the {type(frame).__module__.split('.')[0]} {type(frame).__name__}"
     try:
-        wrapped = _wrapped(frame, what)
+        wrapped = _wrap_frame(frame, what)
         names = list(wrapped.collect_schema().names())
         positions = find_columns(
             names,
@@ -68,7 +68,7 @@ def make_frame(columns: Mapping[str, NDArray[Any]], backend: str) -> Any:
     return library.DataFrame(dict(columns))
 
 
-def _wrapped(frame: Any, what: str) -> Any:
+def _wrap_frame(frame: Any, what: str) -> Any:
     """Narwhals frame over whatever was given."""
     import narwhals.stable.v1 as nw
 

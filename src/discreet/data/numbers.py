@@ -16,11 +16,11 @@ from discreet.data.encode import (
     RowError,
     as_coded,
     is_missing,
-    missing,
+    missing_value_error,
     numpy_chunks,
     object_array,
     refuse_nulls,
-    written,
+    parse_id,
 )
 from discreet.errors import DataError
 
@@ -71,12 +71,12 @@ def as_timestamps(column: Any) -> NDArray[np.int64]:
     if array.dtype.kind == "M":
         gaps = np.flatnonzero(np.isnat(array))
         if len(gaps):
-            raise _missing(int(gaps[0]), "timestamp")
+            raise _missing_value_error(int(gaps[0]), "timestamp")
         return array.astype("datetime64[s]").astype(np.int64)
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~(np.abs(array) < 2.0**63))
         if len(bad):
-            raise _missing(int(bad[0]), "timestamp")
+            raise _missing_value_error(int(bad[0]), "timestamp")
         return np.floor(array).astype(np.int64)
     return np.fromiter((seconds(value, row) for row, value in enumerate(array.tolist())), np.int64, len(array))
 
@@ -111,7 +111,7 @@ def _other_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
 def seconds(value: Any, row: int = 0) -> int:
     """Seconds since 1970 of one timestamp in any form."""
     if is_missing(value):
-        raise _missing(row, "timestamp")
+        raise _missing_value_error(row, "timestamp")
     if isinstance(value, str):
         return seconds(_from_text(value, row), row)
     if isinstance(value, datetime):
@@ -132,7 +132,7 @@ def seconds(value: Any, row: int = 0) -> int:
 
 def _from_text(text: str, row: int) -> int | float | datetime:
     plain = text.strip()
-    form = written(plain)  # large integers are no floats
+    form = parse_id(plain)  # large integers are no floats
     if isinstance(form, int):
         return form
     try:
@@ -154,15 +154,15 @@ def _looks_numeric(text: str) -> bool:
 
 def _number(value: Any, row: int) -> float:
     if value is None or type(value).__name__ == "NAType":
-        raise _missing(row, "rating")
+        raise _missing_value_error(row, "rating")
     try:
         return float(value)
     except (TypeError, ValueError):
         raise RowError(row, f"the rating {value!r} is not a number: correct it or drop the row") from None
 
 
-def _missing(row: int, what: str) -> RowError:
-    return missing(row, what, _ADVICE.format(what))
+def _missing_value_error(row: int, what: str) -> RowError:
+    return missing_value_error(row, what, _ADVICE.format(what))
 
 
 def _as_array(column: Any, what: str) -> NDArray[Any]:

@@ -139,7 +139,7 @@ class Ratings:
             Take user ids that differ only in case, in blanks around them or in the Unicode form of their letters for
             one user. Each id is changed by itself: to lower case, without those blanks, composed (NFC).
         """
-        given = None if items is None else Catalogue.of(items)
+        given = None if items is None else Catalogue.from_any(items)
         chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
         columns = read_columns(path, chosen, separator, header)
         try:
@@ -164,7 +164,7 @@ class Ratings:
         normalize_ids: bool = False,
     ) -> Ratings:
         """Ratings from a pandas, polars or pyarrow frame with one row per rating; parameters as in :meth:`read`."""
-        given = None if items is None else Catalogue.of(items)
+        given = None if items is None else Catalogue.from_any(items)
         columns = frame_columns(frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp})
         if len(columns.users) == 0:
             raise DataError(f"the {type(frame).__name__} holds no ratings: its columns are there and have no rows")
@@ -188,7 +188,7 @@ class Ratings:
 
         ``item_ids`` is the public catalogue (``items`` of :meth:`read`), ``titles`` are in its order.
         """
-        given = None if item_ids is None else Catalogue.of(item_ids, titles)
+        given = None if item_ids is None else Catalogue.from_any(item_ids, titles)
         if given is None and titles is not None:
             raise ConfigError("titles need item_ids, in the same order")
         values = None if ratings is None else as_ratings(ratings)
@@ -216,7 +216,7 @@ class Ratings:
         public catalogue, which names the columns where ``item_ids`` does not. Repeated entries follow ``duplicates``
         and are never summed.
         """
-        given = None if items is None else Catalogue.of(items)
+        given = None if items is None else Catalogue.from_any(items)
         made = cls.from_indices(**from_matrix(matrix, user_ids, item_ids, given, titles, duplicates))
         return made if given is None or item_ids is None else made.with_items(given, unknown_items)
 
@@ -245,8 +245,8 @@ class Ratings:
             "indices": np.asarray(indices, np.int32),
             "values": np.asarray(values, np.float32),
             "timestamps": None if timestamps is None else np.asarray(timestamps, np.int64),
-            "user_ids": _trusted(user_ids, "user id"),
-            "item_ids": _trusted(item_ids, "item id"),
+            "user_ids": _check_ids(user_ids, "user id"),
+            "item_ids": _check_ids(item_ids, "item id"),
             "titles": titles if titles is None or isinstance(titles, np.ndarray) else as_titles(titles),
         }
         self = object.__new__(cls)
@@ -348,7 +348,7 @@ class Ratings:
             Whether these items are a public catalogue. By default a file, a mapping or a `Catalogue` is one, and a bare
             list is not, because it may come from the ratings themselves: say ``public=True`` if it does not.
         """
-        given = Catalogue.of(item_ids)
+        given = Catalogue.from_any(item_ids)
         if public is None:
             unchanged = self.catalogue and np.array_equal(given.ids, self.item_ids)
             public = unchanged or isinstance(item_ids, (Catalogue, Mapping, str, os.PathLike))
@@ -444,7 +444,7 @@ class Ratings:
         return Ratings.from_indices, tuple(getattr(self, name) for name in _FIELDS)
 
 
-def _trusted(ids: Any, what: str) -> NDArray[Any]:
+def _check_ids(ids: Any, what: str) -> NDArray[Any]:
     return ids if isinstance(ids, np.ndarray) and ids.dtype in (np.int64, object) else as_ids(ids, what)
 
 

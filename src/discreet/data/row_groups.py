@@ -56,7 +56,7 @@ def read_row_groups(file: Path, names: Mapping[str, str]) -> Columns | None:
                 return None
             if role not in arrays:
                 texts[role] = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-            elif not _copied(column, role, arrays[role][here]):
+            elif not _copy_column(column, role, arrays[role][here]):
                 return None
         return texts
 
@@ -75,7 +75,7 @@ def read_row_groups(file: Path, names: Mapping[str, str]) -> Columns | None:
     return Columns(ids("user"), ids("item"), arrays.get("rating"), arrays.get("timestamp"))
 
 
-def _copied(column: pa.ChunkedArray, role: str, out: NDArray[Any]) -> bool:
+def _copy_column(column: pa.ChunkedArray, role: str, out: NDArray[Any]) -> bool:
     """Whether all numbers of a column could be written as what they should be."""
     start = 0
     for chunk in numpy_chunks(column):

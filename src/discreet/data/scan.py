@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.text import Layout, Replaced, check_line, looks_whole, split
+from discreet.data.text import CsvFormat, Replaced, check_line, looks_whole, split
 from discreet.errors import DataError
 
 _BLOCK = 1 << 18  # what is compared stays in the cache
@@ -32,7 +32,7 @@ class Scan(NamedTuple):
     quotes: bool
 
 
-def scan(stream: Any, layout: Layout, where: str) -> Scan:
+def scan(stream: Any, layout: CsvFormat, where: str) -> Scan:
     """Look through the text of a file, called `where` in messages."""
     roles = {at: role for role, at in layout.columns.items() if role in ("user", "item")}
     roles = {at: role for at, role in roles.items() if looks_whole(layout.sample, at)}
@@ -52,22 +52,22 @@ def scan(stream: Any, layout: Layout, where: str) -> Scan:
         text = np.frombuffer(b"\n" + whole + b"\n", np.uint8)
         ends = (text == ord("\n")) | (text == ord("\r"))
         lines += int(np.count_nonzero(ends[1:] & ~ends[:-1]))
-        quotes = quotes or (layout.quoted and b'"' in whole)
+        quotes = quotes or (layout.has_quotes and b'"' in whole)
         wanted = {at for at, role in roles.items() if role not in found}
         if wanted:
-            found |= {roles[at] for at in _columns_with(text, ends, separator[0], layout.quoted, wanted)}
+            found |= {roles[at] for at in _columns_with(text, ends, separator[0], layout.has_quotes, wanted)}
         if not fresh:
             return Scan(found, lines, quotes)
 
 
-def check_quotes(stream: BinaryIO, layout: Layout, where: str) -> None:
+def check_quotes(stream: BinaryIO, layout: CsvFormat, where: str) -> None:
     """Refuse a file in which a quoted field runs over several lines, unless every quote in it is closed properly.
 
     And none of the lines within it may be a row: two stray quotes, of one person, look like a field in quotes.
     """
     text = io.TextIOWrapper(stream, encoding="utf-8", errors="replace", newline="")
     held: list[str] = []  # the lines of the row that is being read
-    reader = csv.reader(_noted(text, held), delimiter=layout.separator, strict=True)
+    reader = csv.reader(_record_lines(text, held), delimiter=layout.separator, strict=True)
     problem = ""
     try:
         for _ in reader:
@@ -84,20 +84,20 @@ def check_quotes(stream: BinaryIO, layout: Layout, where: str) -> None:
         )
 
 
-def _noted(lines: Iterable[str], held: list[str]) -> Iterator[str]:
+def _record_lines(lines: Iterable[str], held: list[str]) -> Iterator[str]:
     for line in lines:
         held.append(line)
         yield line
 
 
-def _is_row(line: str, layout: Layout) -> bool:
+def _is_row(line: str, layout: CsvFormat) -> bool:
     """Whether a line could be a row: it has as many fields, with its quotes or without, and a number for a rating."""
     plain = line.rstrip("\r\n")
     ways = (plain.split(layout.separator), *split([plain], layout.separator))
     return any(len(fields) == len(layout.names) and _has_rating(fields, layout) for fields in ways)
 
 
-def _has_rating(fields: Sequence[str], layout: Layout) -> bool:
+def _has_rating(fields: Sequence[str], layout: CsvFormat) -> bool:
     try:
         float(fields[layout.columns["rating"]].strip(' "') if "rating" in layout.columns else 0)
     except ValueError:

@@ -99,7 +99,7 @@ def random_ratings(ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1
     if min(held_out) == 0 or n <= sum(held_out):
         raise DataError(f"{n:,} ratings are too few to split {_percent(fractions)}: every part must have one at least")
     label = np.zeros(n, np.uint8)
-    _rng(seed).shuffle(_labelled(label, held_out))
+    _rng(seed).shuffle(_assign_labels(label, held_out))
     return _over_ratings(ratings, f"random {_percent(fractions)}", seed, label, parts=len(fractions))
 
 
@@ -132,7 +132,7 @@ def _draw_per_rating(ratings: Ratings, seed: int) -> NDArray[np.uint64]:
     _rng(seed)
     user, item = (_keys(ids, seed) for ids in (ratings.user_ids, ratings.item_ids))
     row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
-    return _mixed(user[row] ^ _mixed(item[ratings.indices]))
+    return _mix_bits(user[row] ^ _mix_bits(item[ratings.indices]))
 
 
 def _keys(ids: NDArray[Any], seed: int) -> NDArray[np.uint64]:
@@ -161,7 +161,7 @@ def _write_id(one: Any) -> str:
     return f"{over}" if under == 1 else f"{over}/{under}"
 
 
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of splitmix64: every bit depends on all."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -311,7 +311,7 @@ def _check_fractions(fractions: Sequence[float]) -> None:
         )
 
 
-def _labelled(label: NDArray[np.uint8], held_out: list[int]) -> NDArray[np.uint8]:
+def _assign_labels(label: NDArray[np.uint8], held_out: list[int]) -> NDArray[np.uint8]:
     """Write label 1 into the first ``held_out[0]`` places, 2 into the next, and so on."""
     start = 0
     for part, size in enumerate(held_out, start=1):

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from discreet.data.columns import CONVENTIONS, Column, Columns, by_order, find_columns, normalise
-from discreet.data.encode import MISSING, Coded, RowError, as_coded, stands_for_nothing, written
+from discreet.data.encode import MISSING, Coded, RowError, as_coded, stands_for_nothing, parse_id
 from discreet.data.numbers import as_ratings, as_timestamps, text_times
 from discreet.errors import DataError
 
@@ -40,7 +40,7 @@ _KNOWN = frozenset(name for names in CONVENTIONS.values() for name in names)
 
 
 @dataclass(frozen=True)
-class Layout:
+class CsvFormat:
     """How a text file is written."""
 
     separator: str
@@ -52,7 +52,7 @@ class Layout:
     guessed: bool = False  # whether the separator was found out, and not said
 
     @property
-    def quoted(self) -> bool:
+    def has_quotes(self) -> bool:
         return self.separator in _QUOTED
 
     def doubtful(self, text: str) -> bool:
@@ -158,7 +158,7 @@ def has_header(first: Sequence[str], chosen: Mapping[str, Column], where: str) -
 
 def find_layout(
     lines: Sequence[str], chosen: Mapping[str, Column], separator: str | None, header: bool | None, where: str
-) -> Layout:
+) -> CsvFormat:
     """Layout of a ratings file from its first lines."""
     blank = 0
     while not lines[blank].strip():
@@ -187,10 +187,10 @@ def find_layout(
     else:
         names = tuple(str(at) for at in range(len(first)))
         columns = by_order(len(first), chosen, where)
-    return Layout(separator, header, names, blank + int(header), columns, tuple(sample), guessed)
+    return CsvFormat(separator, header, names, blank + int(header), columns, tuple(sample), guessed)
 
 
-def read_text(stream: Any, layout: Layout, as_text: Collection[str] = (), narrow: Collection[str] = ()) -> Columns:
+def read_text(stream: Any, layout: CsvFormat, as_text: Collection[str] = (), narrow: Collection[str] = ()) -> Columns:
     """Read the columns that matter; raises ``pyarrow.ArrowInvalid`` or :class:`RowError` for content that is wrong.
 
     Ids and times are read as integers, if all of them are written so, and as text for the roles in ``as_text``: what
@@ -218,7 +218,7 @@ def read_text(stream: Any, layout: Layout, as_text: Collection[str] = (), narrow
             column_names=[str(at) for at in range(len(layout.names))], skip_rows=layout.skip, block_size=_BLOCK
         ),
         parse_options=arrow_csv.ParseOptions(
-            delimiter=delimiter, quote_char='"' if layout.quoted else False, newlines_in_values="line" in as_text
+            delimiter=delimiter, quote_char='"' if layout.has_quotes else False, newlines_in_values="line" in as_text
         ),
         convert_options=arrow_csv.ConvertOptions(
             column_types=types, include_columns=[str(at) for at in layout.columns.values()], null_values=list(MISSING)
@@ -250,7 +250,7 @@ def looks_narrow(sample: Sequence[Sequence[str]], position: int) -> bool:
     return all(abs(int(text)) < 1 << 31 for text in present if _INTEGER.fullmatch(text))
 
 
-def _ids(column: pa.ChunkedArray, role: str, layout: Layout) -> pa.ChunkedArray | Coded:
+def _ids(column: pa.ChunkedArray, role: str, layout: CsvFormat) -> pa.ChunkedArray | Coded:
     """Ids, each as it is written."""
     if column.null_count:
         raise RowError(0, f"the {role} id is missing")
@@ -264,7 +264,7 @@ def _ids(column: pa.ChunkedArray, role: str, layout: Layout) -> pa.ChunkedArray 
             raise RowError(0, f"the {role} id runs over several lines")
         if layout.doubtful(text):
             raise RowError(0, f"the {role} id may be cut at the wrong character")
-    return Coded([written(text) for text in coded.values], coded.codes)
+    return Coded([parse_id(text) for text in coded.values], coded.codes)
 
 
 def _is_number(text: str) -> bool:

@@ -43,7 +43,7 @@ class OpenFolder:
         if self._handle is not None:
             os.close(self._handle)
 
-    def replaced(self) -> bool:
+    def is_replaced(self) -> bool:
         """Whether something else is in its place by now."""
         try:
             return _identity(os.stat(self._path)) != self._identity
@@ -93,7 +93,7 @@ def consistently(
             try:
                 return read(folder)
             except (OSError, DiscreetError, ValueError, LookupError, TypeError):
-                if last or not folder.replaced():
+                if last or not folder.is_replaced():
                     raise
     raise AssertionError("the last attempt returns or raises")
 

@@ -7,9 +7,9 @@ int64, so that every engine gives the same bits for any number of blocks, in any
 
 from __future__ import annotations
 
-from discreet.engines.blocks import Blocks
-from discreet.engines.local import LocalPeople
+from discreet.engines.blocks import BlockRatings
+from discreet.engines.local import LocalRatings
 from discreet.engines.spark import SparkRatings
-from discreet.privacy.people.protocol import People
+from discreet.privacy.people.protocol import RatingsSource
 
-__all__ = ["Blocks", "LocalPeople", "People", "SparkRatings"]
+__all__ = ["BlockRatings", "LocalRatings", "RatingsSource", "SparkRatings"]

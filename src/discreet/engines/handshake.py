@@ -20,21 +20,21 @@ from numpy.typing import NDArray
 
 from discreet.kernels.simd import VECTOR_BYTES, enabled
 from discreet.kernels.threads import one_thread
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import BiasGradient, ResidualGradient, Size, WeighEntries, WeightCounts
-from discreet.privacy.people.left_out import LeftOutGains
+from discreet.privacy.people.descent import BiasGradient, WeightedResidualGradient, Size, WeighEntries, WeightCounts
+from discreet.privacy.people.left_out import LeaveOneOutGains
 from discreet.privacy.people.own_solve import (
     FitMoments,
-    LookOwn,
+    ComputeOwnResiduals,
     PriorMoments,
     ResidualPairs,
     SolutionGram,
-    SolveOwn,
+    SolveUserEffects,
 )
 from discreet.privacy.people.users import Choose, Restrict, Solve, sealed_block
 from discreet.privacy.statistics.contributions import Gradient, ItemCounts, ItemGrams, ItemSums
-from discreet.privacy.statistics.pairs import ActiveUsers, Graded, LikeCounts, PairSums
+from discreet.privacy.statistics.pairs import UserCount, GradeRatings, LikeCounts, PairSums
 from discreet.version import __version__
 
 #: Fine enough that a difference in the last bits of a float32 shows in the sums.
@@ -68,8 +68,8 @@ def canary() -> str:
 
 def _ranking() -> Iterator[NDArray[Any]]:
     """DPMF for ranking: counts of likes, and pairs of liked items."""
-    block, public = _after(*_users(Bounds(items=1, rating=4.0)), Graded(1.0, 5.0))
-    yield from _sums(block, public, LikeCounts(), ActiveUsers())
+    block, public = _after(*_users(Bounds(items=1, rating=4.0)), GradeRatings(1.0, 5.0))
+    yield from _sums(block, public, LikeCounts(), UserCount())
     yield from _sums(*_after(block, public, Restrict(np.arange(0, public.n_items, 2))), PairSums())
 
 
@@ -85,8 +85,8 @@ def _rating() -> Iterator[NDArray[Any]]:
     first = 2
     steps = (
         WeighEntries(np.linspace(1.0, 2.0, m)),
-        SolveOwn(V, ridge, centre, prior_count, bias, first, 0.3),
-        LookOwn(V, 1.5, bias),
+        SolveUserEffects(V, ridge, centre, prior_count, bias, first, 0.3),
+        ComputeOwnResiduals(V, 1.5, bias),
     )
     block, public = _after(block, public, *steps)
     yield from (block[name] for name in ("solution", "vectors", "offset", "residual", "length"))
@@ -99,9 +99,9 @@ def _rating() -> Iterator[NDArray[Any]]:
         FitMoments(4.0, 1.0, prior_count, 1.5),
         SolutionGram(first, V.shape[1] - first, 1.0),
         ResidualPairs(np.arange(0, m, 2)),
-        LeftOutGains(V, ridge, centre, prior_count, bias, first, (1, 3), 1.0, 5.0),
+        LeaveOneOutGains(V, ridge, centre, prior_count, bias, first, (1, 3), 1.0, 5.0),
         BiasGradient(),
-        ResidualGradient(),
+        WeightedResidualGradient(),
     )
 
 
@@ -127,7 +127,7 @@ def _users(bounds: Bounds) -> tuple[Block, Public]:
     return sealed_block(indptr, indices, ratings, keys, bounds), Public(bounds, m)
 
 
-def _after(block: Block, public: Public, *steps: OwnStep) -> tuple[Block, Public]:
+def _after(block: Block, public: Public, *steps: UserStep) -> tuple[Block, Public]:
     for step in steps:
         before, public = public, step.check(public)
         block = step.run(block, before)

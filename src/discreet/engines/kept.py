@@ -20,7 +20,7 @@ States = Mapping[Point, Block]
 _NOTHING: States = {}
 
 
-class KeptBlocks:
+class BlockCache:
     """Blocks by name, each at some points of its way.
 
     Every pass comes by all blocks, so that the one which was used longest ago is needed next: where there is no room
@@ -41,7 +41,7 @@ class KeptBlocks:
     def __len__(self) -> int:
         return len(self._states)
 
-    def known(self, name: Hashable) -> States:
+    def lookup(self, name: Hashable) -> States:
         """What is known of a block."""
         return self._states.get(name, _NOTHING)
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
-from discreet.privacy.door.vault import guarded
+from discreet.privacy.door.vault import guard
 from discreet.privacy.people.block import Block, Public
 from discreet.privacy.people.bounds import Bounds, check_rows
 from discreet.privacy.people.item_sampling import user_keys
 from discreet.privacy.people.users import Users, sealed_block
 
 
-class OfRatings:
+class RatingsSourceMixin:
     """What everybody knows of people whose ratings are in memory: the catalogue, and the range if it is asked for."""
 
     _ratings: Ratings
@@ -39,7 +39,7 @@ class OfRatings:
         return self._ratings.catalogue
 
     @property
-    def filtered(self) -> str:
+    def filter_description(self) -> str:
         return self._ratings.filtered
 
     @property
@@ -54,7 +54,7 @@ class OfRatings:
         return self._ratings.rating_range()
 
 
-class LocalPeople(OfRatings):
+class LocalRatings(RatingsSourceMixin):
     """`Ratings` divided into blocks of users. Plain `Ratings` are one block, and need no engine.
 
     Parameters
@@ -75,7 +75,7 @@ class LocalPeople(OfRatings):
         """What the ledger says of where people were."""
         return f"memory: people are in {self.parts:,} blocks in the memory of one machine"
 
-    @guarded("sealed ratings")
+    @guard("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
         ratings = self._ratings
         check_rows(ratings)

@@ -29,7 +29,7 @@ from discreet.privacy.people.users import sealed_block
 
 
 @dataclass(frozen=True, repr=False)  # whose repr would print ratings
-class Portion:
+class PackedBlock:
     """Some users with their ratings, as compressed sparse rows."""
 
     indptr: NDArray[np.int64]
@@ -39,7 +39,7 @@ class Portion:
     ratings: NDArray[np.float32]
 
     @classmethod
-    def of_nobody(cls) -> Portion:
+    def of_nobody(cls) -> PackedBlock:
         none = np.zeros(0, np.uint64)
         return cls(np.zeros(1, np.int64), none, none, np.zeros(0, np.int32), np.zeros(0, np.float32))
 
@@ -57,7 +57,7 @@ class Portion:
         return b"".join(np.ascontiguousarray(array).tobytes() for array in self.chunks())
 
     @classmethod
-    def from_bytes(cls, data: Any) -> Portion:
+    def from_bytes(cls, data: Any) -> PackedBlock:
         """From a buffer, which is shared and not copied; raises a ValueError where it is cut or grown."""
         n, nnz = (int(x) for x in np.frombuffer(data, np.int64, 2))
         if n < 0 or nnz < 0 or len(data) != 16 + 8 * (n + 1) + 16 * n + 8 * nnz:
@@ -78,7 +78,7 @@ def portion_of(
     times: NDArray[np.int64] | None,
     n_items: int,
     duplicates: str,
-) -> Portion:
+) -> PackedBlock:
     """The people of these rows, which are all the rows that they have.
 
     Parameters
@@ -111,7 +111,7 @@ def portion_of(
         raise DataError(
             'a user rated an item twice: remove the repetitions, or merge them with duplicates="last" or "mean"'
         )
-    return Portion(rows.indptr, hashes, numbers, rows.indices, rows.values)
+    return PackedBlock(rows.indptr, hashes, numbers, rows.indices, rows.values)
 
 
 def _group(who: Identity) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -10,12 +10,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.evaluation.priced import PricedEvaluation
+    from discreet.evaluation.priced import PrivateEvaluation
     from discreet.evaluation.protocols import evaluate
     from discreet.evaluation.results import Evaluation, Slice
-    from discreet.evaluation.tuning import Between, Tuned, tune
+    from discreet.evaluation.tuning import Between, TuningResult, tune
 
-__all__ = ["Between", "Evaluation", "PricedEvaluation", "Slice", "Tuned", "evaluate", "tune"]
+__all__ = ["Between", "Evaluation", "PrivateEvaluation", "Slice", "TuningResult", "evaluate", "tune"]
 
 _HOME = {
     "Between": "tuning",

@@ -37,7 +37,7 @@ class Score:
     runs: tuple[float, ...]
 
     @classmethod
-    def of(cls, values: Sequence[float], errors: Sequence[float]) -> Score:
+    def from_values(cls, values: Sequence[float], errors: Sequence[float]) -> Score:
         spread = statistics.stdev(values) if len(values) > 1 else math.nan
         return cls(statistics.fmean(values), statistics.fmean(errors), spread, tuple(values))
 
@@ -146,12 +146,12 @@ def compare(
 def _row(name: str, model: Any, runs: Sequence[tuple[Evaluation, float]]) -> Row:
     results = [result for result, _ in runs]
     parameters = {k: v for k, v in model.get_params().items() if k != "random_state"}  # that is the run's seed
-    scores = {m: Score.of([r.values[m] for r in results], [r.stderr[m] for r in results]) for m in results[0].values}
+    scores = {m: Score.from_values([r.values[m] for r in results], [r.stderr[m] for r in results]) for m in results[0].values}
     groups = N_QUINTILES if results[0].slices else 0
     quintiles = []
     for g in range(groups):
         parts = [r.slices[g] for r in results]
-        quintiles.append({m: Score.of([p.values[m] for p in parts], [p.stderr[m] for p in parts]) for m in scores})
+        quintiles.append({m: Score.from_values([p.values[m] for p in parts], [p.stderr[m] for p in parts]) for m in scores})
     seconds = statistics.fmean(seconds for _, seconds in runs)
     return Row(name, parameters, model.feedback, scores, tuple(quintiles), seconds)
 

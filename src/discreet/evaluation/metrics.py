@@ -279,7 +279,7 @@ def parse(name: str) -> Metric:
     base, at, cut = name.partition("@")
     bases = [*RATING, *RANKING, "coverage"]
     if base not in bases:
-        raise ConfigError(f"there is no metric {name!r}: {_meant(base, at + cut, bases)}")
+        raise ConfigError(f"there is no metric {name!r}: {_suggest_name(base, at + cut, bases)}")
     if base in RATING:
         if at:
             raise ConfigError(f"{name!r}: {base} has no cut-off; write {base!r}")
@@ -292,7 +292,7 @@ def parse(name: str) -> Metric:
     return Metric(name, base, int(cut))
 
 
-def _meant(base: str, cut: str, bases: list[str]) -> str:
+def _suggest_name(base: str, cut: str, bases: list[str]) -> str:
     close = difflib.get_close_matches(base.strip().lower().replace("-", "_"), bases, n=2, cutoff=0.5)
     if close:
         names = [b if b in RATING else b + (cut.strip() or "@20") for b in close]

@@ -37,7 +37,7 @@ from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
 from discreet.evaluation.metrics import Metric
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.accounting.lifetime import Account, charged
+from discreet.privacy.accounting.lifetime import Account, charge_account
 from discreet.privacy.door.chain import Head
 from discreet.privacy.door.plan import Plan, Release
 from discreet.privacy.door.session import Session
@@ -87,7 +87,7 @@ class ScorePrice:
 
 
 @dataclass(frozen=True, repr=False)
-class PricedEvaluation:
+class PrivateEvaluation:
     """Scores with noise, which may be published.
 
     Attributes
@@ -122,12 +122,12 @@ class PricedEvaluation:
         return f"<PricedEvaluation of {self.conditions['model']}: {scores}; ε = {self.privacy.epsilon:.4g}>"
 
     def __str__(self) -> str:
-        lines = [self._head(), "", *(f"{name:12} {_shown(self, name)}" for name in self.values), ""]
+        lines = [self._head(), "", *(f"{name:12} {_format_score(self, name)}" for name in self.values), ""]
         return "\n".join([*lines, *(f"- {note}" for note in self._notes())])
 
     def _repr_html_(self) -> str:
         """For notebooks: the same as in print."""
-        rows = [(name, _shown(self, name)) for name in self.values]
+        rows = [(name, _format_score(self, name)) for name in self.values]
         table = html_table(("metric", "score"), rows)
         return f"<div><p>{escape(self._head())}</p>{table}{html_notes(self._notes())}</div>"
 
@@ -154,7 +154,7 @@ class PricedEvaluation:
         }
 
 
-def _shown(found: PricedEvaluation, name: str) -> str:
+def _format_score(found: PrivateEvaluation, name: str) -> str:
     low, high = found.intervals[name]
     value = found.values[name]
     score = "–" if math.isnan(value) else f"{value:.4f}"
@@ -170,7 +170,7 @@ def release_scores(
     conditions: Mapping[str, Any],
     cautions: Mapping[str, str] | None = None,
     head: Head | None = None,
-) -> PricedEvaluation:
+) -> PrivateEvaluation:
     """Measure behind glass, and release.
 
     Parameters
@@ -189,36 +189,36 @@ def release_scores(
     """
     _check(metrics, half)
     check_user_column(holdout.target, None)  # what is released is about the values of that column
-    layout = Layout.of(metrics)
-    plan = Plan.calibrated([Release(RELEASE, shape=(len(layout.most),))], price.budget)
+    layout = ScoreLayout.from_metrics(metrics)
+    plan = Plan.calibrate([Release(RELEASE, shape=(len(layout.most),))], price.budget)
     session = Session(plan, price.noise, price.random_state)
-    with charged(price.account, session, "scores", head):
+    with charge_account(price.account, session, "scores", head):
         if "model" not in (cautions or {}):
-            session.assume("model", "the model that is measured, which has a price of its own")
+            session.record_assumption("model", "the model that is measured, which has a price of its own")
         if conditions["apart"]:
-            session.assume("held out", "what was held out, decided for each person apart from all others")
+            session.record_assumption("held out", "what was held out, decided for each person apart from all others")
         else:
-            session.assume("held out", "what was held out, decided over all people together", inferred=True)
+            session.record_assumption("held out", "what was held out, decided over all people together", inferred=True)
         for name, text in (cautions or {}).items():
-            session.assume(name, text, inferred=True)
+            session.record_assumption(name, text, inferred=True)
         bounded = (
             f"nobody counts as more than {price.most_ratings} ratings" if layout.rated else "everybody counts once"
         )
         if layout.rated:
-            session.assume("errors", f"errors of more than {half:g} count as that, and {bounded} in rmse and mae")
+            session.record_assumption("errors", f"errors of more than {half:g} count as that, and {bounded} in rmse and mae")
 
         def columns() -> NDArray[np.float64]:
             exact = measure([metric.name for metric in metrics])
             counts = np.diff(holdout.target.indptr)
             return layout.columns(exact, counts, half or 1.0, price.most_ratings)
 
-        statistic = seal_values(columns).add_up(UserValues(layout.most))
+        statistic = seal_values(columns).sum(UserValues(layout.most))
         noisy = session.release(RELEASE, statistic)
         deviation = session.deviation(RELEASE, statistic)
         statement = session.finish()
     found = layout.read(noisy, deviation, price.confidence)
     scale = {m.name: _scale(m, half or 1.0) for m in metrics}
-    return PricedEvaluation(
+    return PrivateEvaluation(
         values={name: scale[name](one.value) for name, one in found.items()},
         intervals={name: (scale[name](one.low), scale[name](one.high)) for name, one in found.items()},
         people={name: one.people for name, one in found.items()},
@@ -247,7 +247,7 @@ def _scale(metric: Metric, half: float) -> Callable[[float], float]:
 
 
 @dataclass(frozen=True)
-class Found:
+class ScoreSums:
     """θ with its interval, and Σ c."""
 
     value: float
@@ -257,14 +257,14 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ScoreLayout:
     """Which column of the released vector is what: see the equations at the top of the module."""
 
     rated: tuple[Metric, ...]
     ranked: tuple[Metric, ...]
 
     @classmethod
-    def of(cls, metrics: Sequence[Metric]) -> Layout:
+    def from_metrics(cls, metrics: Sequence[Metric]) -> ScoreLayout:
         return cls(tuple(m for m in metrics if m.kind == "rating"), tuple(m for m in metrics if m.kind == "ranking"))
 
     @property
@@ -294,7 +294,7 @@ class Layout:
                 found += [s, MOMENTS * s**2]
         return np.column_stack(found)
 
-    def read(self, noisy: NDArray[Any], deviation: float, confidence: float) -> dict[str, Found]:
+    def read(self, noisy: NDArray[Any], deviation: float, confidence: float) -> dict[str, ScoreSums]:
         """Every score, from the released vector alone."""
         left = [float(x) for x in noisy]
         found = {}
@@ -315,7 +315,7 @@ class Layout:
         return found
 
 
-def ratio(s: float, c: float, moments: tuple[float, float, float], deviation: float, confidence: float) -> Found:
+def ratio(s: float, c: float, moments: tuple[float, float, float], deviation: float, confidence: float) -> ScoreSums:
     """θ = Σs / Σc with its interval (equations 3 and 4), from noisy sums; `moments` are Σs², Σsc, Σc²."""
     q = float(ndtri(0.5 + confidence / 2))
     s2, sc, c2 = moments
@@ -328,12 +328,12 @@ def ratio(s: float, c: float, moments: tuple[float, float, float], deviation: fl
     inside = np.flatnonzero(excess(grid) <= 0)
     value = min(max(s / c, 0.0), 1.0) if c > 0 else math.nan
     if not len(inside):  # between two points of the grid, or, by bad luck, beyond an end
-        return Found(value, *_around(excess, value), c) if c > 0 else Found(value, 0.0, 1.0, c)
+        return ScoreSums(value, *_around(excess, value), c) if c > 0 else ScoreSums(value, 0.0, 1.0, c)
     first = int(inside[0])
     last = int(inside[-1])
     low = float(brentq(excess, grid[first - 1], grid[first])) if first > 0 else 0.0
     high = float(brentq(excess, grid[last], grid[last + 1])) if last < _POINTS - 1 else 1.0
-    return Found(value, low, high, c)
+    return ScoreSums(value, low, high, c)
 
 
 def _around(excess: Callable[[float], Any], value: float) -> tuple[float, float]:

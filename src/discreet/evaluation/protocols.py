@@ -44,12 +44,12 @@ from discreet.evaluation.metrics import (
     popularity_quintiles,
     root,
 )
-from discreet.evaluation.priced import PricedEvaluation, ScorePrice, release_scores
+from discreet.evaluation.priced import PrivateEvaluation, ScorePrice, release_scores
 from discreet.evaluation.results import Evaluation, Slice
 from discreet.models.history import clip_histories
 from discreet.privacy.accounting.budget import Budget, Neighbouring
 from discreet.privacy.accounting.lifetime import Account
-from discreet.showing import Progress, Shown, shown, silent
+from discreet.showing import Progress, ShowProgress, progress_bar, no_progress
 
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
@@ -83,7 +83,7 @@ def evaluate(
     part: Part = "test",
     relevant: float | None = None,
     slices: Literal["ratings", "items"] | None = "ratings",
-    progress: Shown = None,
+    progress: ShowProgress = None,
 ) -> Evaluation: ...
 
 
@@ -101,8 +101,8 @@ def evaluate(
     confidence: float = 0.95,
     part: Part = "test",
     relevant: float | None = None,
-    progress: Shown = None,
-) -> PricedEvaluation: ...
+    progress: ShowProgress = None,
+) -> PrivateEvaluation: ...
 
 
 def evaluate(
@@ -119,8 +119,8 @@ def evaluate(
     budget: Account | None = None,
     most_ratings: int = 10,
     confidence: float = 0.95,
-    progress: Shown = None,
-) -> Evaluation | PricedEvaluation:
+    progress: ShowProgress = None,
+) -> Evaluation | PrivateEvaluation:
     """Score a fitted model on the held-out part of a split.
 
     Parameters
@@ -171,7 +171,7 @@ def evaluate(
         )
     if epsilon is not None:
         price = ScorePrice(Budget(epsilon, delta, neighbouring), budget, most_ratings, confidence)
-        return _priced(model, split, metrics, part, relevant, price)
+        return _evaluate_privately(model, split, metrics, part, relevant, price)
     if budget is not None:
         raise ConfigError("an account pays for priced scores: give epsilon= as well, such as 0.1")
     wanted = _parse_all(metrics, model.feedback)
@@ -180,9 +180,9 @@ def evaluate(
         raise NotFittedError(f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it")
     target = holdout.target
     counts = np.bincount(split.train.indices, minlength=target.n_items)
-    groups = _Groups(popularity_quintiles(counts, slices), N_QUINTILES) if slices else _Groups.none(target.n_items)
+    groups = _Groups(popularity_quintiles(counts, slices), N_QUINTILES) if slices else _Groups.empty(target.n_items)
     if relevant is None:
-        relevant = getattr(model, "liked_from_", None)
+        relevant = getattr(model, "like_threshold_", None)
     threshold = _threshold(relevant, model.feedback, split.train, target)
     keep = _find_relevant(target, threshold)
 
@@ -191,7 +191,7 @@ def evaluate(
     found = _rate(model, holdout, rating, groups) if rating else {}
     n_ranked: list[int] | None = None
     if ranking:
-        with shown(progress, "Evaluating") as told:
+        with progress_bar(progress, "Evaluating") as told:
             ranked, n_ranked = _rank(model, holdout, keep, ranking, groups, told)
         found |= ranked
 
@@ -218,14 +218,14 @@ def evaluate(
     )
 
 
-def _priced(
+def _evaluate_privately(
     model: Model,
     split: Split,
     metrics: str | Sequence[str] | None,
     part: Part,
     relevant: float | None,
     price: ScorePrice,
-) -> PricedEvaluation:
+) -> PrivateEvaluation:
     """The same scores as a release; everything decided here is public."""
     if getattr(model, "item_ids_", None) is None:
         raise NotFittedError(f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it")
@@ -248,7 +248,7 @@ def _priced(
         "apart": split.apart,
     }
     half = None if scale is None else (scale[1] - scale[0]) / 2
-    rated = known_part(model, holdout)
+    rated = keep_known_items(model, holdout)
     cautions = _list_cautions(model, wanted, split)
     head = getattr(model, "account_head_", None)
     return release_scores(wanted, measure, rated, half, price, conditions, cautions, head)
@@ -256,7 +256,7 @@ def _priced(
 
 def _list_cautions(model: Model, metrics: Iterable[Metric], split: Split) -> dict[str, str]:
     """List by name what scores depend on and was read from data without noise."""
-    cautions = {a.name: a.text for a in _inferred_range(model)}
+    cautions = {a.name: a.text for a in _list_inferred_range(model)}
     scale = getattr(model, "rating_range_", None)
     statement = getattr(model, "privacy_", None)
     if statement is None or not statement.finite:
@@ -268,7 +268,7 @@ def _list_cautions(model: Model, metrics: Iterable[Metric], split: Split) -> dic
     return cautions
 
 
-def _inferred_range(model: Model) -> list[Any]:
+def _list_inferred_range(model: Model) -> list[Any]:
     """List the model's assumptions on its range of ratings that were read from data."""
     statement = getattr(model, "privacy_", None)
     assumptions = () if statement is None else statement.assumptions
@@ -288,7 +288,7 @@ def public_threshold(
     """
     if relevant is not None:
         return _check_relevant(relevant)
-    by_rating = model.feedback == "explicit" or hasattr(type(model), "liked_from_")
+    by_rating = model.feedback == "explicit" or hasattr(type(model), "like_threshold_")
     if not by_rating or all(metric.kind != "ranking" for metric in metrics):
         return None
     if not _has_public_range(model):
@@ -299,17 +299,17 @@ def public_threshold(
     scale = getattr(model, "rating_range_", None)
     if model.feedback == "explicit" and scale is not None:
         return float(scale[0] + RELEVANT_SHARE * (scale[1] - scale[0]))
-    threshold: float | None = getattr(model, "liked_from_", None)
+    threshold: float | None = getattr(model, "like_threshold_", None)
     return threshold
 
 
 def _has_public_range(model: Any) -> bool:
     """Tell whether the range of ratings, or what counts as liked, was given and not inferred."""
     if getattr(model, "privacy_", None) is not None:
-        return not _inferred_range(model)
+        return not _list_inferred_range(model)
     if getattr(model, "rating_range", None) is not None:
         return True
-    return model.feedback == "implicit" and model.algorithm().liked_from is not None
+    return model.feedback == "implicit" and model.algorithm().like_threshold is not None
 
 
 def measure_users(
@@ -324,13 +324,13 @@ def measure_users(
     ratings. No data are refused: without any held-out rating all values are NaN. Held-out items
     that the model does not know are left out of rating metrics and are misses in rankings.
     """
-    groups = _Groups.none(holdout.target.n_items)
+    groups = _Groups.empty(holdout.target.n_items)
     rating = [m for m in metrics if m.kind == "rating"]
     ranking = [m for m in metrics if m.kind == "ranking"]
-    found = _rate(model, known_part(model, holdout), rating, groups) if rating else {}
+    found = _rate(model, keep_known_items(model, holdout), rating, groups) if rating else {}
     if ranking:
         keep = _find_relevant(holdout.target, relevant)
-        found |= _rank(model, holdout, keep, ranking, groups, silent)[0]  # progress would be exact
+        found |= _rank(model, holdout, keep, ranking, groups, no_progress)[0]  # progress would be exact
     return {name: one.per_user for name, one in found.items() if one.per_user is not None}
 
 
@@ -349,7 +349,7 @@ def align_items(model: Model, holdout: Holdout) -> Holdout:
     return Holdout(holdout.known.with_items(items), holdout.target.with_items(items))
 
 
-def known_part(model: Model, holdout: Holdout) -> Holdout:
+def keep_known_items(model: Model, holdout: Holdout) -> Holdout:
     """Keep the ratings of items that the model knows."""
     relabel = _relabel(model, holdout.target)
     if relabel is None:
@@ -369,19 +369,19 @@ class _Groups:
     n: int
 
     @staticmethod
-    def none(n_items: int) -> _Groups:
+    def empty(n_items: int) -> _Groups:
         return _Groups(np.zeros(n_items, np.int8), 0)
 
 
 @dataclass(frozen=True)
-class _Found:
+class _UserScores:
     """(value, standard error) of the whole and then of each group; values by user, or None where there are none."""
 
     scores: list[tuple[float, float]]
     per_user: Array | None
 
 
-def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups) -> dict[str, _Found]:
+def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups) -> dict[str, _UserScores]:
     """Rating metrics: sums by (group, user), from which everything follows."""
     target = holdout.target
     known = clip_histories(holdout.known, getattr(model, "history_range", None))
@@ -403,7 +403,7 @@ def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups
         scores = [mean_over_rows(s, c) for s, c in pairs]
         with np.errstate(invalid="ignore"):  # 0 / 0 for users without rows is the NaN they should get
             per_user = pairs[0][0] / pairs[0][1]
-        found[metric.name] = _Found(
+        found[metric.name] = _UserScores(
             [root(*score) for score in scores] if squared else scores, np.sqrt(per_user) if squared else per_user
         )
     return found
@@ -411,7 +411,7 @@ def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups
 
 def _rank(
     model: Model, holdout: Holdout, keep: Array, metrics: list[Metric], groups: _Groups, progress: Progress
-) -> tuple[dict[str, _Found], list[int]]:
+) -> tuple[dict[str, _UserScores], list[int]]:
     """Ranking metrics and coverage, block by block; also the number of users counted, as a whole and in each group."""
     target = holdout.target
     indices = target.indices[keep]
@@ -448,10 +448,10 @@ def _rank(
                 covered[metric.name] |= find_covered(lists, target.n_items, metric.k)
         progress(stop, len(users), "ranking")
 
-    found = {name: _Found([mean_over_users(row) for row in v], v[0]) for name, v in values.items()}
+    found = {name: _UserScores([mean_over_users(row) for row in v], v[0]) for name, v in values.items()}
     for name, items in covered.items():
         parts = [items, *(items[groups.of_item == g] for g in range(groups.n))]
-        found[name] = _Found([(float(p.mean()) if p.size else math.nan, math.nan) for p in parts], None)
+        found[name] = _UserScores([(float(p.mean()) if p.size else math.nan, math.nan) for p in parts], None)
     return found, n_ranked.tolist()
 
 
@@ -462,7 +462,7 @@ def _slice(
     target: Ratings,
     n_users: list[int],
     n_ranked: list[int] | None,
-    found: dict[str, _Found],
+    found: dict[str, _UserScores],
 ) -> Slice:
     mine = groups.of_item == g
     return Slice(

@@ -96,10 +96,10 @@ class Evaluation:
         return f"<Evaluation of {self.conditions['model']} on {self.conditions['part']}: {scores}>"
 
     def __str__(self) -> str:
-        head, rows, notes = self._shown()
+        head, rows, notes = self._table_to_show()
         return "\n".join([head, "", *_table(rows), "", *(f"- {note}" for note in notes)])
 
-    def _shown(self) -> tuple[str, list[list[str]], list[str]]:
+    def _table_to_show(self) -> tuple[str, list[list[str]], list[str]]:
         """What people see: a line, a table whose first row is its head, and notes."""
         c = self.conditions
         head = (
@@ -119,7 +119,7 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """For notebooks: the same as in print."""
-        head, rows, notes = self._shown()
+        head, rows, notes = self._table_to_show()
         return f"<div><p>{escape(head)}</p>{html_table(rows[0], rows[1:])}{html_notes(notes)}</div>"
 
     def to_dict(self, per_user: bool = False) -> dict[str, Any]:

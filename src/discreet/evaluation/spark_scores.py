@@ -18,7 +18,7 @@ from discreet.data.worker_errors import quiet
 from discreet.errors import ConfigError, DataError
 from discreet.evaluation.metrics import parse
 from discreet.evaluation.protocols import evaluate
-from discreet.models.spark_lists import Files, as_histories, packed, unpacked
+from discreet.models.spark_lists import Files, as_histories, pack_model, unpack_model
 
 SCHEMA = "metric string, weight double, total double, squares double"
 
@@ -55,8 +55,8 @@ def evaluate_frame(
     if sorted(found) != sorted(held_out.columns):
         raise DataError("the two frames need the same columns: histories, and what was held out of them")
     columns = {role: found[at] for role, at in find_columns(found, {}, "the Spark DataFrame").items()}
-    threshold = relevant if relevant is not None else getattr(model, "liked_from_", None)
-    task = scorer(packed(model), names, columns, threshold)
+    threshold = relevant if relevant is not None else getattr(model, "like_threshold_", None)
+    task = scorer(pack_model(model), names, columns, threshold)
     both = known.select(*columns.values(), F.lit(False).alias("held")).union(
         held_out.select(*columns.values(), F.lit(True).alias("held"))
     )
@@ -83,7 +83,7 @@ def scorer(files: Files, names: Sequence[str], columns: dict[str, str], relevant
         rows = [batch for batch in batches if batch.num_rows]
         if not rows:
             return
-        model = unpacked(files)
+        model = unpack_model(files)
         table = pa.Table.from_batches(rows)
         held = np.asarray(table.column("held").to_pylist(), bool)
         table = table.drop_columns(["held"])

@@ -83,7 +83,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TuningResult:
     """What leaves.
 
     Attributes
@@ -117,7 +117,7 @@ def tune(
     held_out: float = 0.1,
     score_share: float = 0.1,
     budget: Account | None = None,
-) -> Tuned:
+) -> TuningResult:
     """Train with settings from a declared space, and return the best.
 
     Parameters
@@ -191,14 +191,14 @@ class Tuning:
         _check_share("score_share", score_share)
         model.check()
         self.model = model
-        self.space = space if callable(space) else _checked_space(space)
-        self.metric = _checked_metric(metric, model)
+        self.space = space if callable(space) else _check_space(space)
+        self.metric = _check_metric(metric, model)
         self.relevant = relevant
         self.held_out = held_out
         self.score_share = score_share
         self.law = law
         self.runs = runs
-        self._number = _fixed(runs) if law == COMPOSED else Runs(runs, law)
+        self._number = _fix_runs(runs) if law == COMPOSED else Runs(runs, law)
         if callable(space) and law != COMPOSED:
             raise ConfigError(
                 "settings that are chosen after looking at scores need law='composed', which pays for them"
@@ -242,7 +242,7 @@ class Tuning:
         if not inner:
             made = kind(**(params | own))
         elif model.method is None:
-            made = kind.configured(**(params | own | inner))
+            made = kind.configure(**(params | own | inner))
         else:
             made = kind(**(params | own | {"method": replace(model.method, **inner)}))
         public_threshold(made, [self.metric], self.relevant)  # refuse one that data would decide
@@ -250,7 +250,7 @@ class Tuning:
 
     # ------------------------------------------------------------ with data
 
-    def run(self, ratings: Ratings, budget: Account | None = None) -> Tuned:
+    def run(self, ratings: Ratings, budget: Account | None = None) -> TuningResult:
         """Try, and return the best."""
         ratings = to_learn_from(ratings)
         check_user_column(ratings, self.model.rating_range)  # before anything is charged
@@ -261,16 +261,16 @@ class Tuning:
             budget.check_head(getattr(self.model, "account_head_", None))
         held = None if budget is None else budget.reserve(plan, "secure", f"tuning of {type(self.model).__name__}")
         try:
-            self.privacy_ = PrivacyStatement.of(ledger)
+            self.privacy_ = PrivacyStatement.from_ledger(ledger)
             found = self._run(ratings, ledger)
         finally:
-            self.privacy_ = PrivacyStatement.of(ledger)
+            self.privacy_ = PrivacyStatement.from_ledger(ledger)
             head = None if held is None else held.settle(ledger)
         if head is not None:
             found.model.account_head_ = head
         return found
 
-    def _run(self, ratings: Ratings, ledger: Ledger) -> Tuned:
+    def _run(self, ratings: Ratings, ledger: Ledger) -> TuningResult:
         hidden = isinstance(self._number, Runs)
         split = by_person(ratings, (1 - self.held_out, self.held_out), seed=secrets.randbits(62))
         if hidden:
@@ -300,13 +300,13 @@ class Tuning:
             )
         return self._winner(model, setting, score, trials, ledger)
 
-    def _winner(self, model: Any, setting: Setting, score: float, trials: tuple[Trial, ...], ledger: Ledger) -> Tuned:
+    def _winner(self, model: Any, setting: Setting, score: float, trials: tuple[Trial, ...], ledger: Ledger) -> TuningResult:
         for a in model.privacy_.assumptions:
             ledger.assume(a.name, a.text, a.inferred)
         ledger.assume("settings", f"the space of settings that were tried: {self._space_in_words()}")
         ledger.assume("held out", "what scores were measured on, decided for each person apart from all others")
         model.privacy_ = replace(model.algorithm_.statement(ledger), learnt=model.privacy_.learnt)
-        return Tuned(model, setting, score, trials, model.privacy_)
+        return TuningResult(model, setting, score, trials, model.privacy_)
 
     def _record(self, ledger: Ledger) -> None:
         line = ledger.plan.releases[0]
@@ -341,16 +341,16 @@ class Tuning:
         scale = getattr(model, "rating_range_", None)
         relevant = public_threshold(model, [self.metric], self.relevant)
 
-        def measured() -> NDArray[np.float64]:
+        def measure_all() -> NDArray[np.float64]:
             found = measure_users(model, split.test, [self.metric], relevant)
             return goodness(found[self.metric.name], self.metric, scale)[:, None]
 
-        return float(session.release("score", seal_values(measured).add_up(UserValues((1.0,))))[0])
+        return float(session.release("score", seal_values(measure_all).sum(UserValues((1.0,))))[0])
 
     def _setting(self, trials: tuple[Trial, ...]) -> Setting:
         if callable(self.space):
             return dict(self.space(trials))
-        return {name: _drawn(values, self._draw) for name, values in self.space.items()}
+        return {name: _draw_value(values, self._draw) for name, values in self.space.items()}
 
     def _check_price(self, candidate: PrivateRecommender, n_items: int) -> None:
         """A candidate costs no more than a run may; all of this is public."""
@@ -398,7 +398,7 @@ def _unheard(hidden: bool) -> Iterator[None]:
         logger.disabled = before
 
 
-def _drawn(values: Sequence[Any] | Between, rng: random.Random) -> Any:
+def _draw_value(values: Sequence[Any] | Between, rng: random.Random) -> Any:
     return values.draw(rng) if isinstance(values, Between) else rng.choice(list(values))
 
 
@@ -408,7 +408,7 @@ def _list_open(space: Space) -> Setting:
     return {name: None for name, values in listed.items() if any(one is None for one in values)}
 
 
-def _checked_space(space: Space) -> dict[str, Sequence[Any] | Between]:
+def _check_space(space: Space) -> dict[str, Sequence[Any] | Between]:
     if not isinstance(space, Mapping) or not space:
         raise ConfigError("space maps parameters to what they may be, such as {'factors': [16, 32, 64]}")
     for name, values in space.items():
@@ -419,7 +419,7 @@ def _checked_space(space: Space) -> dict[str, Sequence[Any] | Between]:
     return dict(space)
 
 
-def _checked_metric(name: str | None, model: PrivateRecommender) -> Metric:
+def _check_metric(name: str | None, model: PrivateRecommender) -> Metric:
     metric = parse(name or DEFAULT_METRIC[model.feedback])
     if metric.kind == "coverage":
         raise ConfigError(f"{metric.name} belongs to no single person, so it cannot be a score")
@@ -433,7 +433,7 @@ def _check_share(name: str, value: float) -> None:
         raise ConfigError(f"{name} is {value!r}, but must lie between 0 and 1")
 
 
-def _fixed(runs: float) -> int:
+def _fix_runs(runs: float) -> int:
     if isinstance(runs, bool) or runs != int(runs) or not 1 <= runs <= selection.MOST_RUNS:
         raise ConfigError(f"runs={runs!r}: with law='composed' it is a whole number, at most {selection.MOST_RUNS:g}")
     return int(runs)

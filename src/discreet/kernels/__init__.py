@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from discreet.kernels.cholesky import solve_spd
     from discreet.kernels.dense import second_moment, tall_product
-    from discreet.kernels.exact import packed_grams
+    from discreet.kernels.exact import pack_grams
     from discreet.kernels.gradient import residual_rows
     from discreet.kernels.normal import solve_rows, solve_rows_constant
-    from discreet.kernels.packed import aligned_empty, on_cache_lines, sum_rows
+    from discreet.kernels.packed import allocate_aligned_array, on_cache_lines, sum_rows
     from discreet.kernels.pairs import pair_products
     from discreet.kernels.psd import project_psd, solve_psd
     from discreet.kernels.threads import set_threads, thread_count
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Panels",
-    "aligned_empty",
+    "allocate_aligned_array",
     "on_cache_lines",
-    "packed_grams",
+    "pack_grams",
     "pair_products",
     "project_psd",
     "residual_rows",

@@ -54,21 +54,21 @@ def solve_spd(
     assert S.shape == (r, r)
     if simd.enabled():
         W = simd.VECTOR_BYTES // A.itemsize
-        R = padded(r, A.itemsize)
+        R = pad_rank(r, A.itemsize)
         run(lambda start, stop: _solve_many(A, b, c, S, x, definite, R, start, stop), even_cuts(n, W))
     else:
         run(lambda start, stop: _solve_many_plain(A, b, c, S, x, definite, start, stop), even_cuts(n))
     return x, definite
 
 
-def padded(r: int, itemsize: int) -> int:
+def pad_rank(r: int, itemsize: int) -> int:
     """The next multiple of the vector width (at least of 4, the Cholesky tile)."""
     step = max(4, simd.VECTOR_BYTES // itemsize)
     return -(-r // step) * step
 
 
 @njit(nogil=True, cache=True)
-def aligned(like: np.ndarray, n: int) -> np.ndarray:
+def allocate_aligned(like: np.ndarray, n: int) -> np.ndarray:
     """n elements that start on a cache line."""
     spare = 64 // like.itemsize
     buffer = np.empty(n + spare, like.dtype)
@@ -192,9 +192,9 @@ def _solve_many(
     r = b.shape[1]
     W = lanes(b)
     gap = matrix_gap(b, R)
-    Ap = aligned(like, W * gap)
-    Tp = aligned(like, panels_size(like, R))
-    bp, Bp = aligned(like, W * R), aligned(like, R * W)
+    Ap = allocate_aligned(like, W * gap)
+    Tp = allocate_aligned(like, panels_size(like, R))
+    bp, Bp = allocate_aligned(like, W * R), allocate_aligned(like, R * W)
     panel = R * 4 * W + PANEL_GAP // like.itemsize
     b_ = bp.reshape((W, R))
     Ap[:] = 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from discreet.compiling import njit
-from discreet.kernels.cholesky import aligned, matrix_gap, panels_size, solve_interleaved
+from discreet.kernels.cholesky import allocate_aligned, matrix_gap, panels_size, solve_interleaved
 from discreet.kernels.normal import Entries, read_targets
 from discreet.kernels.packed import add_gram, add_sum
 from discreet.kernels.simd import gather_scaled, lanes, transpose
@@ -68,12 +68,12 @@ def solve_dual(
     longest = indptr[rows[stop - 1] + 1] - indptr[rows[stop - 1]]
     most = max(1, -(-longest // step)) * step
     gap = matrix_gap(Y, most)
-    Z = aligned(Y, W * most * R)
-    Zt = aligned(Y, R * most)
-    Ap, bp = aligned(Y, W * gap), aligned(Y, W * most)
-    Tp = aligned(Y, panels_size(Y, most))
-    Bp = aligned(Y, W * most)
-    d, x = aligned(Y, R), aligned(Y, R)
+    Z = allocate_aligned(Y, W * most * R)
+    Zt = allocate_aligned(Y, R * most)
+    Ap, bp = allocate_aligned(Y, W * gap), allocate_aligned(Y, W * most)
+    Tp = allocate_aligned(Y, panels_size(Y, most))
+    Bp = allocate_aligned(Y, W * most)
+    d, x = allocate_aligned(Y, R), allocate_aligned(Y, R)
     roots = np.ones((W, most), Y.dtype)
     eye = np.zeros(most * most, Y.dtype)
     for first in range(start, stop, W):

@@ -21,7 +21,7 @@ import numpy as np
 
 from discreet.compiling import njit
 from discreet.kernels import simd
-from discreet.kernels.cholesky import aligned, padded
+from discreet.kernels.cholesky import allocate_aligned, pad_rank
 from discreet.kernels.packed import add_gram
 from discreet.kernels.simd import lanes, transpose
 from discreet.kernels.simd_across import dot, mix, reflect_columns_1, reflect_columns_4, reflect_first, reflect_rows
@@ -46,7 +46,7 @@ def add_negative_parts(A: np.ndarray, which: np.ndarray) -> np.ndarray:
     r = A.shape[1]
     W = simd.VECTOR_BYTES // A.itemsize
     failed = np.zeros(len(which), bool)
-    R = padded(r, A.itemsize)
+    R = pad_rank(r, A.itemsize)
     run(lambda start, stop: _project(A, which, failed, R, start, stop), even_cuts(len(which), W))
     return which[failed]
 
@@ -56,20 +56,20 @@ def _project(A: np.ndarray, which: np.ndarray, failed: np.ndarray, R: int, start
     r = A.shape[1]
     W = lanes(A)
     s = A.itemsize
-    T = aligned(A, r * r * W + W * W)
+    T = allocate_aligned(A, r * r * W + W * W)
     d = np.zeros((r, W))
     e = np.zeros((r, W))
-    beta = aligned(A, r * W)
-    work = aligned(A, (3 * r + 8) * W)
-    rows = aligned(A, W * R)
-    H = aligned(A, W * r * R)
-    Z = aligned(A, r * R)
-    P = aligned(A, R * R)
-    N = aligned(A, R * R)
+    beta = allocate_aligned(A, r * W)
+    work = allocate_aligned(A, (3 * r + 8) * W)
+    rows = allocate_aligned(A, W * R)
+    H = allocate_aligned(A, W * r * R)
+    Z = allocate_aligned(A, r * R)
+    P = allocate_aligned(A, R * R)
+    N = allocate_aligned(A, R * R)
     zero = np.zeros(R * R, A.dtype)
     z = np.empty(r * (r // 2 + 16))
     scale = np.empty(r // 2 + 16)
-    room = aligned(d, 64 * (r + 2))
+    room = allocate_aligned(d, 64 * (r + 2))
     size = np.empty(W)
     rows[:] = 0
     for first in range(start, stop, W):
@@ -220,7 +220,7 @@ def _back(
     s = H.itemsize
     wide = -(-K // W) * W
     x = Z[: r * wide].reshape((r, wide))
-    t = aligned(H, 2 * wide)
+    t = allocate_aligned(H, 2 * wide)
     t[:] = 0
     for i in range(r):
         for k in range(K):

@@ -20,7 +20,7 @@ import numpy as np
 from discreet.compiling import njit
 from discreet.kernels import simd
 from discreet.kernels.boundary import floats, same_length, sparse_rows
-from discreet.kernels.cholesky import aligned, padded
+from discreet.kernels.cholesky import allocate_aligned, pad_rank
 from discreet.kernels.packed import PACK, add_gram, pad_columns, prefetch_rows, sums
 from discreet.kernels.simd import gather_scaled, gather_truncated
 from discreet.kernels.threads import cost_cuts, run
@@ -52,11 +52,11 @@ def exact_grams(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.nd
     assert c.dtype == Y.dtype == np.float64
     a, b = np.triu_indices(Y.shape[1])
     G = np.empty((len(indptr) - 1, Y.shape[1], Y.shape[1]))
-    G[:, a, b] = G[:, b, a] = packed_grams(indptr, indices, c, Y, whole=True)
+    G[:, a, b] = G[:, b, a] = pack_grams(indptr, indices, c, Y, whole=True)
     return G
 
 
-def packed_grams(
+def pack_grams(
     indptr: np.ndarray,
     indices: np.ndarray,
     c: np.ndarray,
@@ -81,7 +81,7 @@ def packed_grams(
     if not simd.enabled():
         run(lambda a, b: _grams_plain(indptr, indices, c, Y, G, whole, a, b), cost_cuts(cost))
     else:
-        P = pad_columns(Y, padded(r, Y.itemsize))
+        P = pad_columns(Y, pad_rank(r, Y.itemsize))
         run(lambda a, b: _grams(indptr, indices, c, P, G, r, whole, a, b), cost_cuts(cost))
     return G
 
@@ -107,8 +107,8 @@ def _grams(
     stop: int,
 ) -> None:
     R, s = Y.shape[1], Y.itemsize
-    P = aligned(Y, PACK * R)
-    A = aligned(Y, R * R)
+    P = allocate_aligned(Y, PACK * R)
+    A = allocate_aligned(Y, R * R)
     zero = np.zeros(R * R, Y.dtype)
     for i in range(start, stop):
         source = zero.ctypes.data

@@ -20,7 +20,7 @@ from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.threads import cost_cuts, run
 
 
-def left_out_errors_numpy(
+def leave_one_out_errors_numpy(
     indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, F: np.ndarray, prior: np.ndarray, lengths: np.ndarray
 ) -> np.ndarray:
     """The specification of `left_out_errors`."""
@@ -35,7 +35,7 @@ def left_out_errors_numpy(
     return found
 
 
-def left_out_errors(
+def leave_one_out_errors(
     indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, F: np.ndarray, prior: np.ndarray, lengths: np.ndarray
 ) -> np.ndarray:
     """Mean square errors of each row, (n, len(lengths)), with the first `lengths` columns; 0 for rows without entries.
@@ -56,12 +56,12 @@ def left_out_errors(
     lengths = np.ascontiguousarray(lengths, np.int64)
     found = np.zeros((len(indptr) - 1, len(lengths)))
     cuts = cost_cuts(np.diff(indptr) + 1.0)
-    run(lambda a, b: _left_out_errors(indptr, indices, y, F, prior, lengths, found, a, b), cuts)
+    run(lambda a, b: _leave_one_out_errors(indptr, indices, y, F, prior, lengths, found, a, b), cuts)
     return found
 
 
 @njit(nogil=True, cache=True)
-def _left_out_errors(
+def _leave_one_out_errors(
     indptr: np.ndarray,
     indices: np.ndarray,
     y: np.ndarray,

@@ -21,10 +21,10 @@ from discreet.compiling import njit
 from discreet.kernels import simd
 from discreet.kernels.boundary import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import (
-    aligned,
+    allocate_aligned,
     factor_turned,
     matrix_gap,
-    padded,
+    pad_rank,
     panels_size,
     solve_one,
     substitute,
@@ -34,11 +34,11 @@ from discreet.kernels.packed import (
     PACK,
     add_sum,
     add_turned,
-    aligned_empty,
+    allocate_aligned_array,
     frozen,
     one_or_two_blocks,
     pad_columns,
-    turned,
+    rotate_blocks,
 )
 from discreet.kernels.simd import gather, gather_scaled, lanes
 from discreet.kernels.threads import cost_cuts, run
@@ -172,13 +172,13 @@ def _solve_rows(
         run(lambda a, b: _solve_plain(entries, P, ridge, S, X, a, b), cost_cuts(cost))
         return (np.ascontiguousarray(X[:, :r]), X[:, r].copy()) if c else (X, x0)
     W = simd.VECTOR_BYTES // Y.itemsize
-    R = padded(r, Y.itemsize)
-    X = aligned_empty((n, R), Y.dtype)
+    R = pad_rank(r, Y.itemsize)
+    X = allocate_aligned_array((n, R), Y.dtype)
     few = _solve_few(entries, Y, ridge, S, c, X, x0) if r >= DUAL_RANK else np.zeros(n, bool)
     rows = np.flatnonzero(~few)
     P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
     S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
-    S = turned(S, W)
+    S = rotate_blocks(S, W)
     if n == 1:  # one row is solved sooner without asking for threads
         _solve(entries, P, ridge, S, c, X, x0, rows, r, 0, len(rows))
     else:
@@ -330,17 +330,17 @@ def _solve(
     W = lanes(Y)
     s = Y.itemsize
     gap = matrix_gap(Y, R)
-    Ap = aligned(Y, W * gap)
-    Tp = aligned(Y, panels_size(Y, R))
-    bp = aligned(Y, W * R)
-    Bp = aligned(Y, R * W)
-    P = aligned(Y, PACK * R).reshape((PACK, R))
+    Ap = allocate_aligned(Y, W * gap)
+    Tp = allocate_aligned(Y, panels_size(Y, R))
+    bp = allocate_aligned(Y, W * R)
+    Bp = allocate_aligned(Y, R * W)
+    P = allocate_aligned(Y, PACK * R).reshape((PACK, R))
     v = np.ones(PACK, Y.dtype)
     root = np.ones(PACK, Y.dtype)
     counting = np.arange(PACK).astype(np.int32)
     b = bp.reshape((W, R))
-    hp = aligned(Y, W * R)
-    sums = aligned(Y, W * R).reshape((W, R))
+    hp = allocate_aligned(Y, W * R)
+    sums = allocate_aligned(Y, W * R).reshape((W, R))
     h = hp.reshape((W, R))
     weight = np.zeros(W)
     value = np.zeros(W)

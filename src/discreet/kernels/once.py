@@ -14,7 +14,7 @@ import numpy as np
 PART = 1 << 16  # items scored at a time
 
 
-class Panels:
+class ReferencePanels:
     """Item factors (m, r), as they are."""
 
     def __init__(self, V: np.ndarray) -> None:
@@ -102,10 +102,10 @@ def residual_rows(
 
 
 def top_k(
-    U: np.ndarray, V: np.ndarray | Panels, bias: np.ndarray, k: int, seen: tuple[np.ndarray, np.ndarray] | None = None
+    U: np.ndarray, V: np.ndarray | ReferencePanels, bias: np.ndarray, k: int, seen: tuple[np.ndarray, np.ndarray] | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best `k` items of each user by ``u · v_j + bias_j``, best first, equal scores by index, padded with −1."""
-    factors = V.V if isinstance(V, Panels) else V
+    factors = V.V if isinstance(V, ReferencePanels) else V
     items = np.full((len(U), k), -1, np.int32)
     best = np.full((len(U), k), -np.inf, np.float32)
     for i, u in enumerate(U.astype(np.float64)):

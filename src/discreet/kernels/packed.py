@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike
 from discreet.compiling import njit
 from discreet.kernels import simd
 from discreet.kernels.boundary import floats, same_length, sparse_rows
-from discreet.kernels.cholesky import aligned, padded
+from discreet.kernels.cholesky import allocate_aligned, pad_rank
 from discreet.kernels.simd import (
     CORNER_VECTORS,
     TILE_ROWS,
@@ -52,7 +52,7 @@ def frozen(x: np.ndarray) -> np.ndarray:
     return x
 
 
-def aligned_empty(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def allocate_aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Memory on a cache-line boundary. It comes from numpy, which asks for large pages: factors are read at random."""
     size = math.prod(shape) * dtype.itemsize
     buffer = np.empty(size + 64, np.uint8)
@@ -67,10 +67,10 @@ def on_cache_lines(Y: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
     """
     kind = np.dtype(dtype or Y.dtype)
     r = Y.shape[1]
-    R = padded(r, kind.itemsize) if simd.enabled() else r
+    R = pad_rank(r, kind.itemsize) if simd.enabled() else r
     if kind == Y.dtype:
         return pad_columns(Y, R)
-    P = aligned_empty((len(Y), R), kind)
+    P = allocate_aligned_array((len(Y), R), kind)
 
     def fill(a: int, b: int) -> None:
         P[a:b, :r] = Y[a:b]
@@ -84,7 +84,7 @@ def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
     """Y with zero columns up to R, on a cache-line boundary."""
     if Y.shape[1] == R and Y.flags.c_contiguous and Y.ctypes.data % 64 == 0:
         return Y
-    P = aligned_empty((len(Y), R), Y.dtype)
+    P = allocate_aligned_array((len(Y), R), Y.dtype)
     P[:, : Y.shape[1]] = Y
     P[:, Y.shape[1] :] = 0
     return P
@@ -130,7 +130,7 @@ def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int,
         left -= step
 
 
-def turned(S: np.ndarray, W: int) -> np.ndarray:
+def rotate_blocks(S: np.ndarray, W: int) -> np.ndarray:
     """A symmetric matrix with its diagonal blocks as `add_turned` keeps them: ``S[i + a, i + (a + d) % W]`` in lane a.
 
     Rows d > W / 2 of a block are not used.
@@ -270,7 +270,7 @@ def sums(
         b = np.zeros((n, r), Y.dtype)
         run(lambda start, stop: _sums_plain(indptr, indices, c, Y, b, whole, start, stop), cuts)
         return b
-    P = pad_columns(Y, padded(r, Y.itemsize))
+    P = pad_columns(Y, pad_rank(r, Y.itemsize))
     b = np.zeros((n, P.shape[1]), Y.dtype)
     if n == 1:  # one row is added up sooner without asking for threads
         _sums(indptr, indices, c, P, b, whole, 0, 1)
@@ -291,7 +291,7 @@ def _sums(
     stop: int,
 ) -> None:
     R, s = Y.shape[1], Y.itemsize
-    P = aligned(Y, PACK * R)
+    P = allocate_aligned(Y, PACK * R)
     one = np.ones(PACK, Y.dtype)
     for i in range(start, stop):
         for first in range(indptr[i], indptr[i + 1], PACK):

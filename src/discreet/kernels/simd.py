@@ -84,15 +84,15 @@ class Emit:
         self.tag = f"v{self.lanes}f{8 * self.size}"
         self.width = _WIDTH
 
-    def at(self, address: Any, offset: int) -> Any:
+    def address_at(self, address: Any, offset: int) -> Any:
         return self.b.add(address, I64(offset)) if offset else address
 
     def load(self, address: Any, offset: int = 0) -> Any:
-        pointer = self.b.inttoptr(self.at(address, offset), self.vector.as_pointer())
+        pointer = self.b.inttoptr(self.address_at(address, offset), self.vector.as_pointer())
         return self.b.load(pointer, align=self.size, typ=self.vector)
 
     def store(self, value: Any, address: Any, offset: int = 0) -> None:
-        pointer = self.b.inttoptr(self.at(address, offset), self.vector.as_pointer())
+        pointer = self.b.inttoptr(self.address_at(address, offset), self.vector.as_pointer())
         self.b.store(value, pointer, align=self.size)
 
     def constant(self, value: float) -> Any:
@@ -100,7 +100,7 @@ class Emit:
 
     def splat(self, address: Any, offset: int = 0) -> Any:
         """A vector with the one element at `address` in every lane."""
-        pointer = self.b.inttoptr(self.at(address, offset), self.element.as_pointer())
+        pointer = self.b.inttoptr(self.address_at(address, offset), self.element.as_pointer())
         return self._everywhere(self.b.load(pointer, align=self.size, typ=self.element))
 
     def number(self, n: Any) -> Any:
@@ -306,7 +306,7 @@ def _emit_corner(
                 left = e.splat(e.b.add(row, p), e.size * a)
                 for n in range(half + 1 + a * vectors, half + 1 + (a + 1) * vectors):
                     sums[n] = e.fma(left, beside[(n - half - 1) % vectors], sums[n])
-        return [e.at(index, 4), e.at(ahead, 4), *[e.at(factor, e.size) for factor in factors], *totals, *sums]
+        return [e.address_at(index, 4), e.address_at(ahead, 4), *[e.address_at(factor, e.size) for factor in factors], *totals, *sums]
 
     factors = [v, *also[:1]]
     found = e.loop(K, [index, ahead, *factors, *totals, *start], body)[2 + sides :]
@@ -368,7 +368,7 @@ def _emit_gather(
     """``P[k] = scale[k] · Y[index[k]]`` for K rows of R elements, R a multiple of W; `index` is int32."""
     line = e.b.mul(R, I64(e.size))
 
-    def copied(vectors: int) -> Callable[[list[Any]], list[Any]]:
+    def emit_copy(vectors: int) -> Callable[[list[Any]], list[Any]]:
         """So many vectors of every row; a row at a time would need a loop in the loop."""
 
         def row(carried: list[Any]) -> list[Any]:
@@ -380,19 +380,19 @@ def _emit_gather(
                 x = e.load(source, e.width * v)
                 x = e.b.fmul(x, factor) if rest else x
                 e.store(e.call("trunc", x) if truncate else x, p, e.width * v)
-            return [e.at(index, 4), e.b.add(p, line), y, *[e.at(x, e.size) for x in rest]]
+            return [e.address_at(index, 4), e.b.add(p, line), y, *[e.address_at(x, e.size) for x in rest]]
 
         def columns(carried: list[Any]) -> list[Any]:
             y, p = carried
             e.loop(K, [index, p, y] + ([] if scale is None else [scale]), row)
-            return [e.at(y, e.width * vectors), e.at(p, e.width * vectors)]
+            return [e.address_at(y, e.width * vectors), e.address_at(p, e.width * vectors)]
 
         return columns
 
     at = [Y, P]
     left = e.b.sdiv(line, I64(e.width))
     for vectors in (8, 4, 2, 1):
-        at = e.loop(e.b.sdiv(left, I64(vectors)), at, copied(vectors))
+        at = e.loop(e.b.sdiv(left, I64(vectors)), at, emit_copy(vectors))
         left = e.b.srem(left, I64(vectors))
 
 
@@ -448,7 +448,7 @@ def transpose_to(typingctx: Any, like: Any, source: Any, lds: Any, target: Any, 
     """W x W transpose of rows at a distance of `lds`; row v of the result goes to ``target + offsets[v]``, in bytes."""
 
     def emit(e: Emit, source: Any, lds: Any, target: Any, offsets: Any) -> None:
-        pointers = [e.b.inttoptr(e.at(offsets, 8 * v), I64.as_pointer()) for v in range(e.lanes)]
+        pointers = [e.b.inttoptr(e.address_at(offsets, 8 * v), I64.as_pointer()) for v in range(e.lanes)]
         targets = [e.b.add(target, e.b.load(pointer, typ=I64)) for pointer in pointers]
         _emit_transpose(e, e.rows(source, lds, e.lanes), targets)
 

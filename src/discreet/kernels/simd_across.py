@@ -36,7 +36,7 @@ def _emit_cholesky(e: Emit, first: int, columns: int, diagonal: bool, Ti: Any, T
         right = {c: e.load(q, E * c) for c in range(first, first + columns)}
         left = [e.b.fneg(right[a] if diagonal else e.load(p, E * a)) for a in range(4)]
         new = [e.fma(left[a], right[c], sums[n]) for n, (a, c) in enumerate(cells)]
-        return [e.at(p, row), e.at(q, row), *new]
+        return [e.address_at(p, row), e.address_at(q, row), *new]
 
     x = dict(zip(cells, e.loop(i, [Ti, Tj, *start], body)[2:], strict=True))
     for k in range(4):
@@ -81,7 +81,7 @@ def forward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
         def body(carried: list[Any]) -> list[Any]:
             t, b, *sums = carried
             minus = e.b.fneg(e.load(b))
-            return [e.at(t, 4 * E), e.at(b, E), *[e.fma(minus, e.load(t, E * c), sums[c]) for c in range(4)]]
+            return [e.address_at(t, 4 * E), e.address_at(b, E), *[e.fma(minus, e.load(t, E * c), sums[c]) for c in range(4)]]
 
         corner, _, *z = e.loop(i, [T, B, *[e.load(here, E * c) for c in range(4)]], body)
         for k in range(4):
@@ -115,7 +115,7 @@ def backward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
             for c in range(4):
                 value = e.fma(minus[c], e.load(t, E * c), value)
             e.store(value, b)
-            return [e.at(t, 4 * E), e.at(b, E)]
+            return [e.address_at(t, 4 * E), e.address_at(b, E)]
 
         e.loop(i, [T, B], body)
 
@@ -147,10 +147,10 @@ def reflect_rows(typingctx: Any, like: Any, a: Any, b: Any, v: Any, q: Any, n: A
             vj, qj, nj = e.load(v), e.load(q), e.load(n)
             x, y = less(a, 0, 0, vj, qj), less(b, 0, 2, vj, qj)
             e.store(e.fma(y, nb, e.fma(x, na, e.load(p))), p)
-            return [*[e.at(address, E) for address in at], e.fma(x, nj, sa), e.fma(y, nj, sb)]
+            return [*[e.address_at(address, E) for address in at], e.fma(x, nj, sa), e.fma(y, nj, sb)]
 
         sums = [e.fma(ab, nb, e.b.fmul(aa, na)), e.fma(bb, nb, e.b.fmul(ab, na))]
-        ahead = [e.at(a, 2 * E), e.at(b, E), *[e.at(x, 2 * E) for x in (v, q, n, p)]]
+        ahead = [e.address_at(a, 2 * E), e.address_at(b, E), *[e.address_at(x, 2 * E) for x in (v, q, n, p)]]
         sums = e.loop(n_cols, [*ahead, *sums], body)[6:]
         for k in range(2):
             e.store(e.b.fadd(e.load(p, k * E), sums[k]), p, k * E)
@@ -170,7 +170,7 @@ def reflect_first(typingctx: Any, like: Any, row: Any, v: Any, q: Any, own: Any,
             row, v, q, total = carried
             x = e.fma(qk, e.load(v), e.fma(vk, e.load(q), e.load(row)))
             e.store(x, row)
-            return [e.at(row, e.width), e.at(v, e.width), e.at(q, e.width), e.fma(x, x, total)]
+            return [e.address_at(row, e.width), e.address_at(v, e.width), e.address_at(q, e.width), e.fma(x, x, total)]
 
         e.store(e.loop(n, [row, v, q, e.constant(0.0)], body)[3], own, 2 * e.width)
 
@@ -184,7 +184,7 @@ def dot(typingctx: Any, like: Any, x: Any, y: Any, total: Any, n: Any) -> Any:
     def emit(e: Emit, x: Any, y: Any, total: Any, n: Any) -> None:
         def body(carried: list[Any]) -> list[Any]:
             x, y, s = carried
-            return [e.at(x, e.width), e.at(y, e.width), e.fma(e.load(x), e.load(y), s)]
+            return [e.address_at(x, e.width), e.address_at(y, e.width), e.fma(e.load(x), e.load(y), s)]
 
         e.store(e.loop(n, [x, y, e.constant(0.0)], body)[2], total)
 
@@ -202,7 +202,7 @@ def mix(typingctx: Any, like: Any, x: Any, y: Any, own: Any, z: Any, n: Any) -> 
         def body(carried: list[Any]) -> list[Any]:
             x, y, z = carried
             e.store(e.fma(b, e.load(y), e.b.fmul(a, e.load(x))), z)
-            return [e.at(pointer, e.width) for pointer in carried]
+            return [e.address_at(pointer, e.width) for pointer in carried]
 
         e.loop(n, [x, y, z], body)
 
@@ -224,7 +224,7 @@ def _reflect_columns(vectors: int) -> Any:
                     y = e.fma(out, minus[k], e.load(x, e.width * k))
                     e.store(y, x, e.width * k)
                     sums[k] = e.fma(into, y, sums[k])
-                return [e.b.add(x, ldx), e.at(c, e.size), e.at(c2, e.size), *sums]
+                return [e.b.add(x, ldx), e.address_at(c, e.size), e.address_at(c2, e.size), *sums]
 
             sums = e.loop(n_rows, [X, c, c2, *[e.load(t2, e.width * k) for k in range(vectors)]], body)[3:]
             for k in range(vectors):

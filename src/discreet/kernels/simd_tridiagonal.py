@@ -39,7 +39,7 @@ def sturm(typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, counts: 
                 pivot[v] = _away_from_zero(e, e.b.fsub(e.b.fsub(a, x[v]), e.b.fdiv(b, pivot[v])))
                 below = e.b.fcmp_ordered("<", pivot[v], e.constant(0.0))
                 n[v] = e.b.fadd(n[v], e.b.select(below, e.constant(1.0), e.constant(0.0)))
-            return [e.at(d, e.size), e.at(squares, e.size), *pivot, *n]
+            return [e.address_at(d, e.size), e.address_at(squares, e.size), *pivot, *n]
 
         start = [e.constant(1.0) for _ in some] + [e.constant(0.0) for _ in some]
         n = e.loop(r, [d, squares, *start], body)[2 + STURM_VECTORS :]
@@ -69,17 +69,17 @@ def pivots(typingctx: Any, like: Any, d: Any, squares: Any, shifts: Any, top: An
                     inverse[k] = e.b.fdiv(e.constant(1.0), y)
                     e.store(inverse[k], out, e.width * v)
             return [
-                e.at(d1, size),
-                e.at(s1, size),
-                e.at(t, line),
-                e.at(d2, -size),
-                e.at(s2, -size),
-                e.at(u, -line),
+                e.address_at(d1, size),
+                e.address_at(s1, size),
+                e.address_at(t, line),
+                e.address_at(d2, -size),
+                e.address_at(s2, -size),
+                e.address_at(u, -line),
                 *inverse,
             ]
 
-        first = [d, squares, e.at(top, line)]
-        last = [e.at(e.b.add(d, elements), -size), e.b.add(squares, elements), e.b.add(bottom, lines)]
+        first = [d, squares, e.address_at(top, line)]
+        last = [e.address_at(e.b.add(d, elements), -size), e.b.add(squares, elements), e.b.add(bottom, lines)]
         e.loop(r, [*first, *last, *[e.constant(0.0)] * (2 * SHIFT_VECTORS)], body)
 
     return void(6, like, emit)
@@ -108,17 +108,17 @@ def joins(
                 better = e.b.fcmp_ordered("<", e.call("fabs", y), e.call("fabs", best[v]))
                 best[v], where[v] = e.b.select(better, y, best[v]), e.b.select(better, i, where[v])
             return [
-                e.at(d, e.size),
-                e.at(squares, e.size),
-                e.at(t, line),
-                e.at(u, line),
+                e.address_at(d, e.size),
+                e.address_at(squares, e.size),
+                e.address_at(t, line),
+                e.address_at(u, line),
                 e.b.fadd(i, e.constant(1.0)),
                 *best,
                 *where,
             ]
 
         start = [e.constant(1e300)] * SHIFT_VECTORS + [e.constant(0.0)] * SHIFT_VECTORS
-        found = e.loop(r, [d, squares, top, e.at(bottom, 2 * line), e.constant(0.0), *start], body)[5:]
+        found = e.loop(r, [d, squares, top, e.address_at(bottom, 2 * line), e.constant(0.0), *start], body)[5:]
         for v in some:
             e.store(found[v], gamma, e.width * v)
             e.store(found[SHIFT_VECTORS + v], join, e.width * v)
@@ -146,9 +146,9 @@ def chains(typingctx: Any, like: Any, beside: Any, join: Any, top: Any, bottom: 
                     next_ = e.b.fmul(e.b.fmul(e.b.fneg(b), z[k]), e.load(out, e.width * v))
                     z[k] = e.b.select(e.b.fcmp_ordered("==", where[v], row), e.constant(1.0), next_)
                     e.store(z[k], out, e.width * v)
-            return [e.at(e1, size), e.at(u, line), e.at(e2, -size), e.at(t, -line), e.b.fadd(i, e.constant(1.0)), *z]
+            return [e.address_at(e1, size), e.address_at(u, line), e.address_at(e2, -size), e.address_at(t, -line), e.b.fadd(i, e.constant(1.0)), *z]
 
-        down = [beside, e.at(bottom, line)]
+        down = [beside, e.address_at(bottom, line)]
         up = [e.b.add(beside, elements), e.b.add(top, lines)]
         e.loop(r, [*down, *up, e.constant(0.0), *[e.constant(0.0)] * (2 * SHIFT_VECTORS)], body)
 
@@ -171,9 +171,9 @@ def combine(typingctx: Any, like: Any, join: Any, top: Any, bottom: Any, z: Any,
                 y = e.b.select(above, e.load(t, e.width * v), e.load(u, e.width * v))
                 e.store(y, z, e.width * v)
                 length[v] = e.fma(y, y, length[v])
-            return [e.at(t, line), e.at(u, line), e.b.add(z, ldz), e.b.fadd(i, e.constant(1.0)), *length]
+            return [e.address_at(t, line), e.address_at(u, line), e.b.add(z, ldz), e.b.fadd(i, e.constant(1.0)), *length]
 
-        start = [e.at(top, line), e.at(bottom, line), z, e.constant(0.0), *[e.constant(0.0)] * SHIFT_VECTORS]
+        start = [e.address_at(top, line), e.address_at(bottom, line), z, e.constant(0.0), *[e.constant(0.0)] * SHIFT_VECTORS]
         length = e.loop(r, start, body)[4:]
         for v in some:
             e.store(length[v], lengths, e.width * v)

@@ -16,7 +16,7 @@ import numpy as np
 from discreet.compiling import njit
 from discreet.kernels import simd
 from discreet.kernels.boundary import floats, same_length, sparse_rows
-from discreet.kernels.packed import aligned_empty
+from discreet.kernels.packed import allocate_aligned_array
 from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, score_tile
 from discreet.kernels.threads import even_cuts, run, thread_count
 
@@ -53,7 +53,7 @@ class Panels:
     def __len__(self) -> int:
         return len(self.V)
 
-    def packed(self, width: int) -> np.ndarray:
+    def pack(self, width: int) -> np.ndarray:
         """[panel][r][width]; the last panel is filled with 0."""
         if width not in self._packed:
             self._packed[width] = _panels(self.V, width)
@@ -89,15 +89,15 @@ def top_k(
     items = np.full((n, k), -1, np.int32)
     scores = np.full((n, k), -np.inf, np.float32)
     width, scored = (TILE, _score) if simd.enabled() else (PLAIN, _score_plain)
-    panels = V.packed(width)
+    panels = V.pack(width)
     starts = np.zeros((len(panels), width), np.float32)
     starts.ravel()[:m] = bias
     step = ITEMS // width
 
     def work(start: int, stop: int) -> None:
         cursor = indptr[start:stop].copy()
-        S = aligned_empty((USERS, step * width), np.dtype(np.float32))
-        P = aligned_empty((USERS // TILE_ROWS, U.shape[1], TILE_ROWS), np.dtype(np.float32))
+        S = allocate_aligned_array((USERS, step * width), np.dtype(np.float32))
+        P = allocate_aligned_array((USERS // TILE_ROWS, U.shape[1], TILE_ROWS), np.dtype(np.float32))
         for first in range(start, stop, USERS):
             last = min(first + USERS, stop)
             own = slice(first, last)
@@ -126,7 +126,7 @@ def _panels(V: np.ndarray, width: int) -> np.ndarray:
     """Items side by side as tiles want them, [panel][r][width]; the last panel is filled with 0."""
     (m, r) = V.shape
     n = -(-len(V) // width)
-    panels = aligned_empty((n, r, width), V.dtype)
+    panels = allocate_aligned_array((n, r, width), V.dtype)
     panels[m // width :] = 0
     for at in range(n):
         own = V[at * width : (at + 1) * width]

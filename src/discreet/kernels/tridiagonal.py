@@ -72,7 +72,7 @@ def vectors(
     enough = 1 if like.itemsize == 4 else 2  # rounds before the last: each doubles the digits that bisection found
     for rounds in range(4):
         for k in range(0, wide, B):
-            _twisted(d, beside, squares, values[k : k + B], found, k, scale[k : k + B], work)
+            _twist(d, beside, squares, values[k : k + B], found, k, scale[k : k + B], work)
         if rounds >= enough:
             good = _orthogonal(found, scale, K, 1e-6 if like.itemsize == 4 else 1e-9)
         if good:
@@ -120,7 +120,7 @@ def _count(d: np.ndarray, squares: np.ndarray, x: np.ndarray, n: np.ndarray, r: 
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _twisted(
+def _twist(
     d: np.ndarray,
     beside: np.ndarray,
     squares: np.ndarray,

@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.kernels import pair_products, second_moment, solve_rows, solve_rows_constant
 from discreet.models.base import Recommender
-from discreet.models.checks import MOST_STEPS, require, require_number, require_one_of, require_whole
+from discreet.models.checks import MOST_STEPS, check_that, check_number, check_choice, check_int
 from discreet.models.history import to_learn_from
-from discreet.models.read_outs import Alternating, ReadOut
-from discreet.showing import Progress, Shown, shown, silent
+from discreet.models.read_outs import ALSFoldIn, FoldIn
+from discreet.showing import Progress, ShowProgress, progress_bar, no_progress
 
 logger = logging.getLogger("discreet")
 
@@ -113,14 +113,14 @@ class ALS(Recommender):
         self.dtype = dtype
         self.random_state = random_state
 
-    def fit(self, ratings: Any, *, progress: Shown = None, verbose: bool = False) -> Self:
+    def fit(self, ratings: Any, *, progress: ShowProgress = None, verbose: bool = False) -> Self:
         ratings = to_learn_from(ratings)
         self.check()
         self._begin(ratings)
-        with shown(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
+        with progress_bar(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
             factor = self._factor_of_lambda(ratings)
             V, b = self._sweep(ratings, factor, told)
-        self._learned(ratings, V, b)
+        self._learned_state(ratings, V, b)
         if ratings.values.min() < ratings.values.max() and np.abs(V).max() < 1e-3 * np.sqrt(self.spread_):
             why = "there are too few ratings for more" if self.regularization is None else "lower it"
             logger.warning("regularization=%.3g has shrunk every vector to nothing: %s", self.regularization_, why)
@@ -135,8 +135,8 @@ class ALS(Recommender):
         U, b = self._half_step(rows, self.item_factors_, self.item_biases_ + np.asarray(self.mean_, self.dtype), ridge)
         return U, b + np.asarray(self.mean_, self.dtype)
 
-    def read_out(self) -> ReadOut:
-        return Alternating(
+    def fold_in_rule(self) -> FoldIn:
+        return ALSFoldIn(
             ridge=self.regularization_ * self.user_scale_,
             exponent=self.user_exponent,
             explicit=self._explicit,
@@ -156,7 +156,7 @@ class ALS(Recommender):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        state = self._left_to_the_code_by_format_1(state["spread"]) | state
+        state = self._format_1_defaults(state["spread"]) | state
         self.mean_ = state["mean"]
         self.spread_ = state["spread"]
         self.regularization_ = state["regularization"]
@@ -164,7 +164,7 @@ class ALS(Recommender):
         self.unobserved_weight_ = state["unobserved_weight"]
         self.intercept_scale_ = state["intercept_scale"]
 
-    def _left_to_the_code_by_format_1(self, spread: float) -> dict[str, float]:
+    def _format_1_defaults(self, spread: float) -> dict[str, float]:
         """As the code was then, whatever it is now."""
         usual_weight = 0.0 if self._explicit else 0.1
         return {
@@ -235,7 +235,7 @@ class ALS(Recommender):
     def _error_on(self, ratings: Ratings, left_out: NDArray[np.bool_], factor: float) -> float:
         """Mean square error on the ratings left out, after learning from the others."""
         learnt_from = ratings.keep(~left_out)
-        self.item_factors_, self.item_biases_ = self._sweep(learnt_from, factor, silent)
+        self.item_factors_, self.item_biases_ = self._sweep(learnt_from, factor, no_progress)
         U, offset = self.fold(learnt_from.indptr, learnt_from.indices, learnt_from.values)
         row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))[left_out]
         item = ratings.indices[left_out]
@@ -279,8 +279,8 @@ class ALS(Recommender):
         """Equation (3) times a factor, unless λ was given."""
         if self.regularization is not None:
             return float(self.regularization)
-        own = _met_by_a_rating(users)
-        others = _met_by_a_rating(items)
+        own = _mean_count_by_rating(users)
+        others = _mean_count_by_rating(items)
         if self._explicit:
             return float(factor * 2.3 * self.spread_ * own**0.1 * others**0.25)
         return float(0.8 * (own * others) ** 0.25)
@@ -304,24 +304,24 @@ class ALS(Recommender):
         return ridge
 
     def _check(self) -> None:
-        require_whole("factors", self.factors)
-        require_whole("iterations", self.iterations, 1, MOST_STEPS)
-        require_number("user_exponent", self.user_exponent)
-        require_number("item_exponent", self.item_exponent)
+        check_int("factors", self.factors)
+        check_int("iterations", self.iterations, 1, MOST_STEPS)
+        check_number("user_exponent", self.user_exponent)
+        check_number("item_exponent", self.item_exponent)
         for name in ("regularization", "unobserved_weight", "initial_scale"):
             if getattr(self, name) is not None:
-                require_number(name, getattr(self, name))
+                check_number(name, getattr(self, name))
         if self.random_state is not None:
-            require_whole("random_state", self.random_state, 0)
-        require_one_of("feedback", self.feedback, "explicit", "implicit")
-        require_one_of("weighting", self.weighting, "rating", "row")
-        require_one_of("dtype", self.dtype, "float32", "float64")
-        require(self.initial_scale != 0, "initial_scale is 0, but must be above 0: factors that start at 0 stay there")
-        require(
+            check_int("random_state", self.random_state, 0)
+        check_choice("feedback", self.feedback, "explicit", "implicit")
+        check_choice("weighting", self.weighting, "rating", "row")
+        check_choice("dtype", self.dtype, "float32", "float64")
+        check_that(self.initial_scale != 0, "initial_scale is 0, but must be above 0: factors that start at 0 stay there")
+        check_that(
             self.intercepts is None or isinstance(self.intercepts, bool),
             f"intercepts is {self.intercepts!r}, but must be True, False or None",
         )
-        require(self._explicit or not self.intercepts, "intercepts is True, but only explicit feedback has intercepts")
+        check_that(self._explicit or not self.intercepts, "intercepts is True, but only explicit feedback has intercepts")
 
 
 def _by_item(ratings: Ratings) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int64]]:
@@ -338,7 +338,7 @@ def _some_users(ratings: Ratings, rng: np.random.Generator) -> Ratings:
     return ratings.select_users(np.flatnonzero(rng.random(ratings.n_users) < share), by="index")
 
 
-def _met_by_a_rating(counts: NDArray[Any]) -> float:
+def _mean_count_by_rating(counts: NDArray[Any]) -> float:
     """Mean count, as a rating finds it: Σ c² / Σ c."""
     return float(np.average(counts, weights=counts))
 

@@ -26,13 +26,13 @@ from discreet.data.encode import IdIndex, as_ids, replace_surrogates
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
-from discreet.models.checks import check_history_range, require, require_one_of, require_whole
+from discreet.models.checks import check_history_range, check_that, check_choice, check_int
 from discreet.models.estimator import Estimator
-from discreet.models.history import Exclusions, as_exclusions, as_pairs, as_rows, as_user_rows
-from discreet.models.read_outs import Likeness, ReadOut, Rows
+from discreet.models.history import Exclusions, as_exclusions, as_pairs, parse_history, as_user_rows
+from discreet.models.read_outs import ItemSimilarity, FoldIn, HistoryRows
 from discreet.models.recommendations import Recommendations
 from discreet.models.scorer import Scorer
-from discreet.showing import Progress, Shown, shown
+from discreet.showing import Progress, ShowProgress, progress_bar
 
 logger = logging.getLogger("discreet")
 
@@ -58,7 +58,7 @@ class Recommender(Estimator, ABC):
         self._check()
 
     @abstractmethod
-    def fit(self, ratings: Any, *, progress: Shown = None, verbose: bool = False) -> Self:
+    def fit(self, ratings: Any, *, progress: ShowProgress = None, verbose: bool = False) -> Self:
         """Learn from scratch and return self.
 
         Parameters
@@ -77,7 +77,7 @@ class Recommender(Estimator, ABC):
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Vectors (n, factors) and offsets (n,) of n users, each from its own row of the CSR arrays given."""
 
-    def scoring(
+    def score_vectors(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
@@ -100,8 +100,8 @@ class Recommender(Estimator, ABC):
     def _try_out(self) -> None:
         """Read out for somebody without a history and for one with some: what is wrong shows here, not in a kernel."""
         some = np.arange(min(len(self.item_ids_), 8), dtype=np.int32)
-        rows = np.array([0, 0, len(some)], np.int64), some, np.full(len(some), self.liked_rating, np.float32)
-        for found in self.scoring(*rows):
+        rows = np.array([0, 0, len(some)], np.int64), some, np.full(len(some), self.default_rating, np.float32)
+        for found in self.score_vectors(*rows):
             if not np.isfinite(found).all():
                 raise DataError("the numbers of this model do not stay finite when they are used")
         self._top(rows, 1, rows[:2], None, "error")
@@ -109,7 +109,7 @@ class Recommender(Estimator, ABC):
 
     @classmethod
     def from_saved(cls, parameters: dict[str, Any]) -> Self:
-        """A model with the parameters that `saved_params` gave."""
+        """A model with the parameters that `params_to_save` gave."""
         return cls(**parameters)
 
     def card(self) -> str:
@@ -126,7 +126,7 @@ class Recommender(Estimator, ABC):
         """Take over what `extra_files` gave, when loading."""
         assert not self.extra_files()
 
-    def saved_params(self) -> dict[str, Any]:
+    def params_to_save(self) -> dict[str, Any]:
         """The parameters as they are saved."""
         return self.get_params()
 
@@ -163,8 +163,8 @@ class Recommender(Estimator, ABC):
             Predicted ratings stay within the range of the ratings learnt from, so that several may be equal.
         """
         self._check_fitted()
-        require_whole("n", n)
-        require_one_of("unknown", unknown, "error", "skip")
+        check_int("n", n)
+        check_choice("unknown", unknown, "error", "skip")
         scorer = self.scorer()
         at, values = scorer.history(history) or self._history(history, unknown)[1:]
         best, scores = scorer.best(
@@ -172,10 +172,10 @@ class Recommender(Estimator, ABC):
             values,
             n,
             exclude_seen=exclude_seen,
-            exclude=self._known(exclude, unknown) if len(exclude) else None,
-            only=None if items is None else self._known(items, unknown),
+            exclude=self._select_known(exclude, unknown) if len(exclude) else None,
+            only=None if items is None else self._select_known(items, unknown),
         )
-        return self._listed(best, scores)
+        return self._list_items(best, scores)
 
     def recommend_many(
         self,
@@ -186,7 +186,7 @@ class Recommender(Estimator, ABC):
         exclude: Exclusions = (),
         items: Sequence[Any] | None = None,
         unknown: Unknown = "error",
-        progress: Shown = None,
+        progress: ShowProgress = None,
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The best items for many users: ids (n_users, n), padded with −1, and scores, padded with −inf.
 
@@ -204,13 +204,13 @@ class Recommender(Estimator, ABC):
         self._check_fitted()
         ratings = as_user_rows(ratings, self.item_ids_)
         check_history_range(ratings.values, self.history_range)
-        with shown(progress, "Recommending") as told:
+        with progress_bar(progress, "Recommending") as told:
             at, scores = self.recommend_indices(
                 ratings, n, exclude_seen=exclude_seen, exclude=exclude, items=items, unknown=unknown, progress=told
             )
-        return self._padded_ids()[at], scores
+        return self._pad_ids()[at], scores
 
-    def _padded_ids(self) -> NDArray[Any]:
+    def _pad_ids(self) -> NDArray[Any]:
         """Item ids by position, and −1 at position −1, which is padding."""
         return np.append(self.item_ids_, np.array([-1], self.item_ids_.dtype))
 
@@ -245,7 +245,7 @@ class Recommender(Estimator, ABC):
         from discreet.models.spark_lists import recommend_frame
 
         self._check_fitted()
-        require_whole("n", n)
+        check_int("n", n)
         return recommend_frame(self, frame, n, user, item, rating, timestamp, exclude_seen, partitions)
 
     def recommend_indices(
@@ -283,14 +283,14 @@ class Recommender(Estimator, ABC):
         `recommend_many` gives them.
         """
         self._check_fitted()
-        require_whole("n", n)
+        check_int("n", n)
         many = isinstance(item_id, (list, np.ndarray)) or hasattr(item_id, "to_list")
         at = self._positions(item_id if many else [item_id], "error")
         self._check_comparable()
         if not many:
-            return self._listed(*self.scorer().similar(int(at[0]), n))
+            return self._list_items(*self.scorer().similar(int(at[0]), n))
         found, scores = self.scorer().similar_many(at, n)
-        return self._padded_ids()[found], scores
+        return self._pad_ids()[found], scores
 
     def similar_users(self, *given: Any, **more: Any) -> NoReturn:
         """Refused: a user's vector is computed from that user's history, for that user alone, and is kept nowhere."""
@@ -299,7 +299,7 @@ class Recommender(Estimator, ABC):
             "alone, and a model keeps none; similar_items compares items"
         )
 
-    def _listed(self, at: NDArray[Any], scores: NDArray[np.float32]) -> Recommendations:
+    def _list_items(self, at: NDArray[Any], scores: NDArray[np.float32]) -> Recommendations:
         return Recommendations(self.item_ids_[at], scores, None if self.titles_ is None else self.titles_[at])
 
     def _check_comparable(self) -> None:
@@ -307,13 +307,13 @@ class Recommender(Estimator, ABC):
         if self.item_factors_.shape[1] == 0:
             raise ConfigError(f"{type(self).__name__} has no item factors to compare items by: ALS and DPALS have")
 
-    def read_out(self) -> ReadOut:
+    def fold_in_rule(self) -> FoldIn:
         """How a user's vector follows from a history, as a value; by default whatever `fold` does, in Python alone."""
         return ByCode(self)
 
-    def likeness(self) -> Likeness:
+    def item_similarity(self) -> ItemSimilarity:
         """Which part of the item factors items are compared by."""
-        return Likeness()
+        return ItemSimilarity()
 
     def scorer(self) -> Scorer:
         """The thin read-out path, which is kept until the items are others."""
@@ -325,11 +325,11 @@ class Recommender(Estimator, ABC):
                 ids,
                 factors,
                 biases,
-                self.read_out(),
+                self.fold_in_rule(),
                 titles=self.titles_,
                 rating_range=self.rating_range_,
-                liked_rating=self.liked_rating,
-                likeness=self.likeness(),
+                default_rating=self.default_rating,
+                item_similarity=self.item_similarity(),
                 history_range=self.history_range,
             )
             known = self._scorer = (made_of, scorer)
@@ -341,7 +341,7 @@ class Recommender(Estimator, ABC):
         return {name: value for name, value in vars(self).items() if name != "_scorer"}
 
     @property
-    def liked_rating(self) -> float:
+    def default_rating(self) -> float:
         """What an item of a history counts as rated with where only that it is liked is said."""
         return 1.0 if self.rating_range_ is None else self.rating_range_[1]
 
@@ -408,7 +408,7 @@ class Recommender(Estimator, ABC):
             raise DataError("there are no ratings to learn from")
         vars(self).pop("item_ids_", None)
 
-    def _learned(self, ratings: Ratings, factors: NDArray[Any], biases: NDArray[Any]) -> None:
+    def _learned_state(self, ratings: Ratings, factors: NDArray[Any], biases: NDArray[Any]) -> None:
         if not (np.isfinite(factors).all() and np.isfinite(biases).all()):
             raise DataError("training did not stay finite: ratings or initial_scale are too large, or λ is too small")
         scale = (float(ratings.values.min()), float(ratings.values.max())) if self.feedback == "explicit" else None
@@ -440,13 +440,13 @@ class Recommender(Estimator, ABC):
             array = getattr(self, name)
             good = isinstance(array, np.ndarray) and array.dtype in (np.float32, np.float64) and array.ndim == ndim
             what = f"an array {array.shape} of {array.dtype}" if isinstance(array, np.ndarray) else type(array).__name__
-            require(good, f"{name} is {what}, but must be one of float32 or float64 with {ndim} dimensions")
-            require(
+            check_that(good, f"{name} is {what}, but must be one of float32 or float64 with {ndim} dimensions")
+            check_that(
                 len(array) == len(self.item_ids_), f"{name} has {len(array):,} rows for {len(self.item_ids_):,} items"
             )
 
     def _positions(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
-        require_one_of("unknown", unknown, "error", "skip")
+        check_choice("unknown", unknown, "error", "skip")
         ids = as_ids(ids, "item id")
         at = self._index.positions(ids, "item id")
         if unknown == "error" and (at < 0).any():
@@ -457,7 +457,7 @@ class Recommender(Estimator, ABC):
             )
         return at
 
-    def _known(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
+    def _select_known(self, ids: Any, unknown: Unknown) -> NDArray[np.int64]:
         """Positions of those of the ids that the model knows."""
         at = self._positions(ids, unknown)
         return at[at >= 0]
@@ -465,13 +465,13 @@ class Recommender(Estimator, ABC):
     def _history(self, history: Any, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of one user's history; an item without a rating counts as rated with the top of the scale."""
         self._check_fitted()
-        rows = as_rows(history, self.item_ids_, self.liked_rating)
+        rows = parse_history(history, self.item_ids_, self.default_rating)
         check_history_range(rows.values, self.history_range)
         return self._rows(rows, unknown)
 
     def _rows(self, ratings: Ratings, unknown: Unknown) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of the histories over the model's items."""
-        require_one_of("unknown", unknown, "error", "skip")
+        check_choice("unknown", unknown, "error", "skip")
         if ratings.item_ids is not self.item_ids_ and not np.array_equal(ratings.item_ids, self.item_ids_):
             self._positions(ratings.item_ids[np.unique(ratings.indices)], unknown)
             ratings = ratings.with_items(self.item_ids_, "drop")
@@ -491,17 +491,17 @@ class Recommender(Estimator, ABC):
         bias = self.item_biases_.astype(np.float32)
         if items is not None:
             allowed = np.zeros(len(bias), bool)
-            allowed[self._known(items, unknown)] = True
+            allowed[self._select_known(items, unknown)] = True
             bias[~allowed] = -np.inf
         users = len(indptr) - 1
-        require_whole("n", n)
+        check_int("n", n)
         best = np.empty((users, n), np.int32)
         scores = np.empty((users, n), np.float32)
         for start in range(0, users, BLOCK):
             stop = min(start + BLOCK, users)
             part = indptr[start : stop + 1]
             entries = slice(part[0], part[-1])
-            vectors, offsets, V = self.scoring(part - part[0], indices[entries], values[entries])
+            vectors, offsets, V = self.score_vectors(part - part[0], indices[entries], values[entries])
             left_out = (hidden[0][start : stop + 1], hidden[1])
             best[start:stop], scores[start:stop] = top_k(vectors, V, bias, n, left_out)
             scores[start:stop] += offsets[:, None].astype(np.float32)
@@ -517,12 +517,12 @@ class Recommender(Estimator, ABC):
     ) -> NDArray[np.float32]:
         """Scores of (row of the histories, item) pairs; row −1 is a user without history, item −1 gives NaN."""
         indptr, indices, values = rows
-        vectors, offsets, V = self.scoring(np.append(indptr, indptr[-1]), indices, values)  # the last row is nobody's
+        vectors, offsets, V = self.score_vectors(np.append(indptr, indptr[-1]), indices, values)  # the last row is nobody's
         dots = pair_products(vectors, V, user, item)
         return np.where(item >= 0, dots + offsets[user] + self.item_biases_[item], np.nan).astype(np.float32)
 
 
-class ByCode(ReadOut):
+class ByCode(FoldIn):
     """The read-out of a model that writes `fold` itself: it cannot be saved, and works in Python alone."""
 
     kind = "by code"
@@ -532,17 +532,17 @@ class ByCode(ReadOut):
         object.__setattr__(self, "model", weakref.proxy(model))  # the model keeps this
 
     def fold(
-        self, rows: Rows, V: NDArray[Any], b: NDArray[Any], kernels: Any = None
+        self, rows: HistoryRows, V: NDArray[Any], b: NDArray[Any], kernels: Any = None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         return self.model.fold(*rows)
 
-    def scoring(
-        self, rows: Rows, V: NDArray[Any], b: NDArray[Any], kernels: Any = None
+    def score_vectors(
+        self, rows: HistoryRows, V: NDArray[Any], b: NDArray[Any], kernels: Any = None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        return self.model.scoring(*rows)[:2]
+        return self.model.score_vectors(*rows)[:2]
 
-    def scoring_factors(self, V: NDArray[Any]) -> NDArray[Any]:
-        return self.model.scoring(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))[2]
+    def score_factors(self, V: NDArray[Any]) -> NDArray[Any]:
+        return self.model.score_vectors(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))[2]
 
     def exact_in_part(self, r: int) -> bool:
         return False

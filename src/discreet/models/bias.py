@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models.base import Recommender
-from discreet.models.checks import require, require_number, require_whole
+from discreet.models.checks import check_that, check_number, check_int
 from discreet.models.history import to_learn_from
-from discreet.models.read_outs import OwnOffset, ReadOut
-from discreet.showing import Shown, shown
+from discreet.models.read_outs import UserMeanFoldIn, FoldIn
+from discreet.showing import ShowProgress, progress_bar
 
 
 class Bias(Recommender):
@@ -42,13 +42,13 @@ class Bias(Recommender):
         self.iterations = iterations
 
     def _check(self) -> None:
-        require_number("regularization", self.regularization)
-        require_whole("iterations", self.iterations)
+        check_number("regularization", self.regularization)
+        check_int("iterations", self.iterations)
         for name in ("users", "items"):
             value = getattr(self, name)
-            require(isinstance(value, bool), f"{name} is {value!r}, but must be True or False")
+            check_that(isinstance(value, bool), f"{name} is {value!r}, but must be True or False")
 
-    def fit(self, ratings: Any, *, progress: Shown = None, verbose: bool = False) -> Self:
+    def fit(self, ratings: Any, *, progress: ShowProgress = None, verbose: bool = False) -> Self:
         ratings = to_learn_from(ratings)
         self.check()
         self._begin(ratings)
@@ -57,13 +57,13 @@ class Bias(Recommender):
         row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
         count = np.bincount(ratings.indices, minlength=m)
         self.item_biases_ = np.zeros(m)
-        with shown(progress, "Training Bias", verbose=verbose) as told:
+        with progress_bar(progress, "Training Bias", verbose=verbose) as told:
             for step in range(self.iterations if self.items else 0):
                 offset = self.fold(ratings.indptr, ratings.indices, ratings.values)[1]
                 total = np.bincount(ratings.indices, ratings.values - offset[row], minlength=m)
                 self.item_biases_ = total / np.maximum(count + self.regularization, 1e-9)
                 told(step + 1, self.iterations, "sweeps")
-        self._learned(ratings, np.zeros((m, 0), np.float32), self.item_biases_.astype(np.float32))
+        self._learned_state(ratings, np.zeros((m, 0), np.float32), self.item_biases_.astype(np.float32))
         return self
 
     def fold(
@@ -79,8 +79,8 @@ class Bias(Recommender):
             bias = total / np.maximum(count + self.regularization, 1e-9)
         return np.zeros((n, 0), np.float32), self.mean_ + bias
 
-    def read_out(self) -> ReadOut:
-        return OwnOffset(self.mean_, self.regularization, self.users)
+    def fold_in_rule(self) -> FoldIn:
+        return UserMeanFoldIn(self.mean_, self.regularization, self.users)
 
     def state(self) -> dict[str, Any]:
         return {"mean": self.mean_}

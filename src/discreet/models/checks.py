@@ -16,7 +16,7 @@ MOST_SWEEPS = 1_000
 MOST_STEPS = 10_000
 
 
-def require(condition: bool, message: str) -> None:
+def check_that(condition: bool, message: str) -> None:
     """Raise a `ConfigError` with the message unless the condition holds."""
     if not condition:
         raise ConfigError(message)
@@ -39,45 +39,45 @@ def in_range(values: Any, history_range: tuple[float, float] | None) -> bool:
     return bool(((low <= values) & (values <= high)).all())
 
 
-def require_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
+def check_int(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
     """Raise a `ConfigError` unless the value is a whole number from `least` to `most`."""
     good = isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
     allowed = f"of at least {least}" if most == math.inf else f"from {least} to {most:,}"
-    require(good, f"{name} is {value!r}, but must be a whole number {allowed}")
+    check_that(good, f"{name} is {value!r}, but must be a whole number {allowed}")
 
 
-def require_number(name: str, value: Any, least: float = 0) -> None:
+def check_number(name: str, value: Any, least: float = 0) -> None:
     """Raise a `ConfigError` unless the value is a finite number of at least `least`."""
     number = isinstance(value, Real) and not isinstance(value, bool)
-    require(not number or float(value) != math.inf, f"{name} is {value!r}, but must be a finite number")
-    require(number and least <= float(value), f"{name} is {value!r}, but must be a number of at least {least}")
+    check_that(not number or float(value) != math.inf, f"{name} is {value!r}, but must be a finite number")
+    check_that(number and least <= float(value), f"{name} is {value!r}, but must be a number of at least {least}")
 
 
-def require_positive(name: str, value: Any) -> None:
+def check_positive(name: str, value: Any) -> None:
     """Raise a `ConfigError` unless the value is a finite number above 0."""
-    require_number(name, value)
-    require(value > 0, f"{name} is {value!r}, but must be above 0")
+    check_number(name, value)
+    check_that(value > 0, f"{name} is {value!r}, but must be above 0")
 
 
 def require_fraction(name: str, value: Any) -> None:
     """Raise a `ConfigError` unless the value is a number above 0 and at most 1."""
-    require_number(name, value)
-    require(0 < value <= 1, f"{name} is {value!r}, but must be above 0 and at most 1")
+    check_number(name, value)
+    check_that(0 < value <= 1, f"{name} is {value!r}, but must be above 0 and at most 1")
 
 
-def require_range(name: str, value: Any) -> None:
+def check_range(name: str, value: Any) -> None:
     """Raise a `ConfigError` unless the value is two finite numbers, the lower one first."""
     pair = isinstance(value, (tuple, list)) and len(value) == 2
     good = pair and all(isinstance(x, Real) and not isinstance(x, bool) and math.isfinite(x) for x in value)
-    require(good, f"{name} is {value!r}, but must be two finite numbers such as (1, 5)")
+    check_that(good, f"{name} is {value!r}, but must be two finite numbers such as (1, 5)")
     low, high = value
-    require(low < high, f"{name} is ({low:g}, {high:g}), but must go from low to high")
+    check_that(low < high, f"{name} is ({low:g}, {high:g}), but must go from low to high")
 
 
 def require_growth(growth: float, iterations: int) -> None:
     """Raise a `ConfigError` unless a budget can grow so from iteration to iteration, and every one has a part of it."""
-    require(0.01 <= growth <= 100, f"growth is {growth!r}, but must lie between 0.01 and 100")
-    require(
+    check_that(0.01 <= growth <= 100, f"growth is {growth!r}, but must lie between 0.01 and 100")
+    check_that(
         abs(iterations * math.log(growth)) < 500,
         f"growth is {growth!r} over {iterations:,} iterations, which leaves nothing of the budget for some of them: "
         "take fewer, or a growth nearer to 1",
@@ -89,21 +89,21 @@ def require_shares(shares: Any, names: Iterable[str]) -> None:
     if shares is None:
         return
     known = list(names)
-    require(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{{known[-1]!r}: 1}}")
+    check_that(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{{known[-1]!r}: 1}}")
     for name, part in shares.items():
-        require(name in known, f"shares names {name!r}, but the releases are {', '.join(known)}")
+        check_that(name in known, f"shares names {name!r}, but the releases are {', '.join(known)}")
         number = isinstance(part, Real) and not isinstance(part, bool) and 0 < float(part) < math.inf
-        require(number, f"shares has {part!r} for {name!r}, but every release needs a positive part")
+        check_that(number, f"shares has {part!r} for {name!r}, but every release needs a positive part")
 
 
-def require_one_of(name: str, value: Any, *allowed: str) -> None:
+def check_choice(name: str, value: Any, *allowed: str) -> None:
     """Raise a `ConfigError` unless the value is one of these words."""
     good = isinstance(value, str) and value in allowed
-    require(good, f"{name} is {value!r}, but must be {' or '.join(map(repr, allowed))}")
+    check_that(good, f"{name} is {value!r}, but must be {' or '.join(map(repr, allowed))}")
 
 
-def require_flag(name: str, value: Any) -> None:
+def check_bool(name: str, value: Any) -> None:
     """Raise a `ConfigError` unless the value is True or False."""
     import numpy as np
 
-    require(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}, but must be True or False")
+    check_that(isinstance(value, (bool, np.bool_)), f"{name} is {value!r}, but must be True or False")

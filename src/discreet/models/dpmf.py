@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from discreet.data.features import item_features
 from discreet.models.algorithms.algorithm import Algorithm
 from discreet.models.algorithms.pair_ranking import EVERYTHING, PairRanking
-from discreet.models.algorithms.residual_gradient import ResidualGradient
-from discreet.models.checks import require, require_one_of
+from discreet.models.algorithms.residual_gradient import RatingFactorization
+from discreet.models.checks import check_that, check_choice
 from discreet.models.private import CLIPPED, PrivateRecommender
 from discreet.privacy.accounting.budget import Neighbouring
 from discreet.privacy.door.session import Session
@@ -74,7 +74,7 @@ class DPMF(PrivateRecommender):
         allow_large_delta: bool = False,
         noise: Any = "secure",
         random_state: int | None = None,
-        method: PairRanking | ResidualGradient | None = None,
+        method: PairRanking | RatingFactorization | None = None,
     ) -> None:
         self.factors = factors
         self.epsilon = epsilon
@@ -94,8 +94,8 @@ class DPMF(PrivateRecommender):
     @classmethod
     def kinds(cls, **settings: Any) -> tuple[type[Algorithm], ...]:
         goal = settings.get("goal", "ranking")
-        require_one_of("goal", goal, "ranking", "rating")
-        return (PairRanking,) if goal == "ranking" else (ResidualGradient,)
+        check_choice("goal", goal, "ranking", "rating")
+        return (PairRanking,) if goal == "ranking" else (RatingFactorization,)
 
     @property
     def feedback(self) -> str:  # type: ignore[override]
@@ -104,28 +104,28 @@ class DPMF(PrivateRecommender):
 
     def algorithm(self) -> Algorithm:
         for name in ("iterations", "regularization") if self.goal == "ranking" else ():
-            require(
+            check_that(
                 getattr(self, name) is None, f"{name} is for goal='rating': for ranking, users have nothing to solve"
             )
         return super().algorithm()
 
     @property
-    def liked_from_(self) -> float | None:
+    def like_threshold_(self) -> float | None:
         """For ranking: the rating from which on an item counts as liked; None where everything does."""
-        found = getattr(self.algorithm_, "liked_from", EVERYTHING)
+        found = getattr(self.algorithm_, "like_threshold", EVERYTHING)
         return None if found == EVERYTHING else float(found)
 
     @property
-    def liked_rating(self) -> float:
-        if self.liked_from_ is None:
-            return super().liked_rating
+    def default_rating(self) -> float:
+        if self.like_threshold_ is None:
+            return super().default_rating
         return float(self.algorithm_.rating_range[1])  # type: ignore[attr-defined]
 
-    def _seen_range(self, ratings: Any) -> tuple[float, float] | None:
+    def _observe_range(self, ratings: Any) -> tuple[float, float] | None:
         """For ranking as well, where nothing says from which rating on an item is liked."""
         if self.goal == "rating" or self.rating_range is not None:
-            return super()._seen_range(ratings)
-        if self.algorithm().liked_from is not None:  # type: ignore[attr-defined]
+            return super()._observe_range(ratings)
+        if self.algorithm().like_threshold is not None:  # type: ignore[attr-defined]
             return None
         found: tuple[float, float] | None = ratings.rating_range()
         return found
@@ -139,22 +139,22 @@ class DPMF(PrivateRecommender):
         features: NDArray[Any] | None,
     ) -> None:
         super()._assume(session, ratings, algorithm, seen, features)
-        graded = getattr(algorithm, "liked_from", EVERYTHING) != EVERYTHING
-        if self.goal == "ranking" and graded and (given := self._given_range(ratings)) is not None:
-            session.assume("ratings", f"the range of ratings, {given[0]:g} to {given[1]:g}{CLIPPED}")
+        graded = getattr(algorithm, "like_threshold", EVERYTHING) != EVERYTHING
+        if self.goal == "ranking" and graded and (given := self._public_range(ratings)) is not None:
+            session.record_assumption("ratings", f"the range of ratings, {given[0]:g} to {given[1]:g}{CLIPPED}")
         if self.goal == "ranking" and seen is not None and seen[0] < seen[1]:
-            session.assume("ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True)
+            session.record_assumption("ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True)
         elif self.goal == "ranking" and seen is not None:
-            session.assume(
+            session.record_assumption(
                 "liked", f"that all ratings are {seen[0]:g}, so that everything chosen is liked", inferred=True
             )
 
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         return None if self.item_features is None else item_features(self.item_features, ratings.item_ids)
 
-    def saved_params(self) -> dict[str, Any]:
+    def params_to_save(self) -> dict[str, Any]:
         """Without features, which are input, like ratings; where their file lies says something about the owner."""
-        return super().saved_params() | {"item_features": None}
+        return super().params_to_save() | {"item_features": None}
 
     def __repr__(self) -> str:
         """With the kind of item features instead of all their numbers."""

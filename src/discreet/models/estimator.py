@@ -7,7 +7,7 @@ from html import escape
 from typing import Any, NoReturn, Self
 
 from discreet.errors import ConfigError
-from discreet.models.keywords import named_by_class, no_parameter
+from discreet.models.keywords import name_by_class, no_parameter
 
 
 class Estimator:
@@ -16,7 +16,7 @@ class Estimator:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
-            cls.__init__ = named_by_class(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = name_by_class(cls.__init__)  # type: ignore[method-assign]
 
     @classmethod
     def parameter_names(cls) -> list[str]:
@@ -58,13 +58,13 @@ class Estimator:
 
     # ------------------------------------------------------------ for people
 
-    def _given(self) -> dict[str, Any]:
+    def _params_given(self) -> dict[str, Any]:
         """The parameters that are not at their defaults."""
         default = {name: p.default for name, p in inspect.signature(type(self).__init__).parameters.items()}
         return {name: value for name, value in self.get_params().items() if value != default[name]}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._given().items())})"
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._params_given().items())})"
 
     def _repr_html_(self) -> str:
         """For notebooks: the parameters, what was learnt, and what is promised.
@@ -73,7 +73,7 @@ class Estimator:
         subtract that.
         """
         private = "epsilon" in self.parameter_names()
-        told = {name: value for name, value in self._given().items() if not (private and name == "random_state")}
+        told = {name: value for name, value in self._params_given().items() if not (private and name == "random_state")}
         listed = ", ".join(f"{name}={value!r}" for name, value in told.items())
         head = f"<p><strong>{escape(type(self).__name__)}</strong>({escape(listed)})</p>"
         statement = getattr(self, "privacy_", None)
@@ -82,7 +82,7 @@ class Estimator:
             return f"<div>{head}<p>Not trained yet.</p>{promise}</div>"
         items, factors = self.item_factors_.shape  # type: ignore[attr-defined]
         size = f"<p>{items:,} items, {factors:,} factors</p>"
-        learnt = str(getattr(self, "learnt_", ""))
+        learnt = str(getattr(self, "summary_", ""))
         if statement is None:
             promise = "<p><strong>Not private:</strong> single users' ratings may be recovered from it.</p>"
         return f"<div>{head}{size}{f'<p>{escape(learnt)}</p>' if learnt else ''}{promise}</div>"

@@ -39,7 +39,7 @@ def to_learn_from(given: Any, trust_user_column: bool = False) -> Ratings:
     )
 
 
-def as_rows(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
+def parse_history(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
     """One user's history as `Ratings` with one row.
 
     Parameters

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from discreet.kernels import pair_products, solve_rows
 from discreet.models.als import ALS
-from discreet.models.checks import MOST_SWEEPS, require, require_number, require_whole
-from discreet.models.read_outs import Alternating, ReadOut
+from discreet.models.checks import MOST_SWEEPS, check_that, check_number, check_int
+from discreet.models.read_outs import ALSFoldIn, FoldIn
 
 
 class IRLS(ALS):
@@ -86,9 +86,9 @@ class IRLS(ALS):
         X = self._solve(indptr, indices, target, np.column_stack([Y, np.full(len(Y), s)]), ridge)
         return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
 
-    def read_out(self) -> ReadOut:
-        plain = super().read_out()
-        assert isinstance(plain, Alternating)
+    def fold_in_rule(self) -> FoldIn:
+        plain = super().fold_in_rule()
+        assert isinstance(plain, ALSFoldIn)
         return dataclasses.replace(plain, transition=self.transition, inner_iterations=self.inner_iterations)
 
     def _solve(
@@ -99,9 +99,9 @@ class IRLS(ALS):
 
     def _check(self) -> None:
         super()._check()
-        require_whole("inner_iterations", self.inner_iterations, 0, MOST_SWEEPS)
-        require_number("transition", self.transition)
-        require(self.transition > 0, f"transition is {self.transition!r}, but must be above 0")
+        check_int("inner_iterations", self.inner_iterations, 0, MOST_SWEEPS)
+        check_number("transition", self.transition)
+        check_that(self.transition > 0, f"transition is {self.transition!r}, but must be above 0")
 
 
 def irls_rows(
@@ -145,7 +145,7 @@ def huber_regression(
         The default is Huber's own, for residuals of unit variance.
     """
     A, y = np.asarray(A, np.float64), np.asarray(y, np.float64)
-    require(A.ndim == 2 and y.shape == A.shape[:1], f"y has shape {y.shape} and A {A.shape}: they need (n,) and (n, p)")
+    check_that(A.ndim == 2 and y.shape == A.shape[:1], f"y has shape {y.shape} and A {A.shape}: they need (n,) and (n, p)")
     n = len(y)
     indptr = np.array([0, n])
     indices = np.arange(n, dtype=np.int32)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _SEVERAL = -2
 
 
-class Items:
+class ItemLookup:
     """The items of a model, found by id (also an integer one, typed as text) or by title.
 
     A title may be given without what follows ``" · "`` and without the year in brackets, in any case, as long as only
@@ -80,7 +80,7 @@ class Items:
         return found
 
 
-def ranked(items: Items, ids: Any, scores: Any) -> list[dict[str, Any]]:
+def rank_items(items: ItemLookup, ids: Any, scores: Any) -> list[dict[str, Any]]:
     """One dictionary per item, best first: rank, item_id, title where known, score."""
     rows = []
     for rank, (item, score) in enumerate(zip(ids.tolist(), scores.tolist(), strict=True), start=1):

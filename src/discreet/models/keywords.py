@@ -19,13 +19,13 @@ def no_parameter(model: str, name: str, allowed: Iterable[str]) -> str:
     return f"{model} has no parameter {name!r}: " + (f"did you mean {near[0]!r}?" if near else f"it has {known}")
 
 
-def named_by_class(init: Callable[..., None]) -> Callable[..., None]:
+def name_by_class(init: Callable[..., None]) -> Callable[..., None]:
     """A constructor whose complaints about its arguments name the class that was called."""
     signature = inspect.signature(init)
     known = [name for name in signature.parameters if name != "self"]
 
     @functools.wraps(init)
-    def checked(self: Any, *args: Any, **given: Any) -> None:
+    def check_keywords(self: Any, *args: Any, **given: Any) -> None:
         try:
             signature.bind(self, *args, **given)
         except TypeError as problem:
@@ -36,4 +36,4 @@ def named_by_class(init: Callable[..., None]) -> Callable[..., None]:
             raise TypeError(f"{model}({', '.join(known)}): {problem}; give parameters by name") from None
         init(self, *args, **given)
 
-    return checked
+    return check_keywords

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.models.base import Recommender, Unknown
-from discreet.models.checks import check_history_range, require_whole
+from discreet.models.checks import check_history_range, check_int
 from discreet.models.history import as_user_rows
-from discreet.showing import Progress, Shown, shown
+from discreet.showing import Progress, ShowProgress, progress_bar
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,7 +28,7 @@ def recommend_frame(
     n: int = 10,
     exclude_seen: bool = True,
     unknown: Unknown = "error",
-    progress: Shown = None,
+    progress: ShowProgress = None,
 ) -> pa.Table | None:
     """The best items for many users, in rows of user_id, rank, item_id, title (where known) and score.
 
@@ -47,17 +47,17 @@ def recommend_frame(
     import pyarrow as pa
     from pyarrow import parquet
 
-    from discreet.data.download import written_aside
+    from discreet.data.download import atomic_write
 
-    require_whole("n", n)
+    check_int("n", n)
     histories = as_user_rows(ratings, model.item_ids_)
     check_history_range(histories.values, model.history_range)
-    with shown(progress, "Recommending") as told:
+    with progress_bar(progress, "Recommending") as told:
         blocks = _blocks(model, histories, n, exclude_seen, unknown, told)
         first = next(blocks)
         if to is None:
             return pa.concat_tables([first, *blocks])
-        with written_aside(Path(to)) as aside, parquet.ParquetWriter(aside, first.schema) as writer:
+        with atomic_write(Path(to)) as aside, parquet.ParquetWriter(aside, first.schema) as writer:
             writer.write_table(first)
             for block in blocks:
                 writer.write_table(block)

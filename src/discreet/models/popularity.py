@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from discreet.models.base import Recommender
 from discreet.models.history import to_learn_from
-from discreet.models.read_outs import ReadOut, Same
-from discreet.showing import Shown, shown
+from discreet.models.read_outs import FoldIn, ConstantFoldIn
+from discreet.showing import ShowProgress, progress_bar
 
 
 class Popularity(Recommender):
@@ -21,12 +21,12 @@ class Popularity(Recommender):
     def __init__(self) -> None:
         pass
 
-    def fit(self, ratings: Any, *, progress: Shown = None, verbose: bool = False) -> Self:
+    def fit(self, ratings: Any, *, progress: ShowProgress = None, verbose: bool = False) -> Self:
         ratings = to_learn_from(ratings)
         self._begin(ratings)
         counts = np.bincount(ratings.indices, minlength=ratings.n_items)
-        self._learned(ratings, np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32))
-        with shown(progress, "Training Popularity", verbose=verbose) as told:
+        self._learned_state(ratings, np.zeros((ratings.n_items, 0), np.float32), counts.astype(np.float32))
+        with progress_bar(progress, "Training Popularity", verbose=verbose) as told:
             told(1, 1, "counting")
         return self
 
@@ -37,5 +37,5 @@ class Popularity(Recommender):
         n = len(indptr) - 1
         return np.zeros((n, 0), np.float32), np.zeros(n, np.float32)
 
-    def read_out(self) -> ReadOut:
-        return Same()
+    def fold_in_rule(self) -> FoldIn:
+        return ConstantFoldIn()

@@ -23,22 +23,22 @@ from discreet.data.ratings import Ratings
 from discreet.data.untrusted import parse_json
 from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
-from discreet.models.algorithms import Algorithm, Learnt, Rows, algorithm_from, field_names
+from discreet.models.algorithms import Algorithm, Learnt, HistoryRows, algorithm_from, field_names
 from discreet.models.base import Recommender, logger
-from discreet.models.checks import require, require_range, require_whole
+from discreet.models.checks import check_that, check_range, check_int
 from discreet.models.history import to_learn_from
-from discreet.models.read_outs import Likeness, ReadOut
+from discreet.models.read_outs import ItemSimilarity, FoldIn
 from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
-from discreet.privacy.accounting.lifetime import Account, charged
+from discreet.privacy.accounting.lifetime import Account, charge_account
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Plan
 from discreet.privacy.door.session import Session
 from discreet.privacy.door.statement import PrivacyStatement
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.protocol import People
+from discreet.privacy.people.protocol import RatingsSource
 from discreet.privacy.people.users import Users, seal
-from discreet.showing import Progress, Shown, shown
+from discreet.showing import Progress, ShowProgress, progress_bar
 
 CLIPPED = " (others are clipped to it)"  # said of any data, so that it says nothing about them
 COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
@@ -63,7 +63,7 @@ class PrivateRecommender(Recommender):
         What was learnt beside item factors and biases: plain numbers, all of them released or made of released ones.
     counts_ : (n_items,) float64 or None
         About how many people rated each item, where the algorithm releases that.
-    learnt_ : str
+    summary_ : str
         In one sentence what survived the noise, where the algorithm says it.
     privacy_ : PrivacyStatement
         Of the last fit, also if it was interrupted; then it is all there is.
@@ -121,17 +121,17 @@ class PrivateRecommender(Recommender):
         """What is the model's to say is not said otherwise by its method, where it would have no effect."""
         scale = getattr(method, "rating_range", None)
         same = scale is None or (self.rating_range is not None and tuple(scale) == tuple(self.rating_range))
-        require(
+        check_that(
             same, f"method has rating_range={scale!r}, which is the model's to say: give {type(self).__name__} that"
         )
-        require(
+        check_that(
             method.feedback in ("explicit", self.feedback),
             f"method has feedback={method.feedback!r}, and {type(self).__name__} has {self.feedback!r}, which counts: "
             "give both the same",
         )
 
     @classmethod
-    def configured(cls, **settings: Any) -> Self:
+    def configure(cls, **settings: Any) -> Self:
         """A model from its own parameters and, by name, any field of its algorithm."""
         own = cls.parameter_names()
         kind = cls.kinds(**settings)[0]
@@ -155,7 +155,7 @@ class PrivateRecommender(Recommender):
         inner = field_names(kind)
         return [name for name in cls.parameter_names() if name in inner and name not in ("rating_range", "feedback")]
 
-    def resolved(self, n_items: int) -> Algorithm:
+    def resolve(self, n_items: int) -> Algorithm:
         """The algorithm with nothing left open, for a catalogue of that many items. Pure: no data are needed."""
         return self.algorithm().resolve(self.budget, n_items, self._range())
 
@@ -165,19 +165,19 @@ class PrivateRecommender(Recommender):
 
     def bounds(self, n_items: int = 1) -> Bounds:
         """What one user may contribute at most."""
-        return self.resolved(n_items).bounds()
+        return self.resolve(n_items).bounds()
 
     def plan(self, n_items: int) -> Plan:
         """What `fit` will release on a catalogue of that many items, and at which price."""
         self.check()
-        return self.resolved(n_items).plan(n_items, self.budget, self.accountant)
+        return self.resolve(n_items).plan(n_items, self.budget, self.accountant)
 
     def price_list(self, n_items: int) -> list[dict[str, Any]]:
         """The plan as a table, with how far one user can move each release and how much noise that means.
 
         No data are needed: the statistics are built for nobody at all, and say the same as for everybody.
         """
-        algorithm = self.resolved(n_items)
+        algorithm = self.resolve(n_items)
         plan = self.plan(n_items)
         nobody = Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalogue=True)
         found = algorithm.statistics(seal(nobody, algorithm.bounds()))
@@ -200,14 +200,14 @@ class PrivateRecommender(Recommender):
 
     def _check(self) -> None:
         if self.rating_range is not None:
-            require_range("rating_range", self.rating_range)
+            check_range("rating_range", self.rating_range)
         if self.random_state is not None:
-            require_whole("random_state", self.random_state, 0)
-        require(
+            check_int("random_state", self.random_state, 0)
+        check_that(
             self.noise != "seeded" or self.random_state is not None,
             "noise='seeded' needs a seed: give one with random_state=, and keep it to yourself",
         )
-        self.resolved(1 << 20)  # so many items that no number of factors is too large
+        self.resolve(1 << 20)  # so many items that no number of factors is too large
 
     # ------------------------------------------------------------ learning
 
@@ -216,7 +216,7 @@ class PrivateRecommender(Recommender):
         ratings: Any,
         *,
         budget: Account | None = None,
-        progress: Shown = None,
+        progress: ShowProgress = None,
         verbose: bool = False,
         trust_user_column: bool = False,
     ) -> Self:
@@ -238,28 +238,28 @@ class PrivateRecommender(Recommender):
             Learn although the user column does not look like one, as in `Ratings.from_frame`.
         """
         self.check()
-        if not isinstance(ratings, People):
+        if not isinstance(ratings, RatingsSource):
             ratings = to_learn_from(ratings, trust_user_column)
         if hasattr(ratings, "user_problem") and not trust_user_column:
             check_user_column(ratings, self.rating_range)
         self._check_engine(ratings)
-        given = self._given_range(ratings)
-        seen = None if given else self._seen_range(ratings)
+        given = self._public_range(ratings)
+        seen = None if given else self._observe_range(ratings)
         rating_range = given or seen or COMMON_RANGE
         if self.feedback == "explicit":
-            require_range("rating_range", rating_range)
+            check_range("rating_range", rating_range)
         algorithm = self.algorithm().resolve(self.budget, ratings.n_items, rating_range)
         features = self._features(ratings)
         seed = secrets.randbits(63) if self.random_state is None else self.random_state
         plan = algorithm.plan(ratings.n_items, self.budget, self.accountant)
         session = Session(plan, self.noise, seed if self.noise == "seeded" else None)
         head = getattr(self, "account_head_", None)
-        with charged(budget, session, type(self).__name__, head) as held:
+        with charge_account(budget, session, type(self).__name__, head) as held:
             self._begin(ratings)  # a fit that is refused before there is a session leaves the last one as it is
             self._assume(session, ratings, algorithm, seen, features)
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
-                with closing(users), shown(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
+                with closing(users), progress_bar(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
                     learnt = self._learn(algorithm, users, session, features, seed, told)
                 session.finish()
                 self._keep(algorithm, learnt, session.ledger)
@@ -323,23 +323,23 @@ class PrivateRecommender(Recommender):
     ) -> None:
         """Write down what is taken to be public."""
         if getattr(ratings, "catalogue", False):
-            session.assume("items", f"the catalogue of {ratings.n_items:,} items")
+            session.record_assumption("items", f"the catalogue of {ratings.n_items:,} items")
         else:
-            session.assume("items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True)
+            session.record_assumption("items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True)
         if getattr(ratings, "filtered", ""):
-            session.assume("filter", ratings.filtered, inferred=True)
-        session.assume("parameters", "every parameter of the model")
+            session.record_assumption("filter", ratings.filtered, inferred=True)
+        session.record_assumption("parameters", "every parameter of the model")
         if engine := getattr(ratings, "engine", ""):
-            session.assume("engine", engine)
+            session.record_assumption("engine", engine)
         if algorithm.feedback == "explicit":
-            given = self._given_range(ratings)
+            given = self._public_range(ratings)
             low, high = given or seen or COMMON_RANGE
             clipped = CLIPPED if given else ""
-            session.assume("ratings", f"the range of ratings, {low:g} to {high:g}{clipped}", inferred=given is None)
+            session.record_assumption("ratings", f"the range of ratings, {low:g} to {high:g}{clipped}", inferred=given is None)
         for name, text in algorithm.assumptions().items():
-            session.assume(name, text)
+            session.record_assumption(name, text)
         if features is not None:
-            session.assume("features", f"the features of the items, {features.shape[1]:,} for each")
+            session.record_assumption("features", f"the features of the items, {features.shape[1]:,} for each")
 
     def _features(self, ratings: Any) -> NDArray[Any] | None:
         """Public features of the items, for models that have any."""
@@ -347,12 +347,12 @@ class PrivateRecommender(Recommender):
 
     def _check_engine(self, ratings: Any) -> None:
         """An engine says whether its machines agree before anything is charged, and adds up whole numbers only."""
-        require(
+        check_that(
             self.noise == "secure" or not getattr(ratings, "exact_only", False),
             "this engine adds up whole numbers, and seeded noise is for floating-point ones: train with "
             "noise='secure', or on Ratings in memory",
         )
-        require(
+        check_that(
             not (self.algorithm().secret_coins and getattr(ratings, "replays", False)),
             f"{type(self).__name__} draws people by secret coins, and an engine that reads them again for every sum "
             "would throw others: train it on Ratings in memory",
@@ -360,7 +360,7 @@ class PrivateRecommender(Recommender):
         if hasattr(ratings, "ready"):
             ratings.ready()
 
-    def _given_range(self, ratings: Any) -> tuple[float, float] | None:
+    def _public_range(self, ratings: Any) -> tuple[float, float] | None:
         """The range of ratings where it is public: as the model has it, or the people's engine."""
         return self.rating_range or getattr(ratings, "public_range", None)
 
@@ -368,7 +368,7 @@ class PrivateRecommender(Recommender):
         """The range of ratings: as given, as it was found in the last fit, or a common one."""
         return self.rating_range or getattr(self, "rating_range_", None) or COMMON_RANGE
 
-    def _seen_range(self, ratings: Any) -> tuple[float, float] | None:
+    def _observe_range(self, ratings: Any) -> tuple[float, float] | None:
         """The range as it is in the data, where it was not given; the statement then says so."""
         if self.rating_range is not None or self.feedback != "explicit":
             return None
@@ -380,18 +380,18 @@ class PrivateRecommender(Recommender):
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        return self.algorithm_.fold(Rows(indptr, indices, values), self._learnt())
+        return self.algorithm_.fold(HistoryRows(indptr, indices, values), self._learnt())
 
-    def scoring(
+    def score_vectors(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        return self.algorithm_.scoring(Rows(indptr, indices, values), self._learnt())
+        return self.algorithm_.score_vectors(HistoryRows(indptr, indices, values), self._learnt())
 
-    def read_out(self) -> ReadOut:
-        return self.algorithm_.read_out(self._learnt()) or super().read_out()
+    def fold_in_rule(self) -> FoldIn:
+        return self.algorithm_.fold_in_rule(self._learnt()) or super().fold_in_rule()
 
-    def likeness(self) -> Likeness:
-        return self.algorithm_.likeness(self._learnt())
+    def item_similarity(self) -> ItemSimilarity:
+        return self.algorithm_.item_similarity(self._learnt())
 
     @property
     def history_range(self) -> tuple[float, float] | None:
@@ -401,24 +401,24 @@ class PrivateRecommender(Recommender):
         return (float(used[0]), float(used[1])) if public and used is not None else None
 
     @property
-    def learnt_(self) -> str:
+    def summary_(self) -> str:
         """In one sentence what survived the noise; empty where the algorithm does not say."""
         self._check_fitted()
         return str(self.details_.get("learnt", ""))
 
     def _check_comparable(self) -> None:
-        if self.item_factors_.shape[1] <= self.algorithm_.likeness(self._learnt()).first and self.learnt_:
-            raise ConfigError(f"there is nothing to compare items by. What was learnt: {self.learnt_}")
+        if self.item_factors_.shape[1] <= self.algorithm_.item_similarity(self._learnt()).first and self.summary_:
+            raise ConfigError(f"there is nothing to compare items by. What was learnt: {self.summary_}")
         super()._check_comparable()
         if self.details_.get("dimensions") == 0:
-            logger.warning("what is shown as alike may be noise. What was learnt: %s", self.learnt_)
+            logger.warning("what is shown as alike may be noise. What was learnt: %s", self.summary_)
 
     def _learnt(self) -> Learnt:
         return Learnt(self.item_factors_, self.item_biases_, self.counts_, self.details_)
 
     # ------------------------------------------------------------ on disk
 
-    def saved_params(self) -> dict[str, Any]:
+    def params_to_save(self) -> dict[str, Any]:
         """Without the seed: whoever knows the seed of seeded noise can subtract it."""
         given = self.get_params()
         return given | {
@@ -451,11 +451,11 @@ class PrivateRecommender(Recommender):
         self.details_ = dict(state["details"])
         counts = state["counts"]
         self.counts_ = None if counts is None else np.asarray(counts, np.float64)
-        require(
+        check_that(
             self.counts_ is None or self.counts_.shape == (len(self.item_ids_),),
             "released counts and item ids differ in number",
         )
-        require(self.counts_ is None or bool(np.isfinite(self.counts_).all()), "released counts are not finite")
+        check_that(self.counts_ is None or bool(np.isfinite(self.counts_).all()), "released counts are not finite")
 
     def check_restored(self) -> None:
         """The algorithm must be one that could have been resolved, and what the parameters promise what was paid."""
@@ -463,7 +463,7 @@ class PrivateRecommender(Recommender):
         budget = self.budget
         plan = self.privacy_.ledger.plan
         kinds = self.kinds(**self.get_params())
-        require(isinstance(self.algorithm_, kinds), f"its algorithm, {self.algorithm_.name!r}, is another model's")
+        check_that(isinstance(self.algorithm_, kinds), f"its algorithm, {self.algorithm_.name!r}, is another model's")
         self.algorithm_.resolve(budget, n_items, self.rating_range_ or COMMON_RANGE)
         promised = budget
         if plan.scale == 1:  # the noise was said, and not the ε: what that costs is the promise
@@ -474,7 +474,7 @@ class PrivateRecommender(Recommender):
         else:
             same = same and math.isclose(promised.epsilon, plan.budget.epsilon, rel_tol=1e-9)
         same = same and (self.noise != "secure" or self.privacy_.ledger.noise == "secure")
-        require(same, f"its parameters promise something else than its {LEDGER} says: one of them was changed")
+        check_that(same, f"its parameters promise something else than its {LEDGER} says: one of them was changed")
         self._try_out()
 
     def extra_files(self) -> dict[str, str]:

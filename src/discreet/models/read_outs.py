@@ -39,7 +39,7 @@ _ITEMS = {"by": "item"}
 _MATRIX = {"by": "matrix"}
 
 
-class Rows(NamedTuple):
+class HistoryRows(NamedTuple):
     """Histories of users as CSR arrays over the model's items."""
 
     indptr: Array
@@ -63,24 +63,24 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class ReadOut(ABC):
+class FoldIn(ABC):
     """Base of all read-outs. Fields that are arrays have one row for each item, or are small."""
 
     kind: ClassVar[str]
 
     @abstractmethod
-    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         """Vectors (n, r) and offsets (n,) of users, each from its own row; V and b are factors and biases of items.
 
         `kernels` is `discreet.kernels`, or `discreet.kernels.once` where a single question does not pay for loading
         compiled code.
         """
 
-    def scoring(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
-        """Vectors that go with `scoring_factors`, and offsets."""
+    def score_vectors(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+        """Vectors that go with `score_factors`, and offsets."""
         return self.fold(rows, V, b, kernels)
 
-    def scoring_factors(self, V: Array) -> Array:
+    def score_factors(self, V: Array) -> Array:
         """The item factors to score with, which may have a coordinate more."""
         return V
 
@@ -111,17 +111,17 @@ class ReadOut(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Same(ReadOut):
+class ConstantFoldIn(FoldIn):
     """The same list for everybody."""
 
     kind: ClassVar[str] = "same"
 
-    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         return np.zeros((rows.n, V.shape[1]), np.float32), np.zeros(rows.n, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
-class OwnOffset(ReadOut):
+class UserMeanFoldIn(FoldIn):
     """mean + Σ_j (y_j − mean − b_j) / (count + damping), or the mean alone where users have no offset."""
 
     mean: float
@@ -129,7 +129,7 @@ class OwnOffset(ReadOut):
     personal: bool
     kind: ClassVar[str] = "own offset"
 
-    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         bias = np.zeros(rows.n)
         if self.personal:
             residual = rows.values - self.mean - b[rows.indices]
@@ -139,7 +139,7 @@ class OwnOffset(ReadOut):
 
 
 @dataclass(frozen=True, eq=False)
-class LeastSquares(ReadOut):
+class LeastSquaresFoldIn(FoldIn):
     """u = argmin Σ_j (y_j − u · v_j)² + uᵀ S u + λ count^p ‖u‖² with y centred as said below.
 
     Parameters
@@ -180,8 +180,8 @@ class LeastSquares(ReadOut):
     shared: Array | None = field(default=None, metadata=_MATRIX)
     kind: ClassVar[str] = "least squares"
 
-    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
-        offset, target = self._centred(rows, V, b)
+    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+        offset, target = self._center(rows, V, b)
         if self.masked:
             assert self.known is not None
             target = np.where(self.known[rows.indices], target, target.dtype.type(0))
@@ -198,7 +198,7 @@ class LeastSquares(ReadOut):
             U = np.zeros((rows.n, 0), V.dtype)
         return U, offset + (mean + np.float32(self.intercept) * own)
 
-    def scoring(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def score_vectors(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         vectors, offsets = self.fold(rows, V, b, kernels)
         if not self.tail:
             return vectors, offsets
@@ -206,7 +206,7 @@ class LeastSquares(ReadOut):
         mean = np.where(rows.counts > 0, total / np.maximum(rows.counts, 1), offsets)
         return np.column_stack([vectors, mean - offsets]), offsets
 
-    def scoring_factors(self, V: Array) -> Array:
+    def score_factors(self, V: Array) -> Array:
         if not self.tail:
             return V
         assert self.known is not None
@@ -215,7 +215,7 @@ class LeastSquares(ReadOut):
     def exact_in_part(self, r: int) -> bool:
         return self.shared is None or not _dual(r)
 
-    def _centred(self, rows: Rows, V: Array, b: Array) -> tuple[Array, Array]:
+    def _center(self, rows: HistoryRows, V: Array, b: Array) -> tuple[Array, Array]:
         """Offsets of users, and what is left of each entry for the factors to explain."""
         nothing = np.zeros(rows.n, np.float32)
         if self.centring == "liked":
@@ -227,12 +227,12 @@ class LeastSquares(ReadOut):
             own = np.bincount(rows.row, left, minlength=rows.n) / (rows.counts + self.prior_count)
             return (self.centre + own).astype(np.float32), (left - own[rows.row]).astype(np.float32)
         if self.centring == "own mean":
-            offset = centred_by_own_mean(rows, self.centre, self.prior_count)
+            offset = center_by_user_mean(rows, self.centre, self.prior_count)
         else:
             offset = np.full(rows.n, self.centre, np.float32)
         return offset, rows.values.astype(V.dtype) - offset[rows.row] - b[rows.indices]
 
-    def _counts(self, rows: Rows) -> Array:
+    def _counts(self, rows: HistoryRows) -> Array:
         if self.counted == "all":
             return rows.counts
         assert self.known is not None
@@ -240,7 +240,7 @@ class LeastSquares(ReadOut):
 
 
 @dataclass(frozen=True, eq=False)
-class Alternating(ReadOut):
+class ALSFoldIn(FoldIn):
     """A half-step of `ALS`: with an intercept as one more coordinate, and with `transition` that of `IRLS`.
 
     Parameters
@@ -267,7 +267,7 @@ class Alternating(ReadOut):
     shared: Array | None = field(default=None, metadata=_MATRIX)
     kind: ClassVar[str] = "alternating"
 
-    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         ridge = self.ridge * np.maximum(rows.counts, 1).astype(np.float64) ** self.exponent
         mean = np.asarray(self.mean, V.dtype)
         none = np.zeros(rows.n, V.dtype)
@@ -287,15 +287,15 @@ class Alternating(ReadOut):
     def exact_in_part(self, r: int) -> bool:
         return self.shared is None or not _dual(r)
 
-    def _robust(self, rows: Rows, V: Array, offset: Array, ridge: Array, kernels: Any) -> tuple[Array, Array]:
+    def _robust(self, rows: HistoryRows, V: Array, offset: Array, ridge: Array, kernels: Any) -> tuple[Array, Array]:
         target = rows.values.astype(V.dtype) - offset[rows.indices]
         if not self.intercept:
-            return self._reweighted(rows, target, V, ridge, kernels), np.zeros(rows.n, V.dtype)
+            return self._reweight(rows, target, V, ridge, kernels), np.zeros(rows.n, V.dtype)
         s = np.asarray(self.intercept, V.dtype)
-        X = self._reweighted(rows, target, np.column_stack([V, np.full(len(V), s)]), ridge, kernels)
+        X = self._reweight(rows, target, np.column_stack([V, np.full(len(V), s)]), ridge, kernels)
         return np.ascontiguousarray(X[:, :-1]), s * X[:, -1]
 
-    def _reweighted(self, rows: Rows, target: Array, V: Array, ridge: Array, kernels: Any) -> Array:
+    def _reweight(self, rows: HistoryRows, target: Array, V: Array, ridge: Array, kernels: Any) -> Array:
         X: Array = kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge)
         for _ in range(self.inner_iterations):
             e = np.abs(target - kernels.pair_products(X, V, rows.row, rows.indices))
@@ -305,15 +305,15 @@ class Alternating(ReadOut):
 
 
 @dataclass(frozen=True, eq=False)
-class PosteriorMean(ReadOut):
+class PosteriorMeanFoldIn(FoldIn):
     """u = (1 − κ) prior + κ (base + Σ_j x_j g_j / ‖x‖) over the known items, with κ = 0 where all x_j are 0.
 
     x_j is 1 for an item that is liked and 0 for others, with κ = 1; or, by `levels`, how far up the range of ratings it
-    is, in steps of 1/levels, with κ below 1 where even the best rating is below `liked_from`.
+    is, in steps of 1/levels, with κ below 1 where even the best rating is below `like_threshold`.
 
     Parameters
     ----------
-    liked_from : float, optional
+    like_threshold : float, optional
         Ratings from here on count as liked; None: every item does.
     levels, low, high
         Steps of the range, and the range; `levels` is 0 where items are liked or not.
@@ -323,7 +323,7 @@ class PosteriorMean(ReadOut):
     base, prior : (r,) float32
     """
 
-    liked_from: float | None
+    like_threshold: float | None
     place: NDArray[np.int32] = field(metadata=_ITEMS)
     gain: Array = field(metadata=_MATRIX)
     base: Array = field(metadata=_MATRIX)
@@ -338,7 +338,7 @@ class PosteriorMean(ReadOut):
         own = np.where(place >= 0, np.arange(len(place), dtype=np.int32), np.int32(-1))
         return dataclasses.replace(self, place=own, gain=self.gain[np.maximum(place, 0)])
 
-    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         place = self.place[rows.indices]
         x = np.where(place >= 0, self._likes(rows.values), 0.0)
         length = np.sqrt(np.bincount(rows.row, x**2, minlength=rows.n))
@@ -353,20 +353,20 @@ class PosteriorMean(ReadOut):
         if self.levels:
             place = np.clip((values - self.low) / (self.high - self.low), 0.0, 1.0)
             return np.rint(self.levels * place) / self.levels
-        if self.liked_from is None:
+        if self.like_threshold is None:
             return np.ones(len(values))
-        return (values >= self.liked_from).astype(np.float64)
+        return (values >= self.like_threshold).astype(np.float64)
 
-    def _conviction(self, rows: Rows, x: Array) -> Array:
+    def _conviction(self, rows: HistoryRows, x: Array) -> Array:
         """κ of every user."""
         best = np.zeros(rows.n)
         np.maximum.at(best, rows.row, x)
-        liked = self.high if self.liked_from is None else self.liked_from
+        liked = self.high if self.like_threshold is None else self.like_threshold
         return np.minimum(best * (self.high - self.low) / max(liked - self.low, 1e-9), 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class ProjectedDescent(ReadOut):
+class GradientFoldIn(FoldIn):
     """`steps` times u ← Π(u − rate Σ_j (u · v_j − y_j) v_j) from 0, where Π cuts to the length `user_norm`."""
 
     steps: int
@@ -376,11 +376,11 @@ class ProjectedDescent(ReadOut):
     prior_count: float | None
     kind: ClassVar[str] = "descent"
 
-    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         if self.prior_count is None:
             offset = np.full(rows.n, self.centre, np.float32)
         else:
-            offset = centred_by_own_mean(rows, self.centre, self.prior_count)
+            offset = center_by_user_mean(rows, self.centre, self.prior_count)
         y = rows.values.astype(np.float32) - offset[rows.row]
         rate = np.float32(self.rate)
         zeros = np.zeros(len(V), np.float32)
@@ -393,7 +393,7 @@ class ProjectedDescent(ReadOut):
 
 
 @dataclass(frozen=True, eq=False)
-class FrankWolfeSteps(ReadOut):
+class FrankWolfeFoldIn(FoldIn):
     """The user's own part of the released steps: one coordinate of u after the other, each shrunk with those before.
 
     Parameters
@@ -416,13 +416,13 @@ class FrankWolfeSteps(ReadOut):
     gammas: Array = field(metadata=_MATRIX)
     kind: ClassVar[str] = "Frank-Wolfe steps"
 
-    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         from discreet.privacy.people.residuals import frank_wolfe_step
 
         if self.prior_count is None:
             offset = np.full(rows.n, self.centre, np.float32)
         else:
-            offset = centred_by_own_mean(rows, self.centre, self.prior_count)
+            offset = center_by_user_mean(rows, self.centre, self.prior_count)
         target = rows.values.astype(np.float32) - offset[rows.row] - b[rows.indices]
         own = self.known[rows.indices]
         row = rows.row[own]
@@ -441,7 +441,7 @@ class FrankWolfeSteps(ReadOut):
 
 
 @dataclass(frozen=True, eq=False)
-class Projection(ReadOut):
+class ProjectionFoldIn(FoldIn):
     """u = Σ_j y_j v_j / (density · ‖column of V‖²), with y centred as in `LeastSquares` by its own deviation.
 
     Parameters
@@ -462,7 +462,7 @@ class Projection(ReadOut):
     squares: Array = field(metadata=_MATRIX)
     kind: ClassVar[str] = "projection"
 
-    def fold(self, rows: Rows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
+    def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         left = rows.values - self.centre - b[rows.indices]
         own = np.bincount(rows.row, left, minlength=rows.n) / (rows.counts + self.prior_count)
         own = own * self.personal
@@ -473,7 +473,7 @@ class Projection(ReadOut):
 
 
 @dataclass(frozen=True, eq=False)
-class Likeness:
+class ItemSimilarity:
     """Which part of the factors items are compared by: coordinates from `first` on, of the known items if given."""
 
     first: int = 0
@@ -489,22 +489,22 @@ class Likeness:
         return compared
 
 
-KINDS: dict[str, type[ReadOut]] = {
+KINDS: dict[str, type[FoldIn]] = {
     kind.kind: kind
     for kind in (
-        Same,
-        OwnOffset,
-        LeastSquares,
-        Alternating,
-        PosteriorMean,
-        ProjectedDescent,
-        FrankWolfeSteps,
-        Projection,
+        ConstantFoldIn,
+        UserMeanFoldIn,
+        LeastSquaresFoldIn,
+        ALSFoldIn,
+        PosteriorMeanFoldIn,
+        GradientFoldIn,
+        FrankWolfeFoldIn,
+        ProjectionFoldIn,
     )
 }
 
 
-def read_out_from(numbers: Mapping[str, Any], arrays: Mapping[str, Array], shape: tuple[int, int]) -> ReadOut:
+def fold_in_from_dict(numbers: Mapping[str, Any], arrays: Mapping[str, Array], shape: tuple[int, int]) -> FoldIn:
     """The read-out that ``numbers()`` and ``arrays()`` described, for (items, factors) of this shape.
 
     Raises
@@ -541,7 +541,7 @@ def _check_array(name: str, array: Array, per_item: bool, shape: tuple[int, int]
         raise DataError(f"{name} of the read-out is an array {array.shape} of {array.dtype}, which cannot be")
 
 
-def centred_by_own_mean(rows: Rows, prior_mean: float, prior_count: float) -> NDArray[np.float32]:
+def center_by_user_mean(rows: HistoryRows, prior_mean: float, prior_count: float) -> NDArray[np.float32]:
     """Every user's own mean, counting `prior_count` ratings of the public value `prior_mean` as well."""
     total = np.bincount(rows.row, rows.values, minlength=rows.n) + prior_mean * prior_count
     return (total / (rows.counts + prior_count)).astype(np.float32)

@@ -57,7 +57,7 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
         if not len(self.ids):
             return "no recommendations"
         head = ["", "item", "title", "score"]
-        lines = [[str(rank), str(item), title or "", f"{score:.4g}"] for rank, item, title, score in self._shown()]
+        lines = [[str(rank), str(item), title or "", f"{score:.4g}"] for rank, item, title, score in self._rows_to_show()]
         if self.titles is None:
             head.pop(2)
             lines = [[rank, item, score] for rank, item, _, score in lines]
@@ -72,13 +72,13 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
             f"<tr><td>{rank}</td><td>{escape(str(item))}</td>"
             + f"<td>{escape(title or '')}</td>" * named
             + f"<td>{score:.4g}</td></tr>"
-            for rank, item, title, score in self._shown()
+            for rank, item, title, score in self._rows_to_show()
         )
         return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{rows}</tbody></table>" + self._more(
             "<p>… and {:,} more</p>"
         )
 
-    def _shown(self) -> Iterator[tuple[int, Any, str | None, float]]:
+    def _rows_to_show(self) -> Iterator[tuple[int, Any, str | None, float]]:
         for rank, (item, title, score) in enumerate(self.rows(), start=1):
             if rank > MOST_SHOWN:
                 return

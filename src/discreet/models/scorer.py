@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from discreet import kernels as compiled
 from discreet.data.encode import canonical, replace_surrogates
 from discreet.errors import ConfigError, DataError
-from discreet.models.checks import check_history_range, in_range, require, require_whole
-from discreet.models.read_outs import Likeness, ReadOut, Rows
+from discreet.models.checks import check_history_range, in_range, check_that, check_int
+from discreet.models.read_outs import ItemSimilarity, FoldIn, HistoryRows
 
 Array = NDArray[Any]
 
@@ -33,13 +33,13 @@ class Scorer:
     ----------
     item_ids : (m,) int64 or object
     factors, biases : (m, r), (m,) float32 or float64
-    read_out : ReadOut
+    fold_in_rule : ReadOut
     titles : (m,) object, optional
     rating_range : (low, high), optional
         Of predicted ratings; None where scores are not ratings.
-    liked_rating : float
+    default_rating : float
         What an item of a history counts as rated with where only that it is liked is said.
-    likeness : Likeness, optional
+    item_similarity : Likeness, optional
     history_range : (low, high), optional
         Public range of the ratings: histories with others are refused.
     kernels : module
@@ -51,23 +51,23 @@ class Scorer:
         item_ids: Array,
         factors: Array,
         biases: Array,
-        read_out: ReadOut,
+        fold_in_rule: FoldIn,
         *,
         titles: Array | None = None,
         rating_range: tuple[float, float] | None = None,
-        liked_rating: float = 1.0,
-        likeness: Likeness | None = None,
+        default_rating: float = 1.0,
+        item_similarity: ItemSimilarity | None = None,
         kernels: Any = compiled,
         history_range: tuple[float, float] | None = None,
     ) -> None:
         self.item_ids = item_ids
         self.factors = factors
         self.biases = biases
-        self.read_out = read_out
+        self.fold_in_rule = fold_in_rule
         self.titles = None if titles is None else replace_surrogates(titles)
         self.rating_range = rating_range
-        self.liked_rating = liked_rating
-        self.likeness = likeness or Likeness()
+        self.default_rating = default_rating
+        self.item_similarity = item_similarity or ItemSimilarity()
         self.kernels = kernels
         self.history_range = history_range
 
@@ -109,7 +109,7 @@ class Scorer:
                 return None
         elif type(history) in (list, tuple):
             ids = history
-            values = np.full(len(history), self.liked_rating, np.float32)
+            values = np.full(len(history), self.default_rating, np.float32)
         else:
             return None
         if not all(type(item) in (int, str) for item in ids):
@@ -169,14 +169,14 @@ class Scorer:
         lengths = np.array([len(at) for at in own])
         flat = np.concatenate(own)
         values = np.concatenate([given for _, given, _, _ in questions])
-        V, b, read_out = self.factors, self.biases, self.read_out
-        rows = Rows(np.concatenate([[0], np.cumsum(lengths)]), flat, values)
-        if read_out.exact_in_part(V.shape[1]):
-            read_out = read_out.of_items(union)
+        V, b, fold_in_rule = self.factors, self.biases, self.fold_in_rule
+        rows = HistoryRows(np.concatenate([[0], np.cumsum(lengths)]), flat, values)
+        if fold_in_rule.exact_in_part(V.shape[1]):
+            fold_in_rule = fold_in_rule.of_items(union)
             V = np.ascontiguousarray(V[union])
             b = b[union]
             rows = rows._replace(indices=np.searchsorted(union, flat).astype(np.int32))
-        vectors, offsets = read_out.scoring(rows, V, b, self.kernels)
+        vectors, offsets = fold_in_rule.score_vectors(rows, V, b, self.kernels)
         left_out = [at if leave else at[:0] for at, (_, _, _, leave) in zip(own, questions, strict=True)]
         seen = (np.concatenate([[0], np.cumsum([len(at) for at in left_out])]), np.concatenate(left_out))
         longest = min(max(n for _, _, n, _ in questions), len(self))
@@ -193,9 +193,9 @@ class Scorer:
 
     def similar(self, at: int, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Positions of the items most like the one at `at`, and cosines; without the item itself."""
-        require_whole("n", n)
+        check_int("n", n)
         panels, lengths = self._unit
-        require(lengths[at] > 0, f"nothing was learnt of {self.name(at)!r} by which items could be like it")
+        check_that(lengths[at] > 0, f"nothing was learnt of {self.name(at)!r} by which items could be like it")
         skip = np.zeros(len(self), np.float32)
         skip[at] = -np.inf
         items, scores = self.kernels.top_k(panels.V[at : at + 1], panels, skip, min(n, len(self)))
@@ -207,7 +207,7 @@ class Scorer:
 
         The row of an item of which nothing was learnt is all padding.
         """
-        require_whole("n", n)
+        check_int("n", n)
         panels, lengths = self._unit
         itself = (np.arange(len(at) + 1), np.asarray(at, np.int32))
         items, scores = self.kernels.top_k(
@@ -222,18 +222,18 @@ class Scorer:
         """How much each item of a history adds to the score of `item`: the score less that without this one."""
         k = len(at)
         kept = ~np.eye(k, dtype=bool)
-        rows = Rows(
+        rows = HistoryRows(
             np.concatenate([[0, k], k + np.cumsum(np.full(k, k - 1))]),
             np.concatenate([at, np.broadcast_to(at, (k, k))[kept]]).astype(np.int32),
             np.concatenate([values, np.broadcast_to(values, (k, k))[kept]]).astype(np.float32),
         )
-        vectors, offsets = self.read_out.scoring(rows, self.factors, self.biases, self.kernels)
-        v = self.read_out.scoring_factors(self.factors)[item].astype(np.float64)
+        vectors, offsets = self.fold_in_rule.score_vectors(rows, self.factors, self.biases, self.kernels)
+        v = self.fold_in_rule.score_factors(self.factors)[item].astype(np.float64)
         scores = vectors.astype(np.float64) @ v + offsets
         return np.asarray(scores[0] - scores[1:], np.float64)
 
     def vector(self, at: Array, values: Array) -> tuple[Array, float]:
-        """A user's own vector, which goes with ``read_out.scoring_factors``, and the offset."""
+        """A user's own vector, which goes with ``fold_in_rule.score_factors``, and the offset."""
         vectors, offsets = self._vector(at, values)
         return vectors[0], float(offsets[0])
 
@@ -250,14 +250,14 @@ class Scorer:
 
     def _vector(self, at: Array, values: Array) -> tuple[Array, Array]:
         """The vector (1, r) and the offset (1,) of one user."""
-        V, b, read_out = self.factors, self.biases, self.read_out
-        rows = Rows(np.array([0, len(at)]), np.asarray(at, np.int32), values)
-        if read_out.exact_in_part(V.shape[1]):
-            read_out = read_out.of_items(at)
+        V, b, fold_in_rule = self.factors, self.biases, self.fold_in_rule
+        rows = HistoryRows(np.array([0, len(at)]), np.asarray(at, np.int32), values)
+        if fold_in_rule.exact_in_part(V.shape[1]):
+            fold_in_rule = fold_in_rule.of_items(at)
             V = np.ascontiguousarray(V[at])
             b = b[at]
             rows = rows._replace(indices=np.arange(len(at), dtype=np.int32))
-        return read_out.scoring(rows, V, b, self.kernels)
+        return fold_in_rule.score_vectors(rows, V, b, self.kernels)
 
     @cached_property
     def _biases(self) -> NDArray[np.float32]:
@@ -265,14 +265,14 @@ class Scorer:
 
     @cached_property
     def _panels(self) -> Any:
-        return self.kernels.Panels(self.read_out.scoring_factors(self.factors))
+        return self.kernels.Panels(self.fold_in_rule.score_factors(self.factors))
 
     @cached_property
     def _unit(self) -> tuple[Any, Array]:
         """Vectors of length 1 by which items are compared, and their lengths before."""
         if self.factors.shape[1] == 0:
             raise ConfigError("there is nothing to compare items by: this model has no item factors")
-        V = self.likeness.vectors(self.factors)
+        V = self.item_similarity.vectors(self.factors)
         lengths = np.linalg.norm(V, axis=1, keepdims=True)
         return self.kernels.Panels(V / np.maximum(lengths, 1e-30)), lengths[:, 0]
 
@@ -292,7 +292,7 @@ def as_history(scorer: Scorer, history: Mapping[Any, Any] | Sequence[Any]) -> tu
     strange = [item for item in history if scorer.position(item) < 0]
     if strange:
         raise DataError(f"the model does not know {len(strange):,} of the item ids given, such as {strange[0]!r}")
-    latest = dict(history) if isinstance(history, Mapping) else dict.fromkeys(history, scorer.liked_rating)
+    latest = dict(history) if isinstance(history, Mapping) else dict.fromkeys(history, scorer.default_rating)
     by_place = {scorer.position(item): float(value) for item, value in latest.items()}
     order = sorted(by_place)
     return np.array(order, np.int32), np.array([by_place[at] for at in order], np.float32)

@@ -24,17 +24,17 @@ from discreet.errors import DataError
 Files = tuple[tuple[str, bytes], ...]
 
 
-def packed(model: Any) -> Files:
+def pack_model(model: Any) -> Files:
     """A fitted model as the files that it is saved as, to be sent to workers."""
     with tempfile.TemporaryDirectory(prefix="discreet-") as folder:
         model.save(Path(folder) / "model")
         return tuple((one.name, one.read_bytes()) for one in sorted((Path(folder) / "model").iterdir()))
 
 
-def unpacked(files: Files) -> Any:
+def unpack_model(files: Files) -> Any:
     """The model again; a worker reads each once."""
     digest = hashlib.sha256(b"".join(name.encode() + data for name, data in files)).hexdigest()
-    return _unpacked(digest, _Hidden(files))
+    return _unpack_model(digest, _Hidden(files))
 
 
 class _Hidden:
@@ -51,7 +51,7 @@ class _Hidden:
 
 
 @lru_cache(maxsize=4)
-def _unpacked(digest: str, hidden: _Hidden) -> Any:
+def _unpack_model(digest: str, hidden: _Hidden) -> Any:
     from discreet.models.storage.model_folder import load
 
     with tempfile.TemporaryDirectory(prefix="discreet-") as folder:
@@ -79,7 +79,7 @@ def recommend_frame(
     columns = {role: names[at] for role, at in find_columns(names, chosen, "the Spark DataFrame").items()}
     user_kind = frame.schema[columns["user"]].dataType.simpleString()
     item_kind = "bigint" if model.item_ids_.dtype == np.int64 else "string"
-    task = ranker(packed(model), n, columns, exclude_seen)
+    task = ranker(pack_model(model), n, columns, exclude_seen)
     rows = frame.select(*columns.values())
     rows = rows.repartition(columns["user"]) if partitions is None else rows.repartition(partitions, columns["user"])
     return rows.mapInArrow(task, f"user {user_kind}, rank int, item {item_kind}, title string, score float")
@@ -92,7 +92,7 @@ def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) ->
         rows = [batch for batch in batches if batch.num_rows]
         if not rows:
             return
-        model = unpacked(files)
+        model = unpack_model(files)
         table = pa.Table.from_batches(rows)
         histories = as_histories(table, columns, model)
         at, scores = model.recommend_indices(histories, n, exclude_seen=exclude_seen)

@@ -29,7 +29,7 @@ from scipy import stats
 from discreet.errors import ConfigError
 from discreet.privacy.accounting.budget import Neighbouring, Norm
 from discreet.privacy.door.plan import Plan, Release
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.door.vault import KEY, Key, require
 from discreet.privacy.noise import mechanisms
 from discreet.privacy.noise.mechanisms import mu_of_pure
@@ -111,8 +111,8 @@ def audit(
 
 
 def audit_statistic(
-    present: Statistic,
-    absent: Statistic,
+    present: ReleasableSum,
+    absent: ReleasableSum,
     *,
     mechanism: str = "gaussian",
     noise_multiplier: float = 0.25,
@@ -135,7 +135,7 @@ def audit_statistic(
         for kind, statistic in ((True, present), (False, absent))
     }
     entry = session.ledger.entries[0]
-    unit = mechanisms.of(entry.mechanism, entry.noise_multiplier, entry.alpha)
+    unit = mechanisms.make_mechanism(entry.mechanism, entry.noise_multiplier, entry.alpha)
     moved = (present.compute(KEY) - absent.compute(KEY)).astype(np.float64)
     if mechanism == "gaussian":
         weights = present.weights("l2")
@@ -154,7 +154,7 @@ class Copies:
     Its sensitivity is that of one copy, so it is good for audits and nothing else; it takes the key to make one.
     """
 
-    def __init__(self, key: Key, statistic: Statistic, times: int) -> None:
+    def __init__(self, key: Key, statistic: ReleasableSum, times: int) -> None:
         require(key)
         self._statistic = statistic
         self._times = times

@@ -65,7 +65,7 @@ def write_report(
     Privacy: with `data` the file shows exact statistics of people's ratings, which the model's ε does not cover; the
     page says so.
     """
-    from discreet.data.download import written_aside
+    from discreet.data.download import atomic_write
     from discreet.report import items, page, quality
 
     if test is not None and data is None:
@@ -73,10 +73,10 @@ def write_report(
     file = check_target(path)
     measured = None if data is None else quality.measure(model, data, test, progress=progress)
     if histories:
-        shown = [items.recommended(model, dict(h), f"History {at}", n) for at, h in enumerate(histories, start=1)]
+        shown = [items.sample_recommendations(model, dict(h), f"History {at}", n) for at, h in enumerate(histories, start=1)]
     else:
         shown = items.samples(model, n)
     text = page.render(model, measured, shown)
-    with written_aside(file) as aside:
+    with atomic_write(file) as aside:
         aside.write_bytes(text.encode("utf-8"))
     return measured

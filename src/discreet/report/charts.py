@@ -63,23 +63,23 @@ def epsilon_curve(points: Sequence[tuple[float, float]], delta: float, epsilon: 
     large = math.log10(points[0][0])
     highest = 1.08 * max(max(e for _, e in points), epsilon)
 
-    def at(d: float, e: float) -> tuple[float, float]:
+    def point_at(d: float, e: float) -> tuple[float, float]:
         share = (large - math.log10(d)) / (large - small)
         return left + share * (right - left), bottom - e / highest * (bottom - top)
 
     parts = []
     for value in ticks(0, highest):
-        y = at(points[0][0], value)[1]
+        y = point_at(points[0][0], value)[1]
         parts += [_line(left, y, right, y, "grid"), _text(left - 6, y + 3.5, f"{value:g}", text_anchor="end")]
     for exponent in range(math.floor(large), math.ceil(small) - 1, -2):
-        x = at(10.0**exponent, 0)[0]
+        x = point_at(10.0**exponent, 0)[0]
         parts.append(_text(x, bottom + 16, power(10.0**exponent), text_anchor="middle"))
     parts.append(_text(left - 6, top - 6, "ε", text_anchor="end", class_="strong"))
     parts.append(
         _text((left + right) / 2, bottom + 34, "δ: the promise may fail with this probability", text_anchor="middle")
     )
-    parts.append(_path([at(d, e) for d, e in points], "line c0"))
-    x, y = at(min(max(delta, points[-1][0]), points[0][0]), epsilon)
+    parts.append(_path([point_at(d, e) for d, e in points], "line c0"))
+    x, y = point_at(min(max(delta, points[-1][0]), points[0][0]), epsilon)
     parts.append(tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=5, class_="dot c0"))
     end = "end" if x > 0.75 * WIDTH else "start"  # below the curve there is room
     x += 0 if end == "end" else 6

@@ -106,12 +106,12 @@ def map_data(drawn: Map, model: Any) -> dict[str, Any]:
 def samples(model: Any, n: int = 10, how_many: int = 4, long: int = 5) -> list[Sample]:
     """Histories of items that lie together, chosen far from each other, and the recommendations for them."""
     return [
-        recommended(model, history, f"Somebody who liked {name}", n, invented=True)
+        sample_recommendations(model, history, f"Somebody who liked {name}", n, invented=True)
         for name, history in _histories(model, how_many, long)
     ]
 
 
-def recommended(model: Any, history: dict[Any, float], name: str, n: int, *, invented: bool = False) -> Sample:
+def sample_recommendations(model: Any, history: dict[Any, float], name: str, n: int, *, invented: bool = False) -> Sample:
     """Recommendations for one history, {item id: rating}."""
     titles = dict(zip(model.item_ids_.tolist(), names(model), strict=True))
     ids, scores = model.recommend(history, n)

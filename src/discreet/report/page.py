@@ -23,7 +23,7 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
     """The whole file, as text."""
     statement: Any = getattr(model, "privacy_", None)
     finite = statement is not None and statement.finite
-    parts = [("promise", "What is promised", privacy_part.promised(model), False)]
+    parts = [("promise", "What is promised", privacy_part.render_guarantee(model), False)]
     if statement is not None:
         parts.append(("ledger", "What left the ratings", privacy_part.ledger(model), False))
         if finite:
@@ -64,7 +64,7 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
             "feedback. It holds no user's vector and no rating.",
             class_="sub",
         ),
-        tag("p", f"What was learnt: {learnt}", class_="sub") if (learnt := getattr(model, "learnt_", "")) else None,
+        tag("p", f"What was learnt: {learnt}", class_="sub") if (learnt := getattr(model, "summary_", "")) else None,
         tag(
             "nav",
             tag("ul", *(tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _, _ in parts)),
@@ -284,7 +284,7 @@ def _map(model: Any) -> Html:
 
 
 def _about(model: Any, quality: Quality | None) -> Html:
-    shown = {name: value for name, value in model.saved_params().items() if value is not None and name != "method"}
+    shown = {name: value for name, value in model.params_to_save().items() if value is not None and name != "method"}
     algorithm = getattr(model, "algorithm_", None)
     if algorithm is not None:  # with every number as it was resolved
         resolved = algorithm.to_dict()

@@ -34,7 +34,7 @@ _NORMS = {"l1": "ℓ₁", "l2": "ℓ₂"}
 _DELTAS = (1e-3, 1e-5, 1e-6, 1e-7, 1e-9)
 
 
-def promised(model: Any) -> Html:
+def render_guarantee(model: Any) -> Html:
     """What is promised, to whom, and at which price."""
     statement: PrivacyStatement | None = getattr(model, "privacy_", None)
     if statement is None:
@@ -258,7 +258,7 @@ def noise(model: Any, quality: Quality | None) -> Html:
         how = (
             f"This model bounds all items of a person together, however many; the table reckons with people "
             f"of {k} items."
-            if promise.bounded_together(model)
+            if promise.has_joint_bound(model)
             else f"A person speaks through {k} items at most; the table reckons with people who do."
         )
         parts.append(tag("p", f"{how} The more items a person spreads over, the more people it takes."))
@@ -270,7 +270,7 @@ def noise(model: Any, quality: Quality | None) -> Html:
             )
         )
     first = promise.loudest(found)
-    counts = quality.counts if quality is not None else promise.released_counts(model)
+    counts = quality.counts if quality is not None else promise.read_released_counts(model)
     if counts is not None and first is not None:
         parts.append(_by_popularity(model, counts, first, quality is not None))
     elif counts is None:
@@ -385,7 +385,7 @@ def training(model: Any, quality: Quality | None) -> Html:
             tag("figure", charts.trace(finite, f"Line: from {finite[0]:.3g} to {finite[-1]:.3g}")),
         ]
     statement = getattr(model, "privacy_", None)
-    steps = promise.spent(statement) if statement is not None else []
+    steps = promise.spending_steps(statement) if statement is not None else []
     if steps:
         names, spent = zip(*steps, strict=True)
         parts += [

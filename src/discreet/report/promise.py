@@ -72,14 +72,14 @@ def kinds(model: Any) -> list[Kind]:
         found.setdefault(key, []).append(entry)
     parts = [(some[0], len(some), _weight(some[0]) * len(some)) for some in found.values()]
     total = sum(weight for _, _, weight in parts)
-    return [Kind(entry, n, weight / total if total else math.nan, _hearing(entry, model)) for entry, n, weight in parts]
+    return [Kind(entry, n, weight / total if total else math.nan, _noise_ratio(entry, model)) for entry, n, weight in parts]
 
 
 def _weight(entry: Entry) -> float:
     return 0.0 if entry.unsafe or entry.noise_multiplier <= 0 else float(entry.event.share_mu) ** 2
 
 
-def _hearing(entry: Entry, model: Any) -> float:
+def _noise_ratio(entry: Entry, model: Any) -> float:
     """√(row length) · deviation over the most that one person adds to one item.
 
     A person is in `spread` items, each bounded alike, so one item gets Δ/√k (L2) or Δ/k (L1). To replace a person is
@@ -97,7 +97,7 @@ def _hearing(entry: Entry, model: Any) -> float:
     return math.sqrt(math.prod(entry.shape[1:])) * entry.deviation / one
 
 
-def bounded_together(model: Any) -> bool:
+def has_joint_bound(model: Any) -> bool:
     """Whether a person's items share one bound, so that there is none on their number."""
     algorithm = getattr(model, "algorithm_", None)
     if algorithm is None:
@@ -113,7 +113,7 @@ def spread(model: Any) -> int | None:
     """
     if not hasattr(model, "algorithm_"):
         return None
-    return min(TYPICAL, len(model.item_ids_)) if bounded_together(model) else int(model.algorithm_.bounds().items)
+    return min(TYPICAL, len(model.item_ids_)) if has_joint_bound(model) else int(model.algorithm_.bounds().items)
 
 
 def audible(found: Sequence[Kind]) -> list[Kind]:
@@ -153,7 +153,7 @@ def epsilon_at(statement: PrivacyStatement, delta: float) -> float:
     return float(accounting.epsilon(ledger.events(), spare, statement.accountant))
 
 
-def spent(statement: PrivacyStatement) -> list[tuple[str, float]]:
+def spending_steps(statement: PrivacyStatement) -> list[tuple[str, float]]:
     """(name of the release, ε of it and all before it); empty where the price has no such steps."""
     entries = [entry for entry in statement.ledger.entries if not entry.unsafe]
     if not statement.finite or not entries or statement.accountant == "pld":
@@ -178,7 +178,7 @@ def belief(prior: float, epsilon: float, delta: float = 0.0, seen: float = 1.0) 
     return 1.0 / (1.0 + (1.0 - prior) / prior * (1.0 - delta / seen) * math.exp(-epsilon))
 
 
-def released_counts(model: Any) -> NDArray[np.float64] | None:
+def read_released_counts(model: Any) -> NDArray[np.float64] | None:
     """Noisy numbers of ratings per item, where the model kept what it released of them."""
     counts = getattr(model, "counts_", None)
     if counts is None or len(counts) != len(model.item_ids_):

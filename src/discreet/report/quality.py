@@ -53,7 +53,7 @@ class Quality:
         return _quiet_name(self.mine.split(",")[0])
 
 
-class _Saved:
+class _SavedModel:
     """A model that is trained already, in the place of one that is to be trained."""
 
     def __init__(self, model: Any) -> None:
@@ -62,7 +62,7 @@ class _Saved:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
-    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> _Saved:
+    def fit(self, ratings: Ratings, *, progress: Progress | None = None) -> _SavedModel:
         return self
 
 
@@ -84,17 +84,17 @@ def measure(
     data = data.with_items(model.item_ids_, "drop")
     if data.n_ratings == 0:
         raise DataError("none of the ratings is of an item that the model knows")
-    split = random_ratings(data, (0.8, 0.2), seed) if test is None else _given(model, data, test)
+    split = random_ratings(data, (0.8, 0.2), seed) if test is None else _make_split(model, data, test)
     if test is None and _without_features(model):
         raise DataError(
             "the model was trained with item features that are not saved with it, so it cannot be trained "
             "again: give ratings that it has not seen with --test"
         )
-    mine = _called(model)
+    mine = _model_name(model)
     trained: list[Any] = []
 
     def anew(seed: int) -> Any:
-        trained.append(_Saved(model) if test is not None else _fresh(model, seed))
+        trained.append(_SavedModel(model) if test is not None else _fresh(model, seed))
         return trained[-1]
 
     makers: dict[str, Callable[[int], Any]] = {mine: anew, **_references(model, test is None)}
@@ -117,7 +117,7 @@ def trace_of(model: Any) -> list[float]:
     return [float(x) for x in getattr(model, "details_", {}).get("trace", [])]
 
 
-def _given(model: Any, data: Ratings, test: Ratings) -> Split:
+def _make_split(model: Any, data: Ratings, test: Ratings) -> Split:
     """The saved model's own test: users of `test`, known by what `data` holds of them."""
     test = test.with_items(model.item_ids_, "drop")
     rows = data.user_index(test.user_ids)
@@ -138,7 +138,7 @@ def _quiet_name(name: str) -> str:
     return f"{name} with next to no noise"
 
 
-def _called(model: Any) -> str:
+def _model_name(model: Any) -> str:
     statement = getattr(model, "privacy_", None)
     name = type(model).__name__
     return name if statement is None or not statement.finite else f"{name}, ε = {statement.epsilon:.3g}"

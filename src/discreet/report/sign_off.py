@@ -90,11 +90,11 @@ def write_sign_off(model: Any, path: str | Path, signing: Signing | None = None,
     signing : Signing, optional
     folder : where the model was saved, for its checksum
     """
-    from discreet.data.download import written_aside
+    from discreet.data.download import atomic_write
     from discreet.report import check_target
 
     text = render(model, signing or Signing(), folder)
-    with written_aside(check_target(path)) as aside:
+    with atomic_write(check_target(path)) as aside:
         aside.write_bytes(text.encode("utf-8"))
 
 
@@ -107,7 +107,7 @@ def render(model: Any, signing: Signing, folder: str | Path = "") -> str:
     parts = [
         tag("header", tag("h1", "Privacy sign-off"), tag("p", _verdict(statement))),
         _not_charged(statement, signing),
-        _promised(model, statement, signing),
+        _render_guarantee(model, statement, signing),
         tag("div", _public(statement, signing), _delta(statement), class_="columns"),
         _releases(statement),
         tag("div", _balance(statement, signing), _earlier(model), class_="columns"),
@@ -136,7 +136,7 @@ def _verdict(statement: PrivacyStatement) -> Html:
     return tag("span", statement.status.upper(), class_=f"verdict {'good' if good else 'bad'}")
 
 
-def _promised(model: Any, statement: PrivacyStatement, signing: Signing) -> Html:
+def _render_guarantee(model: Any, statement: PrivacyStatement, signing: Signing) -> Html:
     purpose = signing.purpose or "not said"
     if not statement.finite:
         return tag(

@@ -18,7 +18,7 @@ from typing import Any
 SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
-class Counters:
+class Metrics:
     """Requests by route and status, how long they took, and how many are under way."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Counters:
         self.classes[route, next((at for at, end in enumerate(SECONDS) if seconds <= end), len(SECONDS))] += 1
         self.seconds[route] += seconds  # type: ignore[assignment]
 
-    def merge(self, other: Counters) -> None:
+    def merge(self, other: Metrics) -> None:
         """Add what other counters hold."""
         self.requests.update(other.requests)
         self.classes.update(other.classes)
@@ -45,9 +45,9 @@ class Counters:
         self.reloads += other.reloads
         self.failed_reloads += other.failed_reloads
 
-    def total(self, shelf: Any) -> Counters:
+    def total(self, shelf: Any) -> Metrics:
         """Add up what was counted, with the reloads of a shelf."""
-        made = Counters()
+        made = Metrics()
         made.merge(self)
         made.workers = self.workers
         made.reloads += shelf.reloads
@@ -91,11 +91,11 @@ class Counters:
             "# TYPE discreet_items gauge",
         ]
         for name in shelf.names:
-            lines.append(f'discreet_items{{model="{_quoted(name)}"}} {len(shelf.get(name).scorer)}')
+            lines.append(f'discreet_items{{model="{_quote(name)}"}} {len(shelf.get(name).scorer)}')
         return "\n".join(lines) + "\n"
 
 
-class SharedCounters(Counters):
+class SharedCounters(Metrics):
     """Counters of one of several workers, which add up to those of all.
 
     A worker that takes the place of one that died goes on from what that one had counted.
@@ -118,7 +118,7 @@ class SharedCounters(Counters):
         self.merge(self._load(number))
         self.under_way = 0
 
-    def total(self, shelf: Any) -> Counters:
+    def total(self, shelf: Any) -> Metrics:
         """Add up what all workers have counted."""
         made = super().total(shelf)
         for number in range(self.workers):
@@ -137,7 +137,7 @@ class SharedCounters(Counters):
 
     def save(self, shelf: Any) -> None:
         """Write the counts of this worker."""
-        own = Counters.total(self, shelf)
+        own = Metrics.total(self, shelf)
         value = {
             "requests": [[*key, count] for key, count in own.requests.items()],
             "classes": [[*key, count] for key, count in own.classes.items()],
@@ -153,8 +153,8 @@ class SharedCounters(Counters):
     def _path(self, number: int) -> Path:
         return self.folder / f"{number}.json"
 
-    def _load(self, number: int) -> Counters:
-        made = Counters()
+    def _load(self, number: int) -> Metrics:
+        made = Metrics()
         try:
             value = json.loads(self._path(number).read_text())
         except (OSError, ValueError):  # it has counted nothing yet
@@ -167,5 +167,5 @@ class SharedCounters(Counters):
         return made
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from discreet.serve.counters import Counters
+from discreet.serve.counters import Metrics
 
 logger = logging.getLogger("discreet")
 
@@ -46,7 +46,7 @@ class Busy(Exception):
     """Too much is held or under way."""
 
 
-class Gate:
+class Middleware:
     """ASGI middleware around the application.
 
     Parameters
@@ -72,7 +72,7 @@ class Gate:
     def __init__(
         self,
         app: Any,
-        counters: Counters,
+        counters: Metrics,
         routes: set[str],
         *,
         largest_body: int,
@@ -101,7 +101,7 @@ class Gate:
         begun = time.perf_counter()
         seen = {"status": 500, "started": False}
 
-        async def counted(message: Message) -> None:
+        async def send_counted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 seen["status"] = message["status"]
                 seen["started"] = True
@@ -110,17 +110,17 @@ class Gate:
             await _send_in_parts(send, message)
 
         try:
-            await self._pass(scope, receive, counted)
+            await self._pass(scope, receive, send_counted)
         except TooLarge as error:
             if not seen["started"]:
-                await refuse(counted, 413, "too large", str(error), close=True)
+                await refuse(send_counted, 413, "too large", str(error), close=True)
         except Busy:
             if not seen["started"]:
-                await refuse(counted, 503, "busy", BUSY, retry=True, close=True)
+                await refuse(send_counted, 503, "busy", BUSY, retry=True, close=True)
         except Exception as error:
             logger.error("a request failed unexpectedly (%s)", type(error).__name__)
             if not seen["started"]:
-                await refuse(counted, 500, "failed", FAILED)
+                await refuse(send_counted, 500, "failed", FAILED)
         finally:
             self.counters.add(self._route(scope), int(seen["status"]), time.perf_counter() - begun)
 

@@ -16,7 +16,7 @@ Item = Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, ma
 Rating = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=-1e9, le=1e9)]
 
 
-class Rated(BaseModel):
+class RatedItem(BaseModel):
     """An item with a rating, or without one: then it counts as liked."""
 
     model_config = ConfigDict(extra="forbid")
@@ -25,7 +25,7 @@ class Rated(BaseModel):
     rating: Rating | None = None
 
 
-class Question(BaseModel):
+class RecommendRequest(BaseModel):
     """A history, and what to recommend for it. Items are named by id or by title."""
 
     model_config = ConfigDict(
@@ -35,7 +35,7 @@ class Question(BaseModel):
 
     history: (
         Annotated[dict[Annotated[str, Field(max_length=LONGEST_NAME)], Rating], Field(max_length=LONGEST_HISTORY)]
-        | Annotated[list[Item | Rated], Field(max_length=LONGEST_HISTORY)]
+        | Annotated[list[Item | RatedItem], Field(max_length=LONGEST_HISTORY)]
     ) = Field(description="Ratings by item; or a list of items that are liked, or of items with ratings.")
     n: Annotated[int, Field(strict=True, ge=1, le=LARGEST_N)] = Field(10, description="How many items.")
     exclude: Annotated[list[Item], Field(max_length=LONGEST_HISTORY)] = Field([], description="Items to leave out.")
@@ -49,17 +49,17 @@ class Question(BaseModel):
     )
 
 
-class Batch(BaseModel):
+class BatchRequest(BaseModel):
     """Several questions at once."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"requests": [{"history": [], "n": 3}]}]})
 
-    requests: Annotated[list[Question], Field(min_length=1, max_length=LARGEST_BATCH)] = Field(
+    requests: Annotated[list[RecommendRequest], Field(min_length=1, max_length=LARGEST_BATCH)] = Field(
         description=f"The questions. Their n must not add up to more than {LARGEST_BATCH_ITEMS:,}."
     )
 
 
-class Recommended(BaseModel):
+class RecommendedItem(BaseModel):
     """One recommended item."""
 
     item_id: Any
@@ -67,28 +67,28 @@ class Recommended(BaseModel):
     score: float
 
 
-class Answer(BaseModel):
+class RecommendResponse(BaseModel):
     """Items, best first."""
 
     model: str
-    recommendations: list[Recommended]
+    recommendations: list[RecommendedItem]
     ignored: int = Field(0, description="Items of the question that the model does not know, where these are skipped.")
 
 
-class Answers(BaseModel):
+class BatchResponse(BaseModel):
     """One answer per question, in order."""
 
-    answers: list[Answer]
+    answers: list[RecommendResponse]
 
 
-class Problem(BaseModel):
+class ErrorDetail(BaseModel):
     """What went wrong: a word for programs and a sentence for people."""
 
     code: str
     message: str
 
 
-class Refusal(BaseModel):
+class ErrorResponse(BaseModel):
     """Every error has this form."""
 
-    error: Problem
+    error: ErrorDetail

@@ -22,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from discreet.errors import ConfigError
 from discreet.serve.exit_signals import exit_at_once
-from discreet.serve.gate import Gate
+from discreet.serve.gate import Middleware
 
 logger = logging.getLogger("discreet")
 
@@ -220,7 +220,7 @@ class Acceptor:
 class Server(uvicorn.Server):
     """uvicorn's server, which ends in peace."""
 
-    def __init__(self, config: uvicorn.Config, gate: Gate) -> None:
+    def __init__(self, config: uvicorn.Config, gate: Middleware) -> None:
         super().__init__(config)
         self._gate = gate
 
@@ -285,7 +285,7 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
-def run(gate: Gate, listening: socket.socket) -> None:
+def run(gate: Middleware, listening: socket.socket) -> None:
     """Serve until told to stop."""
     _more_files()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # connections inherit it

@@ -33,21 +33,21 @@ from starlette.routing import Route
 from discreet.errors import ConfigError, DiscreetError
 from discreet.kernels import thread_count
 from discreet.models.checks import in_range
-from discreet.serve.counters import Counters, SharedCounters
-from discreet.serve.gate import FAILED, Gate, TooLarge
+from discreet.serve.counters import Metrics, SharedCounters
+from discreet.serve.gate import FAILED, Middleware, TooLarge
 from discreet.serve.questions import (
     LARGEST_BATCH_ITEMS,
     LARGEST_N,
     LONGEST_NAME,
-    Answer,
-    Answers,
-    Batch,
-    Question,
-    Rated,
-    Refusal,
+    RecommendResponse,
+    BatchResponse,
+    BatchRequest,
+    RecommendRequest,
+    RatedItem,
+    ErrorResponse,
 )
-from discreet.serve.shelf import Served, Shelf
-from discreet.serve.together import Together
+from discreet.serve.shelf import ServedModel, ModelRegistry
+from discreet.serve.together import Batcher
 from discreet.serve.web_page import content_policy
 from discreet.version import __version__
 
@@ -57,7 +57,7 @@ LONG_LIST = 100  # items; a list of this length takes about half a millisecond t
 SLICE_QUESTIONS = 16  # at 20,000 items and rank 64, seven milliseconds
 SLICE_ITEMS = 1_000  # about 100 kB of answers
 _REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Refusal} for status in (400, 401, 403, 404, 405, 413, 415, 421, 422, 503)
+    status: {"model": ErrorResponse} for status in (400, 401, 403, 404, 405, 413, 415, 421, 422, 503)
 }
 
 
@@ -96,7 +96,7 @@ class Refused(Exception):
         self.message = message
 
 
-def create_app(shelf: Shelf, settings: Settings | None = None, counters: Counters | None = None) -> Gate:
+def create_app(shelf: ModelRegistry, settings: Settings | None = None, counters: Metrics | None = None) -> Middleware:
     """The application: routes behind a gate.
 
     Parameters
@@ -108,7 +108,7 @@ def create_app(shelf: Shelf, settings: Settings | None = None, counters: Counter
         Those of one worker, where there are several.
     """
     settings = settings or Settings()
-    counters = counters or Counters()
+    counters = counters or Metrics()
     workers = ThreadPoolExecutor(thread_count(), "discreet")
     long_work = ThreadPoolExecutor(1, "discreet-long")  # one thread: slices of batches take turns
 
@@ -146,7 +146,7 @@ def create_app(shelf: Shelf, settings: Settings | None = None, counters: Counter
             allow_methods=["GET", "POST"],
             allow_headers=["authorization", "content-type"],
         )
-    return Gate(
+    return Middleware(
         inner,
         counters,
         {route.path_format for route in app.routes if isinstance(route, Route)},
@@ -161,8 +161,8 @@ def create_app(shelf: Shelf, settings: Settings | None = None, counters: Counter
 # ------------------------------------------------------------------ questions
 
 
-def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor, long_work: ThreadPoolExecutor) -> None:
-    together = Together(workers)
+def _add_questions(app: FastAPI, shelf: ModelRegistry, workers: ThreadPoolExecutor, long_work: ThreadPoolExecutor) -> None:
+    together = Batcher(workers)
 
     async def run(work: Callable[[], Any], *, long: bool = False, large: bool = False) -> Any:
         """Run short work here, long work in its own thread, and work on a large catalogue in one of several."""
@@ -170,7 +170,7 @@ def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor, long
             return work()
         return await asyncio.get_running_loop().run_in_executor(long_work if long else workers, work)
 
-    @app.post("/v1/recommend", response_model=Answer, openapi_extra=_body(Question), tags=["recommend"])
+    @app.post("/v1/recommend", response_model=RecommendResponse, openapi_extra=_body(RecommendRequest), tags=["recommend"])
     async def recommend(request: Request) -> Response:
         """The best items for one history."""
         body = await request.body()
@@ -178,12 +178,12 @@ def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor, long
         served, asked = await run(functools.partial(_read_question, shelf, body), long=long)
         if plain := _without_wishes(served, asked):
             best, scores = await together.best(served, plain)
-            return _json({"model": served.name, "recommendations": _listed(served, best, scores), "ignored": asked[-1]})
+            return _json({"model": served.name, "recommendations": _list_items(served, best, scores), "ignored": asked[-1]})
         long = long or asked[2] > LONG_LIST
         made: Response = await run(lambda: _json(answer(served, *asked)), long=long, large=_is_large(served))
         return made
 
-    @app.post("/v1/recommend/batch", response_model=Answers, openapi_extra=_body(Batch), tags=["recommend"])
+    @app.post("/v1/recommend/batch", response_model=BatchResponse, openapi_extra=_body(BatchRequest), tags=["recommend"])
     async def batch(request: Request) -> Response:
         """The best items for each of several histories."""
         body = await request.body()
@@ -202,14 +202,14 @@ def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor, long
             return Response(b"".join([part async for part in stream()]), media_type="application/json")
         return StreamingResponse(stream(), media_type="application/json")
 
-    @app.get("/v1/similar/{item:path}", response_model=Answer, tags=["items"])
+    @app.get("/v1/similar/{item:path}", response_model=RecommendResponse, tags=["items"])
     async def similar(
         item: Annotated[str, Path(max_length=LONGEST_NAME)],
         n: Annotated[int, Query(ge=1, le=LARGEST_N)] = 10,
         model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     ) -> Response:
         """The items most like one, which is named by id or title."""
-        served = _served(shelf, model)
+        served = _find_model(shelf, model)
         at = served.position(item)
         if at < 0:
             raise Refused(404, "unknown item", _unknown([item], at))
@@ -218,27 +218,27 @@ def _add_questions(app: FastAPI, shelf: Shelf, workers: ThreadPoolExecutor, long
             best, scores = await run(work, long=n > LONG_LIST, large=_is_large(served))
         except ConfigError as error:
             raise Refused(404, "nothing to compare", str(error)) from None
-        return _json({"model": served.name, "recommendations": _listed(served, best, scores), "ignored": 0})
+        return _json({"model": served.name, "recommendations": _list_items(served, best, scores), "ignored": 0})
 
 
-def _read_question(shelf: Shelf, body: bytes) -> tuple[Served, tuple[Any, ...]]:
+def _read_question(shelf: ModelRegistry, body: bytes) -> tuple[ServedModel, tuple[Any, ...]]:
     """Parse a question: the model that is asked, and the question in positions."""
-    question = _parsed(body, Question)
-    served = _served(shelf, question.model)
+    question = _parse_body(body, RecommendRequest)
+    served = _find_model(shelf, question.model)
     return served, understood(served, question)
 
 
-def _read_batch(shelf: Shelf, body: bytes) -> list[list[tuple[Served, tuple[Any, ...]]]]:
+def _read_batch(shelf: ModelRegistry, body: bytes) -> list[list[tuple[ServedModel, tuple[Any, ...]]]]:
     """Parse a batch into slices of a bounded number of questions and items."""
-    questions = _parsed(body, Batch).requests
+    questions = _parse_body(body, BatchRequest).requests
     if sum(question.n for question in questions) > LARGEST_BATCH_ITEMS:
         sentence = f"the batch asks for more than {LARGEST_BATCH_ITEMS:,} items in all: lower n, or split the batch"
         raise Refused(422, "too many items", sentence)
-    slices: list[list[tuple[Served, tuple[Any, ...]]]] = []
+    slices: list[list[tuple[ServedModel, tuple[Any, ...]]]] = []
     items = 0
     for at, question in enumerate(questions):
         try:
-            served = _served(shelf, question.model)
+            served = _find_model(shelf, question.model)
             asked = understood(served, question)
         except Refused as refusal:
             text = f"request {at} (counting from 0): {refusal.message}"
@@ -251,25 +251,25 @@ def _read_batch(shelf: Shelf, body: bytes) -> list[list[tuple[Served, tuple[Any,
     return slices
 
 
-def _answer_slice(asked: list[tuple[Served, tuple[Any, ...]]]) -> bytes:
+def _answer_slice(asked: list[tuple[ServedModel, tuple[Any, ...]]]) -> bytes:
     """Answer some questions of a batch, as JSON objects with commas between them."""
     return b",".join(_dump(answer(served, *own)) for served, own in asked)
 
 
-def understood(served: Served, question: Question) -> tuple[Any, ...]:
+def understood(served: ServedModel, question: RecommendRequest) -> tuple[Any, ...]:
     """The question in positions: history, ratings, n, what to leave out, what to choose among, how many unknown."""
     given = question.history
     pairs: list[tuple[int | str, float | None]] = []
     if isinstance(given, dict):
         pairs = list(given.items())
     else:
-        pairs = [(entry.item, entry.rating) if isinstance(entry, Rated) else (entry, None) for entry in given]
+        pairs = [(entry.item, entry.rating) if isinstance(entry, RatedItem) else (entry, None) for entry in given]
     places = {item: served.position(item) for item, _ in pairs}
     others = {item: served.position(item) for item in (*question.exclude, *(question.only or ()))}
     strange = [item for item, at in (places | others).items() if at < 0]
     if strange and question.unknown == "error":
         raise Refused(422, "unknown item", _unknown(strange, (places | others)[strange[0]]))
-    liked = served.scorer.liked_rating
+    liked = served.scorer.default_rating
     ratings = {places[item]: liked if rating is None else rating for item, rating in pairs if places[item] >= 0}
     order = sorted(ratings)
     values = np.array([ratings[at] for at in order], np.float32)
@@ -282,13 +282,13 @@ def understood(served: Served, question: Question) -> tuple[Any, ...]:
     return np.array(order, np.int32), values, question.n, options, len(strange)
 
 
-def answer(served: Served, at: Any, values: Any, n: int, options: dict[str, Any], ignored: int) -> dict[str, Any]:
+def answer(served: ServedModel, at: Any, values: Any, n: int, options: dict[str, Any], ignored: int) -> dict[str, Any]:
     """The answer to one question."""
     best, scores = served.scorer.best(at, values, n, **options)
-    return {"model": served.name, "recommendations": _listed(served, best, scores), "ignored": ignored}
+    return {"model": served.name, "recommendations": _list_items(served, best, scores), "ignored": ignored}
 
 
-def _without_wishes(served: Served, asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
+def _without_wishes(served: ServedModel, asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """A question that can be answered together with others: of a large catalogue, and about all of its items."""
     at, values, n, options, _ = asked
     if not _is_large(served) or options["exclude"] is not None or options["only"] is not None:
@@ -296,12 +296,12 @@ def _without_wishes(served: Served, asked: tuple[Any, ...]) -> tuple[Any, ...] |
     return at, values, n, options["exclude_seen"]
 
 
-def _is_large(served: Served) -> bool:
+def _is_large(served: ServedModel) -> bool:
     """Check whether a question about this catalogue takes longer than the event loop should wait."""
     return bool(served.scorer.factors.size > AT_ONCE)
 
 
-def _listed(served: Served, best: Any, scores: Any) -> list[dict[str, Any]]:
+def _list_items(served: ServedModel, best: Any, scores: Any) -> list[dict[str, Any]]:
     scorer = served.scorer
     return [
         {"item_id": _plain(scorer.name(at)), "title": scorer.title(at), "score": score}
@@ -320,14 +320,14 @@ def _unknown(items: list[Any], place: int) -> str:
     return f'the model does not know the item {items[0]!r}{others}: see /v1/items, or say "unknown": "skip"'
 
 
-def _served(shelf: Shelf, name: str | None) -> Served:
+def _find_model(shelf: ModelRegistry, name: str | None) -> ServedModel:
     found = shelf.get(name)
     if found is None:
         raise Refused(404, "unknown model", f"there is no model of that name: there are {', '.join(shelf.names)}")
     return found
 
 
-def _parsed(body: bytes, kind: type[Any]) -> Any:
+def _parse_body(body: bytes, kind: type[Any]) -> Any:
     """The body as what it should be. Read here and not by FastAPI, whose parser fails on deeply nested bodies."""
     try:
         return kind.model_validate_json(body)
@@ -345,7 +345,7 @@ def _sentence(errors: Any) -> str:
 # ------------------------------------------------------------------ looks at what is served
 
 
-def _add_looks(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
+def _add_looks(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
     @app.get("/v1/items", tags=["items"])
     async def items(
         query: Annotated[str, Query(max_length=200)] = "",
@@ -353,7 +353,7 @@ def _add_looks(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
         model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None,
     ) -> Response:
         """Items whose title or id holds the words of the query."""
-        served = _served(shelf, model)
+        served = _find_model(shelf, model)
         scorer = served.scorer
         found = [{"item_id": _plain(scorer.name(at)), "title": scorer.title(at)} for at in served.search(query, n)]
         return _json({"model": served.name, "items": found})
@@ -361,7 +361,7 @@ def _add_looks(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
     @app.get("/v1/privacy", tags=["privacy"])
     async def privacy(model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None) -> Response:
         """What is promised to the people whose ratings the model learnt from, and the ledger behind it."""
-        served = _served(shelf, model)
+        served = _find_model(shelf, model)
         about = {"model": served.name, "class": served.opened.name}
         promise = {"statement": served.opened.statement, "ledger": served.opened.ledger}
         return _json(about | promise | {"requests": "histories are read from bodies, answered, and forgotten"})
@@ -381,7 +381,7 @@ def _add_looks(app: FastAPI, shelf: Shelf, counters: Counters) -> None:
     async def page(model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None) -> Response:
         """The page that recommends in the browser: it holds the model, and sends nothing."""
         try:
-            whole = await asyncio.to_thread(lambda: _served(shelf, model).page)
+            whole = await asyncio.to_thread(lambda: _find_model(shelf, model).page)
         except ConfigError as error:
             raise Refused(404, "no page", str(error)) from None
         headers = {"referrer-policy": "no-referrer", "x-content-type-options": "nosniff", "x-frame-options": "DENY"}
@@ -421,7 +421,7 @@ def _docs(schema: dict[str, Any]) -> str:
 
 def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(Refused)
-    async def refused(request: Request, error: Refused) -> Response:
+    async def handle_refusal(request: Request, error: Refused) -> Response:
         return _json({"error": {"code": error.code, "message": error.message}}, error.status)
 
     @app.exception_handler(RequestValidationError)
@@ -439,7 +439,7 @@ def _add_errors(app: FastAPI) -> None:
         return _json({"error": {"code": "too large", "message": str(error)}}, 413, {"connection": "close"})
 
     @app.exception_handler(Exception)
-    async def failed(request: Request, error: Exception) -> Response:
+    async def handle_failure(request: Request, error: Exception) -> Response:
         return _json({"error": {"code": "failed", "message": FAILED}}, 500)
 
     @app.exception_handler(DiscreetError)
@@ -465,7 +465,7 @@ def _schema(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         bodies = models_json_schema(
-            [(Question, "validation"), (Batch, "validation")], ref_template="#/components/schemas/{model}"
+            [(RecommendRequest, "validation"), (BatchRequest, "validation")], ref_template="#/components/schemas/{model}"
         )[1]["$defs"]
         made.setdefault("components", {}).setdefault("schemas", {}).update(bodies)
         app.openapi_schema = made

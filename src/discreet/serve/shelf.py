@@ -27,7 +27,7 @@ MOST_HITS = 5_000  # places looked at in a search
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedModel:
     """A model as the service holds it, with what is found by title."""
 
     name: str
@@ -101,7 +101,7 @@ class Served:
         return "\n".join(lines), starts
 
 
-class Shelf:
+class ModelRegistry:
     """Models by name; the first one answers where none is named."""
 
     def __init__(self, folders: dict[str, Path]) -> None:
@@ -117,7 +117,7 @@ class Shelf:
     def names(self) -> list[str]:
         return list(self._models)
 
-    def get(self, name: str | None) -> Served | None:
+    def get(self, name: str | None) -> ServedModel | None:
         """The model of that name, or the first one."""
         return self._models.get(next(iter(self._models)) if name is None else name)
 
@@ -148,7 +148,7 @@ class Shelf:
             logger.warning("model %r was replaced by a folder that cannot be read (%s): the old one stays", name, error)
 
 
-def named_folders(given: list[str]) -> dict[str, Path]:
+def parse_folders(given: list[str]) -> dict[str, Path]:
     """``name=folder`` or plain folders, which are called as they are on disk."""
     found: dict[str, Path] = {}
     for text in given:
@@ -162,9 +162,9 @@ def named_folders(given: list[str]) -> dict[str, Path]:
     return found
 
 
-def _open(name: str, folder: Path) -> Served:
+def _open(name: str, folder: Path) -> ServedModel:
     stamp = _stamp(folder)
-    made = Served(name, open_model(folder), stamp or ())
+    made = ServedModel(name, open_model(folder), stamp or ())
     made.warm()
     return made
 

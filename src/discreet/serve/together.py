@@ -10,20 +10,20 @@ import asyncio
 from concurrent.futures import Executor
 from typing import Any
 
-from discreet.serve.shelf import Served
+from discreet.serve.shelf import ServedModel
 
 MOST = 64  # questions of one pass
 
 
-class Together:
+class Batcher:
     """Collects the questions that arrive while others are being answered."""
 
     def __init__(self, workers: Executor) -> None:
         self._workers = workers
-        self._waiting: list[tuple[Served, tuple[Any, ...], asyncio.Future[Any]]] = []
+        self._waiting: list[tuple[ServedModel, tuple[Any, ...], asyncio.Future[Any]]] = []
         self._answering: asyncio.Task[None] | None = None
 
-    async def best(self, served: Served, question: tuple[Any, ...]) -> Any:
+    async def best(self, served: ServedModel, question: tuple[Any, ...]) -> Any:
         """Positions and scores for one question: history, ratings, n, and whether to leave out what is seen."""
         mine: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((served, question, mine))
@@ -39,7 +39,7 @@ class Together:
             self._waiting = [entry for entry in self._waiting if id(entry[2]) not in chosen]
             await self._answer(first, turn)
 
-    async def _answer(self, served: Served, turn: list[Any]) -> None:
+    async def _answer(self, served: ServedModel, turn: list[Any]) -> None:
         loop = asyncio.get_running_loop()
         try:
             asked = [question for _, question, _ in turn]

@@ -8,7 +8,7 @@ person's device; only q has to reach the database.
     vectors.npy        (items, length) float32
     vectors.parquet    item_id, title, vector
     recipe.json        how q is made: the read-out with its numbers
-    read_out.npz       its arrays
+    fold_in_rule.npz       its arrays
     README.md          the promise, and examples for FAISS, Qdrant and pgvector
 """
 
@@ -68,7 +68,7 @@ Leave out what the person knows already: ask for that many more, and drop them.
 
 def item_vectors(scorer: Scorer) -> NDArray[np.float32]:
     """[V, b], (items, length); one coordinate more where items without factors are scored by a person's own mean."""
-    V = scorer.read_out.scoring_factors(scorer.factors)
+    V = scorer.fold_in_rule.score_factors(scorer.factors)
     return np.ascontiguousarray(np.column_stack([V, scorer.biases]), np.float32)
 
 
@@ -85,7 +85,7 @@ def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
 
     scorer = opened.scorer
     check_new(folder)
-    if scorer.read_out.kind not in KINDS:
+    if scorer.fold_in_rule.kind not in KINDS:
         raise ConfigError("this model reads histories by code of its own, which no recipe can say: serve it instead")
     vectors = item_vectors(scorer)
     items, length = vectors.shape
@@ -96,8 +96,8 @@ def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
         "length": length,
         "items": items,
         "rating_range": scorer.rating_range,
-        "liked_rating": scorer.liked_rating,
-        "read_out": scorer.read_out.numbers(),
+        "default_rating": scorer.default_rating,
+        "fold_in_rule": scorer.fold_in_rule.numbers(),
         "privacy": {name: opened.statement[name] for name in ("status", "epsilon", "delta")},
     }
     ids = scorer.item_ids.tolist()
@@ -122,8 +122,8 @@ def write_vectors(opened: OpenedModel, folder: Path) -> dict[str, Any]:
         np.save(aside / "vectors.npy", vectors)
         parquet.write_table(pa.table(columns), aside / "vectors.parquet")
         (aside / "recipe.json").write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
-        arrays: dict[str, Any] = scorer.read_out.arrays()
-        np.savez(aside / "read_out.npz", **arrays)
+        arrays: dict[str, Any] = scorer.fold_in_rule.arrays()
+        np.savez(aside / "fold_in_rule.npz", **arrays)
         (aside / "README.md").write_text(readme, encoding="utf-8")
         os.rename(aside, folder)
     finally:

@@ -67,7 +67,7 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
         "promise": _promise(statement, private),
         "about": f"Made by discreet {_text(__version__)}. One file: save it, and it works without a network.",
         "style": style,
-        "model": _as_data(described(scorer)),
+        "model": _as_data(describe_model(scorer)),
         "script": script,
     }
     return re.sub("@(\\w+)@", lambda found: filled[found[1]], _part("page.html"))
@@ -75,7 +75,7 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
 
 def check_exportable(scorer: Scorer) -> None:
     """Raise a `ConfigError` for a model that no page can hold."""
-    if scorer.read_out.kind not in KINDS:
+    if scorer.fold_in_rule.kind not in KINDS:
         raise ConfigError("this model reads histories by code of its own, which a page cannot run: serve it instead")
     if len(scorer) > MOST_ITEMS:
         raise ConfigError(f"a page can hold {MOST_ITEMS:,} items, and this model has {len(scorer):,}: serve it instead")
@@ -90,13 +90,13 @@ def content_policy(style: str, script: str | None = None) -> str:
     )
 
 
-def described(scorer: Scorer) -> dict[str, Any]:
+def describe_model(scorer: Scorer) -> dict[str, Any]:
     """What the script reads: numbers, names, and arrays packed as text."""
-    arrays = {"factors": scorer.factors, "biases": scorer.biases.astype(np.float32)} | scorer.read_out.arrays()
-    if scorer.likeness.known is not None:
-        arrays["likeness.known"] = scorer.likeness.known
+    arrays = {"factors": scorer.factors, "biases": scorer.biases.astype(np.float32)} | scorer.fold_in_rule.arrays()
+    if scorer.item_similarity.known is not None:
+        arrays["item_similarity.known"] = scorer.item_similarity.known
     scale = scorer.rating_range
-    numbers = scorer.read_out.numbers()
+    numbers = scorer.fold_in_rule.numbers()
     rate = scale or ((numbers["low"], numbers["high"]) if numbers.get("levels") else None)
     ids = [item if isinstance(item, int | str) else str(item) for item in scorer.item_ids.tolist()]
     return {
@@ -104,16 +104,16 @@ def described(scorer: Scorer) -> dict[str, Any]:
         "ids": ids,
         "titles": None if scorer.titles is None else [str(title) for title in scorer.titles.tolist()],
         "range": scale,
-        "liked": scorer.liked_rating,
+        "liked": scorer.default_rating,
         "rate": rate,
         "step": None if rate is None else _step(*rate),
         "numbers": numbers,
-        "likeness": {"first": scorer.likeness.first},
-        "arrays": {name: _packed(array, name in HALVES) for name, array in arrays.items()},
+        "item_similarity": {"first": scorer.item_similarity.first},
+        "arrays": {name: _pack_array(array, name in HALVES) for name, array in arrays.items()},
     }
 
 
-def rounded(array: NDArray[Any]) -> NDArray[np.float32]:
+def round_half(array: NDArray[Any]) -> NDArray[np.float32]:
     """A matrix as the page has it: what float16 by column leaves of it."""
     halves, scale = _halves(array)
     return (halves.astype(np.float64) * scale).astype(np.float32)
@@ -125,7 +125,7 @@ def _halves(array: NDArray[Any]) -> tuple[NDArray[np.float16], NDArray[np.float6
     return (array / scale).astype(np.float16), scale
 
 
-def _packed(array: NDArray[Any], half: bool) -> dict[str, Any]:
+def _pack_array(array: NDArray[Any], half: bool) -> dict[str, Any]:
     if half:
         halves, scale = _halves(array)
         return {"kind": "f2", "data": _base64(halves.astype("<f2")), "scale": scale.tolist()}

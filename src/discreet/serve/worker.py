@@ -35,12 +35,12 @@ def _serve(job: dict[str, Any]) -> int:
     from discreet.serve.counters import SharedCounters
     from discreet.serve.running import run
     from discreet.serve.service import Settings, create_app
-    from discreet.serve.shelf import Shelf
+    from discreet.serve.shelf import ModelRegistry
 
     logging.basicConfig(format="%(message)s")
     logging.getLogger("discreet").setLevel(job["log_level"])
     try:
-        shelf = Shelf({name: Path(folder) for name, folder in job["folders"].items()})
+        shelf = ModelRegistry({name: Path(folder) for name, folder in job["folders"].items()})
     except (DiscreetError, OSError) as error:
         _report({"error": str(error)})
         return 2

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from discreet.errors import DiscreetError, PlanMismatch
-from discreet.testing.rules import Skipped, listed, must, rule
+from discreet.testing.rules import Skipped, list_first, must, rule
 from discreet.testing.runs import Kept, Run, differences
-from discreet.testing.watch import Released
+from discreet.testing.watch import RecordedRelease
 
 if TYPE_CHECKING:
     from discreet.testing.kit import Kit
@@ -22,14 +22,14 @@ EXACT_SLACK = 1e-12
 
 @rule("fit", "the model learns from small data with either grade of noise")
 def _fit(kit: Kit) -> str:
-    for run in (kit.base, kit.seeded):
+    for run in (kit.base, kit.run_seeded):
         must(bool(np.isfinite(run.model.item_factors_).all()), "the item factors are not all finite numbers")
     return repr(kit.ratings)
 
 
 @rule("plan", "the ledger is the plan: what was planned was released, as often, with that noise, and nothing else")
 def _plan(kit: Kit) -> str:
-    for run in (kit.base, kit.seeded):
+    for run in (kit.base, kit.run_seeded):
         plan = run.model.plan(kit.ratings.n_items)
         ledger = run.model.privacy_.ledger
         must(plan == ledger.plan, "the ledger was kept for another plan than plan(n_items) gives")
@@ -57,7 +57,7 @@ def _before_data(kit: Kit) -> str:
 
 @rule("one look", "every entry of the ledger stands for one look at the data, and no look is without an entry")
 def _one_look(kit: Kit) -> str:
-    for run in (kit.base, kit.seeded):
+    for run in (kit.base, kit.run_seeded):
         watch, entries = run.watch, run.model.privacy_.ledger.entries
         charged = sum(len(session.ledger.entries) for session in watch.sessions)
         many = f"{charged} entries were written in {len(watch.sessions)} sessions"
@@ -99,7 +99,7 @@ def _shapes(kit: Kit) -> str:
         same_values = run is not kit.other_people
         ours = _shapes_of(kit.base, same_values)
         theirs = _shapes_of(run, same_values)
-        must(ours == theirs, f"{label}: {listed([str(t) for t in theirs if t not in ours] or ['fewer releases'])}")
+        must(ours == theirs, f"{label}: {list_first([str(t) for t in theirs if t not in ours] or ['fewer releases'])}")
     return f"{len(others)} other data sets"
 
 
@@ -115,16 +115,16 @@ def _shapes_of(run: Run, all_of_them: bool) -> list[tuple[str, tuple[int, ...] |
 @rule("neighbours", "no statistic moves further than its sensitivity when one person is left out or replaced")
 def _neighbours(kit: Kit) -> str:
     furthest: dict[str, float] = {}
-    grades = (kit.base, EXACT_SLACK, kit.neighbours), (kit.seeded, FLOAT_SLACK, kit.seeded_neighbours)
+    grades = (kit.base, EXACT_SLACK, kit.neighbours), (kit.run_seeded, FLOAT_SLACK, kit.neighbor_runs)
     for base, slack, others in grades:
         for label, run in others:
             for one, other in zip(base.watch.releases, _releases(run), strict=False):
-                share = _moved(one, other, label, kit.relation, slack)
+                share = _measure_shift(one, other, label, kit.relation, slack)
                 furthest[one.name] = max(furthest.get(one.name, 0.0), share)
     return "furthest, as a share of the sensitivity: " + ", ".join(f"{k} {v:.2f}" for k, v in furthest.items())
 
 
-def _moved(one: Released, other: Released, label: str, relation: str, slack: float) -> float:
+def _measure_shift(one: RecordedRelease, other: RecordedRelease, label: str, relation: str, slack: float) -> float:
     """How far the statistic moved, as a share of its sensitivity."""
     entry = one.entry
     if entry is None or one.exact.shape != other.exact.shape:
@@ -156,7 +156,7 @@ def _post_processing(kit: Kit) -> str:
     for label, run in kit.neighbours:
         if isinstance(run, Run):
             found = differences(kit.base.learnt, run.learnt)
-            must(not found, f"{label}: {listed(found)} changed, although the same values had been released")
+            must(not found, f"{label}: {list_first(found)} changed, although the same values had been released")
     return f"{len(kit.base.learnt)} learnt values, {len(kit.neighbours)} neighbouring data sets"
 
 
@@ -170,19 +170,19 @@ def _silence(kit: Kit) -> str:
 
 
 @rule("repeated rows", "a person whose rows come twice is refused, or counts once")
-def _repeated(kit: Kit) -> str:
+def _check_repeated_rows(kit: Kit) -> str:
     try:
-        run = kit.repeated_rows
+        run = kit.run_with_repeats
     except DiscreetError:
         return "refused"
     for one, other in zip(kit.base.watch.releases, run.watch.releases, strict=False):
-        _moved(one, other, "with a person's rows given twice", kit.relation, EXACT_SLACK)
+        _measure_shift(one, other, "with a person's rows given twice", kit.relation, EXACT_SLACK)
     return "counted once"
 
 
 @rule("exact sums", "secure sums have the same bits in any order of the users")
 def _exact(kit: Kit) -> str:
-    for one, other in zip(kit.base.watch.releases, kit.reordered.watch.releases, strict=True):
+    for one, other in zip(kit.base.watch.releases, kit.run_reordered.watch.releases, strict=True):
         must(np.array_equal(one.exact, other.exact), f"{one.name!r} changed with the order of the users")
     return "users in another order"
 
@@ -192,17 +192,17 @@ def _apart(kit: Kit) -> str:
     """A gate on the number of users inside a step is passed by the one block of all users, and not by a block of 1."""
     if any(line.rate < 1 for line in kit.base.model.privacy_.ledger.plan.releases):
         raise Skipped("batches of users are drawn for one block of all users only")
-    changed = changed_sums(kit.base.watch.releases, kit.in_uneven_blocks.watch.releases)
-    must(not changed, f"{listed(changed)} changed with the blocks that users are in: a step looks at other users")
+    changed = find_changed_sums(kit.base.watch.releases, kit.in_uneven_blocks.watch.releases)
+    must(not changed, f"{list_first(changed)} changed with the blocks that users are in: a step looks at other users")
     return "users in blocks of 1, 1, 2, 4, …"
 
 
-def changed_sums(ours: list[Released], theirs: list[Released]) -> list[str]:
+def find_changed_sums(ours: list[RecordedRelease], theirs: list[RecordedRelease]) -> list[str]:
     """Name the releases whose exact sums are not the same in two trainings."""
     pairs = zip(ours, theirs, strict=False)
     found = [repr(one.name) for one, other in pairs if not np.array_equal(one.exact, other.exact)]
     return list(dict.fromkeys(found)) if len(ours) == len(theirs) else ["the number of releases", *found]
 
 
-def _releases(run: Run | Exception) -> list[Released]:
+def _releases(run: Run | Exception) -> list[RecordedRelease]:
     return run.watch.releases if isinstance(run, Run) else []

@@ -253,7 +253,7 @@ class Kit:
             raise FitFailed(error) from error
 
     @cached_property
-    def seeded(self) -> Run:
+    def run_seeded(self) -> Run:
         return self._fit(self.ratings, "seeded", draws=self.draws)
 
     @cached_property
@@ -265,15 +265,15 @@ class Kit:
         return self._around(self.base, "secure", self.users)
 
     @cached_property
-    def seeded_neighbours(self) -> list[tuple[str, Run | Exception]]:
-        return self._around(self.seeded, "seeded", self.users[:4])
+    def neighbor_runs(self) -> list[tuple[str, Run | Exception]]:
+        return self._around(self.run_seeded, "seeded", self.users[:4])
 
     def _around(self, base: Run, noise: str, users: list[int]) -> list[tuple[str, Run | Exception]]:
-        change = people.replaced if self.relation == "replace-one" else people.without
+        change = people.replace_user if self.relation == "replace-one" else people.without
         found: list[tuple[str, Run | Exception]] = []
         for user in users:
             count = int(np.diff(self.ratings.indptr)[user])
-            label = f"with person {user} ({count} ratings) {'replaced' if change is people.replaced else 'left out'}"
+            label = f"with person {user} ({count} ratings) {'replaced' if change is people.replace_user else 'left out'}"
             try:
                 found.append((label, self._fit(change(self.ratings, user), noise, replay=base.watch)))
             except FitFailed as failed:
@@ -281,15 +281,15 @@ class Kit:
         return found
 
     @cached_property
-    def reordered(self) -> Run:
-        return self._fit(people.reordered(self.ratings), "secure", replay=self.base.watch)
+    def run_reordered(self) -> Run:
+        return self._fit(people.reorder_users(self.ratings), "secure", replay=self.base.watch)
 
     @cached_property
     def in_uneven_blocks(self) -> Run:
         return self._fit(people.UnevenPeople(self.ratings), "secure", replay=self.base.watch)
 
     @property
-    def repeated_rows(self) -> Run:
+    def run_with_repeats(self) -> Run:
         twice = people.with_repeated_rows(self.ratings, int(np.argmax(np.diff(self.ratings.indptr))))
         return fit(clone(self.model, noise="secure", random_state=_SEED), twice, replay=self.base.watch)
 
@@ -328,7 +328,7 @@ class Kit:
     def ledger_file(self, run: Run) -> dict[str, Any]:
         return json.loads(run.files[LEDGER])
 
-    def loaded(self, run: Run) -> Any:
+    def load(self, run: Run) -> Any:
         """The model as `discreet.load` brings it back, also if it is not one of discreet's own."""
         kind = type(run.model)
         algorithm = type(run.model.algorithm_)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.engines.local import LocalPeople
+from discreet.engines.local import LocalRatings
 
 N_ITEMS = 23
 _FIRST_ID = 7_301_946_000
@@ -78,7 +78,7 @@ def without(ratings: Ratings, user: int) -> Ratings:
     return ratings.select_users(np.arange(ratings.n_users) != user)
 
 
-def replaced(ratings: Ratings, user: int) -> Ratings:
+def replace_user(ratings: Ratings, user: int) -> Ratings:
     """Somebody else in this user's place, as different as can be: mirrored ratings of the same items and of others."""
     values = ratings.values[np.isfinite(ratings.values) & (np.abs(ratings.values) < _FAR / 10)]
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
@@ -92,12 +92,12 @@ def replaced(ratings: Ratings, user: int) -> Ratings:
     return _assemble(rows, ids, ratings.n_items, ratings)
 
 
-def reordered(ratings: Ratings, seed: int = 5) -> Ratings:
+def reorder_users(ratings: Ratings, seed: int = 5) -> Ratings:
     """The same users in another order."""
     return ratings.select_users(np.random.default_rng(seed).permutation(ratings.n_users), by="index")
 
 
-class UnevenPeople(LocalPeople):
+class UnevenPeople(LocalRatings):
     """`Ratings` sealed in blocks of 1, 1, 2, 4, 8, … users.
 
     Whatever a step or a sum does from some number of users on, it does not do in the smaller ones of these blocks, and

@@ -15,7 +15,7 @@ from discreet.models.history import clip_histories
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.noise import mechanisms
-from discreet.testing.rules import Skipped, listed, must, rule
+from discreet.testing.rules import Skipped, list_first, must, rule
 from discreet.testing.runs import Run, differences
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _REACHES_IN = re.compile(r"\bvault\b|\bKEY\b|\._content\b|\._vectors\b|\._comput
 @rule("noise", "the noise has the planned law and size, for every release and both grades")
 def _noise(kit: Kit) -> str:
     least = math.inf
-    for grade, run in (("secure", kit.base), ("seeded", kit.seeded)):
+    for grade, run in (("secure", kit.base), ("seeded", kit.run_seeded)):
         for record in run.watch.releases:
             entry = record.entry
             assert entry is not None
@@ -52,7 +52,7 @@ def _noise(kit: Kit) -> str:
                 f"{record.name!r}, {grade}: over {z.size:,} draws the noise has {ratio:.3f} times the variance that "
                 f"was priced (chi-square, p = {chance:.1e})",
             )
-            law = stats.kstest(z, mechanisms.of(entry.mechanism, 1.0, entry.alpha).cdf).pvalue
+            law = stats.kstest(z, mechanisms.make_mechanism(entry.mechanism, 1.0, entry.alpha).cdf).pvalue
             must(law > UNLIKELY, f"{record.name!r}, {grade}: the noise is not {entry.mechanism} (p = {law:.1e})")
             least = min(least, z.size)
     return f"at least {least:,.0f} draws each"
@@ -70,7 +70,7 @@ def _variance_test(z: NDArray[np.float64], mechanism: str) -> tuple[float, float
 
 @rule("secure noise", "secure noise is fresh in every fit, on a grid of public size, and no parameter seeds it")
 def _secure(kit: Kit) -> str:
-    for grade, run in (("secure", kit.base), ("seeded", kit.seeded)):
+    for grade, run in (("secure", kit.base), ("seeded", kit.run_seeded)):
         must(run.model.privacy_.noise == grade, f"after a fit with noise={grade!r} the statement says otherwise")
     for one, other in zip(kit.base.watch.releases, kit.again.watch.releases, strict=True):
         for a, b in zip(one.parts, other.parts, strict=True):
@@ -90,7 +90,7 @@ def _secure(kit: Kit) -> str:
 
 
 @rule("re-priced", "an independent accountant prices the saved ledger at no more than the stated ε")
-def _repriced(kit: Kit) -> str:
+def _check_price(kit: Kit) -> str:
     ledger = Ledger.from_dict(kit.ledger_file(kit.base))
     stated = kit.base.model.privacy_.epsilon
     delta = max(0.0, ledger.plan.budget.delta - ledger.noise_delta)
@@ -106,7 +106,7 @@ def _repriced(kit: Kit) -> str:
 
 @rule("statement", "the statement follows from plan and ledger, and keeps the budget")
 def _statement(kit: Kit) -> str:
-    for run in (kit.base, kit.seeded):
+    for run in (kit.base, kit.run_seeded):
         plan = run.model.plan(kit.ratings.n_items)
         statement = run.model.privacy_
         price = statement.ledger.price()
@@ -121,32 +121,32 @@ def _statement(kit: Kit) -> str:
         must(run.model.accountant in (plan.accountant, "auto"), "another accountant than was asked for")
         must(f"{statement.epsilon:.4g}" in str(statement), "the text does not name ε")
         must(any(a.name == "items" for a in statement.assumptions), "the item list is not among the assumptions")
-    must("RESEARCH MODE" in str(kit.seeded.model.privacy_), "seeded noise is not declared")
+    must("RESEARCH MODE" in str(kit.run_seeded.model.privacy_), "seeded noise is not declared")
     cautions = [a.name for a in statement.assumptions if a.inferred]
     caution = f", read from the data: {', '.join(cautions)}" if cautions else ""
     return f"ε = {statement.epsilon:.4g}, δ = {statement.delta:.3g}{caution}"
 
 
 @rule("saved folder", "nothing private is saved: no user's vector or id, no number of users or ratings, no seed")
-def _saved(kit: Kit) -> str:
+def _check_saved_folder(kit: Kit) -> str:
     for label, run in kit.neighbours:
         if isinstance(run, Run):
-            found = [place for place in differences(kit.base.saved, run.saved) if place not in _LEARNT]
-            must(not found, f"{label}: {listed(found)} changed in the saved folder, although the same was released")
-    for place, content in kit.base.saved.items():
+            found = [place for place in differences(kit.base.read_saved, run.read_saved) if place not in _LEARNT]
+            must(not found, f"{label}: {list_first(found)} changed in the saved folder, although the same was released")
+    for place, content in kit.base.read_saved.items():
         must(not _PRIVATE_NAMES.fullmatch(re.split(r"[ .]", place)[-1]), f"the saved folder holds {place}")
         if isinstance(content, tuple) and len(content) == 3:
             must(kit.ratings.n_users not in content[1], f"{place} has one row per user")
     hidden = {f"a user's id, {user}": str(user) for user in kit.ratings.user_ids.tolist()} | {"the seed": str(kit.seed)}
-    for run in (kit.base, kit.seeded):
+    for run in (kit.base, kit.run_seeded):
         for file, content in run.files.items():
-            must(not (there := _found(hidden, content)), f"{file} holds {listed(there)}")
-        seed = run.saved.get("model.json: parameters.random_state", "None")
+            must(not (there := _find_values(hidden, content)), f"{file} holds {list_first(there)}")
+        seed = run.read_saved.get("model.json: parameters.random_state", "None")
         must(seed == "None", f"model.json holds random_state = {seed}: whoever knows it can subtract seeded noise")
     return ", ".join(kit.base.files)
 
 
-def _found(hidden: dict[str, str], content: bytes) -> list[str]:
+def _find_values(hidden: dict[str, str], content: bytes) -> list[str]:
     """Which of the values occur as words; short ones occur by chance."""
     words = set(re.findall(rb"[0-9A-Za-z_]+", content))
     return [what for what, text in hidden.items() if len(text) >= 5 and text.encode() in words]
@@ -154,8 +154,8 @@ def _found(hidden: dict[str, str], content: bytes) -> list[str]:
 
 @rule("round trip", "a saved model comes back with the same promise, ledger, factors and predictions")
 def _round_trip(kit: Kit) -> str:
-    for run in (kit.base, kit.seeded):
-        again = kit.loaded(run)
+    for run in (kit.base, kit.run_seeded):
+        again = kit.load(run)
         one = run.model.privacy_
         other = again.privacy_
         must(one == other and str(one) == str(other), "the statement changed by saving and loading")

@@ -53,6 +53,6 @@ def names() -> list[str]:
     return [known.name for known in RULES]
 
 
-def listed(places: list[str], most: int = 4) -> str:
+def list_first(places: list[str], most: int = 4) -> str:
     """The first few of a list, and how many more there are."""
     return ", ".join(places[:most]) + (f" and {len(places) - most} more" if len(places) > most else "")

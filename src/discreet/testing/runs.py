@@ -19,7 +19,7 @@ import numpy as np
 from discreet.data.ratings import Ratings
 from discreet.errors import DiscreetError
 from discreet.models.private import PrivateRecommender
-from discreet.testing.watch import Watch
+from discreet.testing.watch import Recorder
 
 _LONG = 50  # longer sequences are compared as one value
 _LEFT_OUT = ("sha256", "checksum", "id")  # in JSON files: checksums follow from the rest, and a ledger's id is random
@@ -30,17 +30,17 @@ class Run:
     """What was seen of one fit."""
 
     model: Any
-    watch: Watch
+    watch: Recorder
     said: list[str]
     learnt: dict[str, Any]
     files: dict[str, bytes]
 
     @property
-    def saved(self) -> dict[str, Any]:
+    def read_saved(self) -> dict[str, Any]:
         """Everything in the saved folder by its place, such as ``model.json: state.centre``."""
         found: dict[str, Any] = {}
         for name, content in self.files.items():
-            found |= flatten(_parsed(name, content), f"{name}:", separator=" ")
+            found |= flatten(_parse_file(name, content), f"{name}:", separator=" ")
         return found
 
 
@@ -53,7 +53,7 @@ def fit(
     model: PrivateRecommender,
     ratings: Any,
     *,
-    replay: Watch | None = None,
+    replay: Recorder | None = None,
     draws: int = 0,
     times: int = 1,
     newcomers: bool = False,
@@ -64,7 +64,7 @@ def fit(
     def progress(*what: Any) -> None:
         said.append(f"progress{what}")
 
-    with Watch(replay, draws, newcomers) as watch, _listening(said):
+    with Recorder(replay, draws, newcomers) as watch, _collect_output(said):
         for _ in range(times):
             model.fit(ratings, progress=progress)
         text = f"{model!r} {model.privacy_}"
@@ -125,7 +125,7 @@ class Kept:
     what: str
 
 
-def _parsed(name: str, content: bytes) -> Any:
+def _parse_file(name: str, content: bytes) -> Any:
     """A saved file as nested values, where its kind is known."""
     with contextlib.suppress(Exception):
         if name.endswith(".safetensors"):
@@ -139,7 +139,7 @@ def _parsed(name: str, content: bytes) -> Any:
 
 
 @contextlib.contextmanager
-def _listening(said: list[str]) -> Iterator[None]:
+def _collect_output(said: list[str]) -> Iterator[None]:
     """Collect whatever is printed, logged or warned about."""
 
     class Collect(logging.Handler):

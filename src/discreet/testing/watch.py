@@ -47,7 +47,7 @@ class Part:
 
 
 @dataclass
-class Released:
+class RecordedRelease:
     """One release that a session charged."""
 
     name: str
@@ -63,10 +63,10 @@ class Released:
         return np.concatenate([np.atleast_1d(part.exact) for part in self.parts]) if self.parts else np.zeros(0)
 
 
-class Watched:
+class RecordedRun:
     """A statistic that tells when it is looked at."""
 
-    def __init__(self, inner: Any, record: Released, watch: Watch):
+    def __init__(self, inner: Any, record: RecordedRelease, watch: Recorder):
         self._inner = inner
         self._record = record
         self._watch = watch
@@ -84,7 +84,7 @@ class Watched:
         return exact
 
 
-class Watch:
+class Recorder:
     """A context in which releases are recorded, and perhaps replayed.
 
     Parameters
@@ -97,16 +97,16 @@ class Watch:
         In a replay, whoever was not there before is in every batch: what a batch costs is about those who are in it.
     """
 
-    def __init__(self, replay: Watch | None = None, draws: int = 0, newcomers: bool = False):
+    def __init__(self, replay: Recorder | None = None, draws: int = 0, newcomers: bool = False):
         self.replay = replay
         self.draws = draws
         self.newcomers = newcomers
-        self.releases: list[Released] = []
-        self.current: Released | None = None
+        self.releases: list[RecordedRelease] = []
+        self.current: RecordedRelease | None = None
         self.looks = 0
         self.through_the_door = 0
         self.stray = 0
-        self._charged: dict[int, tuple[Entry, Released]] = {}
+        self._charged: dict[int, tuple[Entry, RecordedRelease]] = {}
         self.batches: list[dict[int, bool]] = []  # who was in them, for a replay has the same people in its own
 
     def __enter__(self) -> Self:
@@ -146,7 +146,7 @@ class Watch:
             before = len(session.ledger.entries)
             entry = original(session, name, statistic)
             written = next(iter(session.ledger.entries[before:]), None)
-            self.releases.append(Released(str(name), statistic, session, written))
+            self.releases.append(RecordedRelease(str(name), statistic, session, written))
             self._charged[id(entry)] = (entry, self.releases[-1])  # with the entry, so that its id stays its own
             return entry
 
@@ -157,7 +157,7 @@ class Watch:
             if id(entry) not in self._charged:  # from before the watch
                 return original(session, entry, statistic, rows)
             record = self._charged[id(entry)][1]
-            watched = Watched(statistic, record, self)
+            watched = RecordedRun(statistic, record, self)
             before = len(record.parts)
             result = original(session, entry, watched, rows)
             _record_result(record, before, watched, entry, result)
@@ -212,7 +212,7 @@ class Watch:
 
         return who_is_in
 
-    def _earlier(self, record: Released, shape: tuple[int, ...]) -> NDArray[Any]:
+    def _earlier(self, record: RecordedRelease, shape: tuple[int, ...]) -> NDArray[Any]:
         assert self.replay is not None
         at = len(record.parts)
         place = next(i for i, other in enumerate(self.releases) if other is record)
@@ -226,12 +226,12 @@ class Watch:
         return known.parts[at].released
 
 
-def _record_result(record: Released, before: int, watched: Watched, entry: Entry, result: NDArray[Any]) -> None:
+def _record_result(record: RecordedRelease, before: int, watched: RecordedRun, entry: Entry, result: NDArray[Any]) -> None:
     """Record what left the session, which is not what the source of noise gave if something was done to it since."""
     released = np.array(result, copy=True)
     noise = np.asarray(released, np.float64) - watched.exact
     if len(record.parts) == before:  # a source of noise that is not watched
-        mechanism = mechanisms.of(entry.mechanism, entry.deviation, entry.alpha)
+        mechanism = mechanisms.make_mechanism(entry.mechanism, entry.deviation, entry.alpha)
         weights = watched.weights(mechanism.norm)
         record.parts.append(Part(watched.exact, released, mechanism, weights, watched.grid, [noise]))
     elif not np.array_equal(record.parts[-1].released, released, equal_nan=True):

@@ -23,7 +23,7 @@ from discreet.models.algorithms.noisy_solve import NoisySolve
 from discreet.models.algorithms.pair_ranking import PairRanking
 from discreet.models.algorithms.poisson_descent import PoissonDescent
 from discreet.models.algorithms.projected_gradient import ProjectedGradient
-from discreet.models.algorithms.residual_gradient import ResidualGradient
+from discreet.models.algorithms.residual_gradient import RatingFactorization
 from discreet.models.algorithms.robust_solve import RobustSolve
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.people.users import seal
@@ -33,10 +33,10 @@ RANGE = (1.0, 5.0)
 SIGMAS = dict.fromkeys(("counts", "recounts", "gram", "sum"), 200.0)
 VALUES = {
     "pair ranking": PairRanking(),
-    "pair ranking, everything": PairRanking(factors=3, liked_from="everything", gate=2.0),
-    "residual gradient": ResidualGradient(),
-    "residual gradient, no factors": ResidualGradient(factors=0, shares={"counts": 0.1}),
-    "residual gradient, a fixed prior": ResidualGradient(slope=0.0, prior_count=3.0, regularization=1.0, growth=1.0),
+    "pair ranking, everything": PairRanking(factors=3, like_threshold="everything", gate=2.0),
+    "residual gradient": RatingFactorization(),
+    "residual gradient, no factors": RatingFactorization(factors=0, shares={"counts": 0.1}),
+    "residual gradient, a fixed prior": RatingFactorization(slope=0.0, prior_count=3.0, regularization=1.0, growth=1.0),
     "noisy solve": NoisySolve(),
     "noisy solve, implicit": NoisySolve(feedback="implicit"),
     "noisy solve, by signal": NoisySolve(feedback="implicit", regularization="by signal"),
@@ -233,11 +233,11 @@ def test_whatever_is_given_is_taken_or_refused_by_name(name):
 
 def test_a_parameter_and_a_method_that_has_it_do_not_go_together():
     with pytest.raises(ConfigError, match="factors is given beside method, which has a factors of its own"):
-        discreet.DPMF(3, epsilon=1.0, method=ResidualGradient(), goal="rating").check()
+        discreet.DPMF(3, epsilon=1.0, method=RatingFactorization(), goal="rating").check()
     with pytest.raises(ConfigError, match="method is a NoisySolve, but DPMF needs a value of ResidualGradient"):
         discreet.DPMF(epsilon=1.0, method=NoisySolve(), goal="rating").check()
     with pytest.raises(ConfigError, match="method is a ResidualGradient, but DPMF needs a value of"):
-        discreet.DPMF(epsilon=1.0, method=ResidualGradient, goal="rating").check()
+        discreet.DPMF(epsilon=1.0, method=RatingFactorization, goal="rating").check()
     with pytest.raises(ConfigError, match="method is a str, but HuberALS needs a value of RobustSolve"):
         discreet.HuberALS(epsilon=1.0, method="as printed").check()
 
@@ -254,15 +254,15 @@ def test_what_is_the_models_to_say_is_not_said_otherwise_by_its_method():
     ):
         with pytest.raises(ConfigError, match=words):
             discreet.DPALS(epsilon=1.0, method=method, **given).check()
-    resolved = discreet.DPALS(epsilon=1.0, rating_range=(1, 5), feedback="implicit").resolved(30)
+    resolved = discreet.DPALS(epsilon=1.0, rating_range=(1, 5), feedback="implicit").resolve(30)
     again = discreet.DPALS(epsilon=1.0, rating_range=(1, 5), feedback="implicit", method=resolved)
-    assert again.resolved(30) == resolved
+    assert again.resolve(30) == resolved
 
 
 def test_a_method_is_the_same_as_its_knobs():
     one = discreet.DPALS(4, epsilon=1.0, max_items=20, feedback="implicit")
     other = discreet.DPALS(epsilon=1.0, feedback="implicit", method=NoisySolve(factors=4, max_items=20))
-    third = discreet.DPALS.configured(epsilon=1.0, feedback="implicit", factors=4, max_items=20, isometric=True)
+    third = discreet.DPALS.configure(epsilon=1.0, feedback="implicit", factors=4, max_items=20, isometric=True)
     assert one.algorithm() == other.algorithm() == third.algorithm()
     assert one.plan(50) == other.plan(50) == third.plan(50)
     assert third.method == NoisySolve(factors=4, max_items=20, isometric=True)

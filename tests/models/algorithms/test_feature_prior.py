@@ -8,7 +8,7 @@ import discreet
 from discreet.data.cinema import films, genre_matrix
 from discreet.data.splits import random_ratings
 from discreet.errors import DataError
-from discreet.models.algorithms.feature_prior import FeaturePrior, Sums, likelihood, standardised
+from discreet.models.algorithms.feature_prior import FeaturePrior, Sums, likelihood, standardize
 from discreet.testing import check_private_model
 
 
@@ -32,12 +32,12 @@ def test_the_likelihood_and_the_coefficients_are_those_of_the_model():
 
 def test_standardised_features():
     X = np.array([[1.0, 5.0, np.nan], [2.0, 5.0, 1.0], [6.0, 5.0, 3.0]])
-    Z = standardised(X)
+    Z = standardize(X)
     assert Z.shape == (3, 2), "a constant says nothing"
     np.testing.assert_allclose(Z.mean(axis=0), 0, atol=1e-12)
     assert (Z**2).sum() == pytest.approx(3)
     assert Z[0, 1] == 0, "what is not known is the average"
-    assert standardised(np.random.default_rng(0).normal(size=(500, 200))).shape == (500, 64)
+    assert standardize(np.random.default_rng(0).normal(size=(500, 200))).shape == (500, 64)
 
 
 def planted(seed, explained, n=800, K=5, noise=40.0):
@@ -149,13 +149,13 @@ def liked_if_popular(ratings):
 
 def test_popularity_alone(cinema):
     ratings = liked_if_popular(cinema.train)
-    model = discreet.DPMF.configured(popularity=True, **SAME).fit(ratings)
-    plain = discreet.DPMF.configured(popularity=False, **SAME).fit(ratings)
+    model = discreet.DPMF.configure(popularity=True, **SAME).fit(ratings)
+    plain = discreet.DPMF.configure(popularity=False, **SAME).fit(ratings)
     usual = discreet.DPMF(**SAME).fit(ratings)
     assert not np.array_equal(model.item_biases_, plain.item_biases_)
     assert np.array_equal(usual.item_biases_, model.item_biases_)
     assert "features" not in {a.name for a in model.privacy_.assumptions}
-    without = discreet.DPMF.configured(item_features=GENRES, popularity=False, **SAME).fit(ratings)
+    without = discreet.DPMF.configure(item_features=GENRES, popularity=False, **SAME).fit(ratings)
     both = discreet.DPMF(item_features=GENRES, **SAME).fit(ratings)
     assert not np.array_equal(without.item_factors_, both.item_factors_)
 

@@ -8,7 +8,7 @@ import pytest
 
 import discreet
 from discreet.data.splits import random_ratings
-from discreet.engines import LocalPeople
+from discreet.engines import LocalRatings
 from discreet.errors import BudgetExceeded, ConfigError, DataError
 from discreet.privacy.accounting import events as accounting
 from discreet.privacy.door.session import Session
@@ -44,7 +44,7 @@ def open_wide(**changes):
         epsilon=1.0,
         random_state=0,
     )
-    return discreet.DPALS.configured(factors=4, **(given | changes))
+    return discreet.DPALS.configure(factors=4, **(given | changes))
 
 
 def test_without_noise_and_bounds_it_is_als_explicit(ratings):
@@ -71,7 +71,7 @@ def test_the_papers_noise_is_priced_as_it_should_have_been(column):
     """The plan of a model with the table's sigmas costs what the corrected theorem says, by both conversions."""
     counts = column.sigma_counts
     sigmas = {"counts": counts, "recounts": counts, "gram": column.sigma_gram, "sum": column.sigma_rhs}
-    model = discreet.DPALS.configured(
+    model = discreet.DPALS.configure(
         factors=4,
         epsilon=1e4,
         delta=column.delta,
@@ -87,13 +87,13 @@ def test_the_papers_noise_is_priced_as_it_should_have_been(column):
 def test_erratum_03_centring_costs_k_and_not_the_root_of_k():
     """With the paper's noise, √k Γ_M σ_p on a sum that moves by k Γ_M, a release of the sum has multiplier σ_p / √k."""
     sigmas = dict.fromkeys(("counts", "recounts", "centre sum", "centre count", "gram", "sum"), 20.0)
-    plan = discreet.DPALS.configured(epsilon=1e4, factors=4, max_items=50, sigmas=sigmas, centring="global").plan(100)
+    plan = discreet.DPALS.configure(epsilon=1e4, factors=4, max_items=50, sigmas=sigmas, centring="global").plan(100)
     assert plan.noise_multiplier("centre sum") == pytest.approx(20 / 50**0.5)
 
 
 def test_noise_that_costs_more_than_the_epsilon_given_is_refused():
     sigmas = dict.fromkeys(("counts", "recounts", "gram", "sum"), 20.0)
-    model = discreet.DPALS.configured(factors=4, epsilon=1e4, delta=1e-5, sigmas=sigmas)
+    model = discreet.DPALS.configure(factors=4, epsilon=1e4, delta=1e-5, sigmas=sigmas)
     cost = model.plan(100).budget.epsilon
     assert model.set_params(epsilon=cost).plan(100).epsilon() == pytest.approx(cost)
     with pytest.raises(ConfigError, match=rf"sigmas cost ε = {cost:.4g}, which is above epsilon = 1: raise one"):
@@ -101,7 +101,7 @@ def test_noise_that_costs_more_than_the_epsilon_given_is_refused():
 
 
 def test_a_fit_releases_its_plan_and_nothing_else(ratings):
-    model = discreet.DPALS.configured(
+    model = discreet.DPALS.configure(
         factors=4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring="global"
     ).fit(ratings)
     assert [e.name for e in model.privacy_.ledger.entries] == [
@@ -122,7 +122,7 @@ def test_a_fit_releases_its_plan_and_nothing_else(ratings):
 
 def test_items_without_factors_are_predicted_by_the_users_own_mean(ratings):
     for centring in ("user", "global", 3.0):
-        model = discreet.DPALS.configured(
+        model = discreet.DPALS.configure(
             factors=4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring=centring
         ).fit(ratings)
         frequent = np.isin(np.arange(30), model.details_["frequent"])
@@ -160,7 +160,7 @@ def test_a_range_read_from_the_data_is_a_caution(ratings):
 
 
 def test_options_of_the_paper(ratings):
-    model = discreet.DPALS.configured(
+    model = discreet.DPALS.configure(
         factors=3, epsilon=50.0, rating_range=(1, 5), orthonormalize=True, intercept=0.0
     ).fit(ratings)
     V = model.item_factors_
@@ -174,10 +174,10 @@ def test_options_of_the_paper(ratings):
         dict(recount=False),
         dict(isometric=False),
     ):
-        model = discreet.DPALS.configured(factors=3, epsilon=50.0, rating_range=(1, 5), **option).fit(ratings)
+        model = discreet.DPALS.configure(factors=3, epsilon=50.0, rating_range=(1, 5), **option).fit(ratings)
         assert np.isfinite(model.item_factors_).all()
         assert model.privacy_.epsilon == pytest.approx(50.0, rel=1e-6)
-    model = discreet.DPALS.configured(factors=3, epsilon=50.0, initialization="spectral").fit(ratings)
+    model = discreet.DPALS.configure(factors=3, epsilon=50.0, initialization="spectral").fit(ratings)
     assert "initial" in [entry.name for entry in model.privacy_.ledger.entries]
 
 
@@ -194,7 +194,7 @@ def test_seeds(ratings):
 def test_released_counts_are_kept_and_about_what_was_counted(ratings, tmp_path):
     true = np.bincount(ratings.indices, minlength=30)
     same = dict(epsilon=1e4, rating_range=(1, 5), noise="seeded", random_state=0)
-    uniform = discreet.DPALS.configured(factors=2, sampling="uniform", **same)
+    uniform = discreet.DPALS.configure(factors=2, sampling="uniform", **same)
     for model, off in ((uniform, 0.01), (discreet.DPMF(2, **same, goal="rating"), 0.8)):
         model.fit(ratings)
         assert model.counts_.dtype == np.float64
@@ -244,7 +244,7 @@ def test_counts_of_other_items_are_refused(ratings, tmp_path, monkeypatch):
 )
 def test_wrong_parameters_are_named(ratings, wrong, message):
     with pytest.raises(ConfigError, match=message):
-        discreet.DPALS.configured(**(dict(epsilon=1.0) | wrong)).fit(ratings)
+        discreet.DPALS.configure(**(dict(epsilon=1.0) | wrong)).fit(ratings)
 
 
 @pytest.mark.parametrize(("fraction", "most"), [(1.0, 30), (0.5, 15)])
@@ -252,7 +252,7 @@ def test_a_spectral_start_with_too_few_items_is_refused_before_anything_is_relea
     ratings, monkeypatch, fraction, most
 ):
     monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
-    model = discreet.DPALS.configured(factors=most + 1, epsilon=50.0, initialization="spectral", item_fraction=fraction)
+    model = discreet.DPALS.configure(factors=most + 1, epsilon=50.0, initialization="spectral", item_fraction=fraction)
     with pytest.raises(ConfigError, match=f"factors is {most + 1}, but a spectral start has at most {most}"):
         model.fit(ratings)
 
@@ -269,13 +269,13 @@ def test_it_learns_more_than_a_users_own_mean():
 
 
 def test_stages_learn_more_factors_one_after_the_other(ratings):
-    algorithm = open_wide(iterations=4, stages=2).resolved(30)
+    algorithm = open_wide(iterations=4, stages=2).resolve(30)
     assert [algorithm._active(step) for step in range(4)] == [2, 2, 4, 4]
-    assert [open_wide(iterations=3, stages=3).resolved(30)._active(step) for step in range(3)] == [2, 3, 4]
-    assert [open_wide().resolved(30)._active(step) for step in range(3)] == [4, 4, 4]
+    assert [open_wide(iterations=3, stages=3).resolve(30)._active(step) for step in range(3)] == [2, 3, 4]
+    assert [open_wide().resolve(30)._active(step) for step in range(3)] == [4, 4, 4]
     plain = dict(centring=3.0, regularization=2.0, initial_scale=0.3)
     staged = open_wide(iterations=4, stages=2, **plain).fit(ratings)
-    half = discreet.DPALS.configured(**(_settings(open_wide(iterations=2, **plain)) | {"factors": 2})).fit(ratings)
+    half = discreet.DPALS.configure(**(_settings(open_wide(iterations=2, **plain)) | {"factors": 2})).fit(ratings)
     errors = {
         name: float(np.sqrt(np.mean((model.predict(ratings, ratings) - ratings.values) ** 2)))
         for name, model in {
@@ -302,7 +302,7 @@ def test_users_may_solve_with_a_part_of_their_histories(ratings):
     assert [e.sensitivity for e in part.privacy_.ledger.entries] == [
         e.sensitivity for e in whole.privacy_.ledger.entries
     ]
-    again = open_wide(user_sampling=True, **plain).fit(LocalPeople(ratings, 7))
+    again = open_wide(user_sampling=True, **plain).fit(LocalRatings(ratings, 7))
     np.testing.assert_allclose(part.item_factors_, again.item_factors_, rtol=1e-5, atol=1e-6)
 
 

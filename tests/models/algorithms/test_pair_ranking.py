@@ -112,20 +112,20 @@ def half_right(model, ratings):
 
 def test_it_finds_taste_and_says_so():
     model = discreet.DPMF(epsilon=2.0).fit(people(4000))
-    assert "Personal taste in about" in model.learnt_
+    assert "Personal taste in about" in model.summary_
     assert model.details_["dimensions"] >= 1
     assert half_right(model, people(300, seed=1)) > 0.85
     ids, cosine = model.similar_items(0, 5)
     assert (ids % 2 == 0).all()
     assert (cosine < 1.001).all()
-    assert model.learnt_ in model.card()
+    assert model.summary_ in model.card()
 
 
 def test_where_pairs_do_not_pay_it_is_private_popularity_of_the_whole_budget(caplog):
     ratings = people(60)
     model = discreet.DPMF(epsilon=0.5).fit(ratings)
     assert model.item_factors_.shape == (N_ITEMS, 0)
-    assert "nothing personal" in model.learnt_.lower()
+    assert "nothing personal" in model.summary_.lower()
     assert np.array_equal(np.argsort(-model.item_biases_), np.argsort(-model.counts_.astype(np.float32)))
     lists, _ = model.recommend_many(people(20, seed=1), 5, exclude_seen=False)
     assert (lists == lists[0]).all()
@@ -145,15 +145,15 @@ def test_where_pairs_hold_nothing_but_noise_it_is_popularity_as_well():
     names = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
     assert names["pairs or counts 1"] != (N_ITEMS,)
     assert model.item_factors_.shape == (N_ITEMS, 0)
-    assert "nothing personal" in model.learnt_
-    assert "hold nothing but that" in model.learnt_
+    assert "nothing personal" in model.summary_
+    assert "hold nothing but that" in model.summary_
 
 
 def test_counts_are_averaged_by_their_noise():
     ratings = people(200, n_items=1200)
     exact = (dense(ratings) / np.sqrt(dense(ratings).sum(axis=1))[:, None]).sum(axis=0)
     off = [
-        discreet.DPMF.configured(epsilon=1.0, gate=1e9, noise="seeded", random_state=seed).fit(ratings).counts_ - exact
+        discreet.DPMF.configure(epsilon=1.0, gate=1e9, noise="seeded", random_state=seed).fit(ratings).counts_ - exact
         for seed in range(3)
     ]
     assert np.std(off) == pytest.approx(1 / discreet_mu(1.0), rel=0.05)
@@ -187,7 +187,7 @@ def test_from_ratings_everything_counts_by_its_place_in_the_range():
     X = dense(stars)
     X[X > 0] = (stars.values - 1) / 4
     assert model.counts_ == pytest.approx((X / np.linalg.norm(X, axis=1, keepdims=True)).sum(axis=0), rel=1e-5)
-    assert model.algorithm_.liked_from == 4.0
+    assert model.algorithm_.like_threshold == 4.0
     assert np.array_equal(model.recommend([0, 2])[1], model.recommend({0: 5, 2: 5})[1])
     even, odd = (np.mean([model.predict(model_history(low), [(0, i)])[0] for i in (8, 10)]) for low in (2, 5))
     assert odd > even  # the more an even item is liked, the higher other even items
@@ -211,8 +211,8 @@ def test_whoever_likes_nothing_is_taken_at_less_than_their_word():
 def test_without_grades_only_what_is_liked_counts():
     stars = people(3000, stars=True)
     given = dict(epsilon=5.0, noise="seeded", random_state=0)
-    by_stars = discreet.DPMF.configured(rating_range=(1, 5), levels=1, **given).fit(stars)
-    liked = discreet.DPMF.configured(liked_from="everything", **given).fit(stars.binarize(4.0))
+    by_stars = discreet.DPMF.configure(rating_range=(1, 5), levels=1, **given).fit(stars)
+    liked = discreet.DPMF.configure(like_threshold="everything", **given).fit(stars.binarize(4.0))
     assert np.allclose(by_stars.counts_, liked.counts_, atol=1e-6)
     one, other = by_stars.recommend({0: 5, 2: 4, 3: 1})[1], liked.recommend([0, 2], exclude=[3])[1]
     assert np.allclose(one, other, rtol=1e-4)
@@ -220,12 +220,12 @@ def test_without_grades_only_what_is_liked_counts():
 
 def test_what_counts_as_liked_is_read_from_the_data_with_a_caution():
     stars = discreet.DPMF(epsilon=5.0).fit(people(800, stars=True))
-    assert stars.algorithm_.liked_from == 2 + 0.75 * 3
+    assert stars.algorithm_.like_threshold == 2 + 0.75 * 3
     assert "range of ratings" in " ".join(stars.privacy_.cautions)
     plain = discreet.DPMF(epsilon=5.0).fit(people(800))
-    assert plain.algorithm_.liked_from == "everything"
+    assert plain.algorithm_.like_threshold == "everything"
     assert "everything chosen is liked" in " ".join(plain.privacy_.cautions)
-    told = discreet.DPMF.configured(epsilon=5.0, liked_from="everything").fit(people(800))
+    told = discreet.DPMF.configure(epsilon=5.0, like_threshold="everything").fit(people(800))
     assert not told.privacy_.cautions
 
 
@@ -242,8 +242,8 @@ def test_items_outside_the_core_are_reached_by_features():
     ratings = people(6000, n_items=60)
     kind = np.column_stack([np.arange(60) % 2, np.arange(60) % 2 == 0]).astype(float)
     settings = dict(epsilon=10.0, largest_core=40, core_from=0.01, noise="seeded", random_state=0)
-    plain = discreet.DPMF.configured(**settings).fit(ratings)
-    ours = discreet.DPMF.configured(item_features=kind, **settings).fit(ratings)
+    plain = discreet.DPMF.configure(**settings).fit(ratings)
+    ours = discreet.DPMF.configure(item_features=kind, **settings).fit(ratings)
     outside = np.setdiff1d(np.arange(60), ours.details_["core"])
     assert len(outside) == 20
     history = [item for item in ours.details_["core"] if item % 2][:4]
@@ -269,7 +269,7 @@ def test_it_comes_back_as_it_was(tmp_path):
     again = discreet.load(tmp_path / "model")
     others = people(50, seed=1, stars=True)
     assert all(map(np.array_equal, model.recommend_many(others), again.recommend_many(others)))
-    assert again.learnt_ == model.learnt_
+    assert again.summary_ == model.summary_
     assert again.algorithm_ == model.algorithm_
     assert (tmp_path / "model" / "model.json").stat().st_size < 20_000
 
@@ -279,13 +279,13 @@ def test_it_comes_back_as_it_was(tmp_path):
     [
         dict(epsilon=8.0, factors=4, rating_range=(1, 5)),
         dict(epsilon=8.0, factors=4, rating_range=(1, 5), neighbouring="replace-one"),
-        dict(epsilon=4.0, liked_from="everything"),
-        dict(epsilon=0.3, liked_from="everything"),
+        dict(epsilon=4.0, like_threshold="everything"),
+        dict(epsilon=0.3, like_threshold="everything"),
     ],
     ids=["ratings", "replace-one", "choices", "too faint for pairs"],
 )
 def test_it_keeps_every_rule(given):
-    check_private_model(discreet.DPMF.configured(goal="ranking", **given), people=9, draws=1000)
+    check_private_model(discreet.DPMF.configure(goal="ranking", **given), people=9, draws=1000)
 
 
 def test_what_cannot_be_done_is_said():
@@ -296,7 +296,7 @@ def test_what_cannot_be_done_is_said():
         (dict(method=PairRanking(gate=-1.0)), "gate is -1"),
         (dict(method=PairRanking(largest_core=10_001)), "largest_core is 10001, but at most 10,000"),
         (dict(method=PairRanking(levels=21)), "levels is 21, but must be at most 20"),
-        (dict(method=PairRanking(liked_from="all")), "liked_from is 'all'"),
+        (dict(method=PairRanking(like_threshold="all")), "like_threshold is 'all'"),
         (dict(method=PairRanking(counts_share=1.0)), "counts_share is 1.0"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -44,7 +44,7 @@ def open_wide(ratings, **changes):
         epsilon=1.0,
         random_state=0,
     )
-    return discreet.DPLMC.configured(factors=3, **(given | changes))
+    return discreet.DPLMC.configure(factors=3, **(given | changes))
 
 
 def completed(model, ratings):
@@ -120,7 +120,7 @@ def test_erratum_11_a_balanced_start_is_balanced_and_comes_closer():
 
 @pytest.mark.parametrize(("relation", "expected"), [("add-remove", (2.25, 3.0)), ("replace-one", (2**0.5 * 2.25, 6.0))])
 def test_erratum_09_sensitivities_are_tight(relation, expected):
-    model = discreet.DPLMC.configured(factors=3, epsilon=1.0, user_norm=1.5, residual_norm=2.0, neighbouring=relation)
+    model = discreet.DPLMC.configure(factors=3, epsilon=1.0, user_norm=1.5, residual_norm=2.0, neighbouring=relation)
     found = {row["name"]: row["sensitivity"] for row in model.price_list(30)}
     assert (found["balance"], found["gradient"]) == pytest.approx(expected)
 
@@ -141,14 +141,14 @@ def test_erratum_09_the_printed_noise_is_as_printed_and_its_price_is_the_true_on
         initialization="spectral",
         initial_epsilon=1.0,
     )
-    model = discreet.DPLMC.configured(constants="printed", **same)
+    model = discreet.DPLMC.configure(constants="printed", **same)
     rest, L = eps - 1.0, math.log(1 / delta)
     rows = {row["name"]: row["deviation"] for row in model.price_list(30)}
     assert rows["balance"] == pytest.approx(4 * math.sqrt(8 * T * (L + rest)) / (math.sqrt(omega) * rest))
     assert rows["gradient"] == pytest.approx(4 * 2 * 6 * math.sqrt(T * (L + rest)) / (math.sqrt(1 - omega) * rest))
     assert rows["initial"] == pytest.approx(4 * 36 * math.sqrt(L) / 1.0)
     assert model.plan(30).epsilon() < eps, "printed are larger constants than needed"
-    tight = discreet.DPLMC.configured(constants="tight", **same)
+    tight = discreet.DPLMC.configure(constants="tight", **same)
     assert {row["name"]: row["deviation"] for row in tight.price_list(30)}["gradient"] < rows["gradient"]
     assert tight.plan(30).epsilon() == pytest.approx(eps, rel=1e-6)
 
@@ -157,7 +157,7 @@ def test_erratum_10_the_share_of_known_entries_is_public_or_a_release():
     _, ratings = planted(m=400)
 
     def lines(**given):
-        return [line.name for line in discreet.DPLMC.configured(factors=3, epsilon=1.0, **given).plan(40).releases]
+        return [line.name for line in discreet.DPLMC.configure(factors=3, epsilon=1.0, **given).plan(40).releases]
 
     assert lines() == ["size", "balance", "gradient"]
     assert lines(ratings_per_item=9.0, ratings_per_user=9.0) == ["balance", "gradient"]
@@ -171,17 +171,17 @@ def test_erratum_10_the_share_of_known_entries_is_public_or_a_release():
 def test_the_budget_is_split_where_both_noises_together_do_least_harm():
     harm = {}
     for omega in (None, 0.05, 0.2, 0.5, 0.8):
-        model = discreet.DPLMC.configured(
+        model = discreet.DPLMC.configure(
             factors=4, epsilon=1.0, balance_share=omega, ratings_per_user=9.0, ratings_per_item=99.0
         )
         rows = {row["name"]: row["deviation"] for row in model.price_list(30)}
-        gram = (model.resolved(30).item_norm / 2) ** 2 * 30 * (4 + 1) / 2 * rows["balance"] ** 2
+        gram = (model.resolve(30).item_norm / 2) ** 2 * 30 * (4 + 1) / 2 * rows["balance"] ** 2
         harm[omega] = gram + 30 * 4 * (rows["gradient"] / 0.3) ** 2
     assert min(harm, key=harm.get) is None
 
 
 def test_a_part_of_epsilon_is_set_aside_for_the_start():
-    model = discreet.DPLMC.configured(
+    model = discreet.DPLMC.configure(
         factors=3, epsilon=5.0, delta=1e-5, initialization="spectral", initial_epsilon=1.0
     )
     event = accounting.Event("gaussian", model.plan(30).noise_multiplier("initial"))
@@ -215,7 +215,7 @@ def test_it_keeps_every_rule(name):
     try:
         given = {"factors": 3, "epsilon": 4.0, "rating_range": (1.0, 5.0), "iterations": 3} | OPTIONS[name]
         rules = [rule for rule in rule_names() if name == "usual" or rule != "re-priced"]
-        report = check_private_model(discreet.DPLMC.configured(**given), people=4, draws=500, rules=rules)
+        report = check_private_model(discreet.DPLMC.configure(**given), people=4, draws=500, rules=rules)
     finally:
         threads.set_threads(None)
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
@@ -235,7 +235,7 @@ def test_a_fit_releases_its_plan_and_nothing_else():
 def test_it_comes_back_from_disk(tmp_path):
     _, ratings = planted(m=300)
     for changes in ({}, {"centring": 0.0}):
-        model = discreet.DPLMC.configured(factors=3, epsilon=20.0, rating_range=(-4.0, 4.0), **changes).fit(ratings)
+        model = discreet.DPLMC.configure(factors=3, epsilon=20.0, rating_range=(-4.0, 4.0), **changes).fit(ratings)
         model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
         assert np.array_equal(model.predict(ratings, ratings), again.predict(ratings, ratings))
@@ -275,11 +275,11 @@ def test_it_comes_back_from_disk(tmp_path):
 )
 def test_wrong_parameters_are_named(wrong, message):
     with pytest.raises(ConfigError, match=message):
-        discreet.DPLMC.configured(**(dict(epsilon=1.0) | wrong)).plan(30)
+        discreet.DPLMC.configure(**(dict(epsilon=1.0) | wrong)).plan(30)
 
 
 def test_a_spectral_start_with_too_few_items_is_refused_before_anything_is_released(monkeypatch):
     _, ratings = planted(m=50, n=10)
     monkeypatch.setattr(Session, "release", lambda *_, **__: pytest.fail("released"))
     with pytest.raises(ConfigError, match="factors is 11, but a spectral start has at most 10"):
-        discreet.DPLMC.configured(factors=11, epsilon=1.0, **SPECTRAL).fit(ratings)
+        discreet.DPLMC.configure(factors=11, epsilon=1.0, **SPECTRAL).fit(ratings)

@@ -75,7 +75,7 @@ def written_out(model, ratings, T):
 def test_without_noise_it_is_what_the_equations_say(epsilon):
     ratings = discreet.load_dataset("cinema", scale=0.02)
     given = dict(factors=0, iterations=2, slope=0.0, taste=0.0, prior_count=3.0, popularity=False, likely=False)
-    model = discreet.DPMF.configured(**SAME | dict(epsilon=epsilon, noise=NoNoise()), **given)
+    model = discreet.DPMF.configure(**SAME | dict(epsilon=epsilon, noise=NoNoise()), **given)
     b, variance = written_out(model, ratings, 2)
     model.fit(ratings)
     assert model.details_["noise_variance"] == pytest.approx(variance, rel=1e-4)
@@ -148,7 +148,7 @@ def test_units_do_not_matter(cinema):
 
 
 def test_all_of_the_budget_is_spent_and_later_steps_get_more():
-    plan = discreet.DPMF.configured(factors=3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0, goal="rating").plan(
+    plan = discreet.DPMF.configure(factors=3, epsilon=2.0, delta=1e-5, iterations=4, growth=3.0, goal="rating").plan(
         100
     )
     spent = [plan.noise_multiplier(f"gradient {step}") ** -2 for step in (1, 2, 3, 4)]
@@ -156,8 +156,8 @@ def test_all_of_the_budget_is_spent_and_later_steps_get_more():
     assert plan.epsilon() == pytest.approx(2.0, rel=1e-6)
     same = dict(factors=3, epsilon=2.0, delta=1e-5, iterations=4)
     for growth in (1.0, 3.0):
-        usual = discreet.DPMF.configured(**same, growth=growth, goal="rating").plan(100)
-        less = discreet.DPMF.configured(**same, growth=growth, shares={"gradient": 0.4}, goal="rating").plan(100)
+        usual = discreet.DPMF.configure(**same, growth=growth, goal="rating").plan(100)
+        less = discreet.DPMF.configure(**same, growth=growth, shares={"gradient": 0.4}, goal="rating").plan(100)
         assert less.epsilon() == pytest.approx(2.0, rel=1e-6)
         assert less.noise_multiplier("gradient 4") > usual.noise_multiplier("gradient 4")
         assert less.noise_multiplier("counts") < usual.noise_multiplier("counts")
@@ -233,7 +233,7 @@ def test_it_keeps_every_rule(name):
     try:
         given = {"factors": 3, "epsilon": 4.0, "rating_range": (1.0, 5.0), "iterations": 3} | OPTIONS[name]
         rules = [rule for rule in rule_names() if name == "usual" or rule != "re-priced"]
-        report = check_private_model(discreet.DPMF.configured(**given, goal="rating"), people=4, draws=500, rules=rules)
+        report = check_private_model(discreet.DPMF.configure(**given, goal="rating"), people=4, draws=500, rules=rules)
     finally:
         threads.set_threads(None)
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
@@ -254,7 +254,7 @@ def test_what_drowns_in_noise_is_not_divided_by():
         indptr, np.concatenate(rows), values, np.arange(4), np.arange(23), catalogue=True
     )
     given = dict(factors=3, epsilon=20.0, rating_range=(1.0, 5.0), iterations=3, goal="rating", likely=False)
-    model = discreet.DPMF.configured(**given, attenuation=False, noise="seeded", random_state=275).fit(few)
+    model = discreet.DPMF.configure(**given, attenuation=False, noise="seeded", random_state=275).fit(few)
     assert np.abs(model.item_factors_).max() < 10
 
 
@@ -296,8 +296,8 @@ def test_a_faint_signal_is_spent_on_biases(cinema):
     assert strong.details_["dimensions"] > 0
     assert strong.item_factors_.shape[1] > 2
     assert faint.details_["signal_to_noise"]["average"] < strong.details_["signal_to_noise"]["average"]
-    assert "no taste" in faint.learnt_
-    assert "dimension" in strong.learnt_
+    assert "no taste" in faint.summary_
+    assert "dimension" in strong.summary_
     with pytest.raises(ConfigError, match="nothing to compare items by"):
         faint.similar_items(cinema.train.item_ids[0])
 
@@ -313,7 +313,7 @@ def test_what_is_personal_for_nothing_is_worth_it():
     ratings = discreet.Ratings.from_arrays(np.repeat(np.arange(m), 25), rows.ravel(), y.ravel())
     split = random_ratings(ratings, (0.8, 0.2), seed=0)
     same = SAME | dict(epsilon=10.0, rating_range=(-2.0, 8.0))
-    models = [discreet.DPMF.configured(**same, factors=0, **given) for given in ({}, dict(slope=0.0))]
+    models = [discreet.DPMF.configure(**same, factors=0, **given) for given in ({}, dict(slope=0.0))]
     score = [discreet.evaluate(model.fit(split.train), split, ["rmse"]).values["rmse"] for model in models]
     assert score[0] < 0.62 < score[1]
     assert models[0].details_["slope"] == pytest.approx(0.25, rel=0.35)
@@ -322,7 +322,7 @@ def test_what_is_personal_for_nothing_is_worth_it():
 
 def test_it_comes_back_from_disk(cinema, tmp_path):
     for changes in ({}, dict(slope=0.0, taste=0.0), dict(factors=0)):
-        model = discreet.DPMF.configured(**SAME, **changes).fit(cinema.train)
+        model = discreet.DPMF.configure(**SAME, **changes).fit(cinema.train)
         model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
         assert np.array_equal(model.predict(cinema.train, cinema.train), again.predict(cinema.train, cinema.train))
@@ -364,7 +364,7 @@ def test_a_refused_fit_says_what_it_cost(cinema):
 )
 def test_wrong_parameters_are_named(cinema, wrong, message):
     with pytest.raises(ConfigError, match=message):
-        discreet.DPMF.configured(**(dict(epsilon=1.0, goal="rating") | wrong)).fit(cinema.train)
+        discreet.DPMF.configure(**(dict(epsilon=1.0, goal="rating") | wrong)).fit(cinema.train)
 
 
 def test_few_people_and_next_to_no_noise_are_enough():
@@ -399,7 +399,7 @@ def test_no_factors_comes_back_from_disk_and_keeps_the_promise(cinema, tmp_path)
 def test_ten_ratings_a_person_are_enough_for_taste():
     """A gate at twelve gave up on 25,000 people with ten ratings each, 23 % above factors without privacy."""
     kind = Family("made", 4_000, 60, 12, skew=0.3, rank=3, strength=1.2, scale="-10 to 10")
-    model = discreet.DPMF.configured(
+    model = discreet.DPMF.configure(
         epsilon=20.0, delta=1e-5, goal="rating", rating_range=(-10, 10), noise="seeded", random_state=0
     ).fit(made(kind, 1))
-    assert "taste in about" in model.learnt_
+    assert "taste in about" in model.summary_

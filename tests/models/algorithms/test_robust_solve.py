@@ -49,7 +49,7 @@ def ratings():
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_it_keeps_every_rule(name):
-    report = check_private_model(HuberALS.configured(factors=3, **(SMALL | OPTIONS[name])), people=6, draws=1000)
+    report = check_private_model(HuberALS.configure(factors=3, **(SMALL | OPTIONS[name])), people=6, draws=1000)
     assert report.passed
     assert [check.rule for check in report.checks if check.passed is None] == ["zero noise"]
 
@@ -94,7 +94,7 @@ def twin(model: HuberALS, ratings: Ratings) -> np.ndarray:
 @pytest.mark.parametrize("solver", ["als", "irls"])
 def test_without_noise_it_is_its_plain_algorithm(solver):
     """Far ratings are cut in the contribution, and users' own vectors see them as they are: as in the twin."""
-    model = HuberALS.configured(
+    model = HuberALS.configure(
         factors=3,
         solver=solver,
         mechanism="gaussian",
@@ -115,8 +115,8 @@ def test_without_noise_it_is_its_plain_algorithm(solver):
 def test_irls_with_a_huge_transition_is_als(ratings, noisy):
     noise = "seeded" if noisy else NoNoise()
     same = dict(factors=3, iterations=2, rating_range=(1, 5), noise=noise, epsilon=50.0, random_state=0)
-    als = HuberALS.configured(solver="als", **same).fit(ratings)
-    irls = HuberALS.configured(solver="irls", transition=1e9, **same).fit(ratings)
+    als = HuberALS.configure(solver="als", **same).fit(ratings)
+    irls = HuberALS.configure(solver="irls", transition=1e9, **same).fit(ratings)
     assert np.array_equal(irls.item_factors_, als.item_factors_)
 
 
@@ -144,7 +144,7 @@ def test_the_statement_says_which(ratings):
 
 
 def test_every_inner_iteration_is_charged(ratings):
-    model = HuberALS.configured(
+    model = HuberALS.configure(
         factors=3, solver="irls", iterations=2, inner_iterations=3, epsilon=50.0, rating_range=(1, 5)
     ).fit(ratings)
     assert [e.name for e in model.privacy_.ledger.entries] == ["sum", "gram"] * 6
@@ -213,4 +213,4 @@ def test_save_load_recommend(ratings, tmp_path):
 )
 def test_wrong_parameters_are_named(ratings, wrong, message):
     with pytest.raises(ConfigError, match=message):
-        HuberALS.configured(**(dict(epsilon=1.0) | wrong)).fit(ratings)
+        HuberALS.configure(**(dict(epsilon=1.0) | wrong)).fit(ratings)

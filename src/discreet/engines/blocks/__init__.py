@@ -6,6 +6,6 @@ the reference for every other engine.
 
 from __future__ import annotations
 
-from discreet.engines.blocks.people import Blocks
+from discreet.engines.blocks.people import BlockRatings
 
-__all__ = ["Blocks"]
+__all__ = ["BlockRatings"]

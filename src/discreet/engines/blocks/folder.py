@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from discreet.data.encode import as_ids, object_array
 from discreet.engines.identity import Secret
-from discreet.engines.portion import Portion
+from discreet.engines.portion import PackedBlock
 from discreet.errors import DataError, EngineError
 
 MANIFEST = "manifest.json"
@@ -147,7 +147,7 @@ def read_secret(folder: Path, manifest: Manifest) -> Secret:
     return secret
 
 
-def write_portion(file: Path, portion: Portion) -> BlockFile:
+def write_portion(file: Path, portion: PackedBlock) -> BlockFile:
     """Write a block, readable by its owner alone."""
     checksum = 0
     size = 0
@@ -161,12 +161,12 @@ def write_portion(file: Path, portion: Portion) -> BlockFile:
     return BlockFile(file.name, size, checksum)
 
 
-def read_portion(folder: Path, at: int, block: BlockFile) -> Portion:
+def read_portion(folder: Path, at: int, block: BlockFile) -> PackedBlock:
     """A block; raises an `EngineError` where it is lost or damaged."""
     try:
         data = (folder / block.name).read_bytes()
         if len(data) == block.bytes and zlib.crc32(data) == block.crc32:
-            return Portion.from_bytes(data)
+            return PackedBlock.from_bytes(data)
         problem = "is damaged"
     except (OSError, ValueError) as error:
         problem = "is lost" if isinstance(error, FileNotFoundError) else "cannot be read"

@@ -16,13 +16,13 @@ from discreet.data.catalogue import Catalogue
 from discreet.data.columns import Column
 from discreet.data.ratings import Duplicates, Ratings, Unknown
 from discreet.engines.blocks.folder import Manifest, read_portion, read_secret
-from discreet.engines.blocks.streams import Items, Reading
+from discreet.engines.blocks.streams import ItemColumn, ReadOptions
 from discreet.engines.blocks.writing import write_blocks
 from discreet.engines.identity import Secret
-from discreet.engines.kept import KeptBlocks, room_for
-from discreet.engines.portion import Portion
+from discreet.engines.kept import BlockCache, room_for
+from discreet.engines.portion import PackedBlock
 from discreet.kernels.threads import one_thread, thread_count
-from discreet.privacy.door.vault import guarded
+from discreet.privacy.door.vault import guard
 from discreet.privacy.people.block import Public
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.replay import (
@@ -31,7 +31,7 @@ from discreet.privacy.people.replay import (
     Point,
     RecordedSum,
     Replay,
-    Wanted,
+    SumRequest,
     follow,
     nothing_yet,
     one_pass,
@@ -41,7 +41,7 @@ from discreet.privacy.people.users import Users
 CACHE_MEGABYTES = 256
 
 
-class Blocks:
+class BlockRatings:
     """Ratings of any size, in blocks of users in a folder: what `Blocks.write` has written.
 
     A private model trains on it as on `Ratings`, and what it releases has the same bits; but only a few blocks are in
@@ -91,7 +91,7 @@ class Blocks:
         trust_user_column: bool = False,
         replace: bool = False,
         progress: Callable[[int, int, str], None] | None = None,
-    ) -> Blocks:
+    ) -> BlockRatings:
         """Divide ratings into blocks of users; they are read piece by piece, and never as a whole.
 
         Parameters
@@ -111,7 +111,7 @@ class Blocks:
         progress : function, optional
             Called as ``progress(done, total, text)``.
         """
-        given = None if items is None else Catalogue.of(items)
+        given = None if items is None else Catalogue.from_any(items)
         titles = None if given is None else given.titles
         filtered = ""
         catalogue = given is not None
@@ -121,9 +121,9 @@ class Blocks:
                 given = Catalogue(source.item_ids)
                 titles = source.titles
                 catalogue = source.catalogue
-        reading = Reading({"user": user, "item": item, "rating": rating, "timestamp": timestamp}, separator, header)
+        reading = ReadOptions({"user": user, "item": item, "rating": rating, "timestamp": timestamp}, separator, header)
         target = Path(os.fspath(folder)).expanduser()
-        table = Items(given, unknown_items)
+        table = ItemColumn(given, unknown_items)
         facts = (titles, filtered, catalogue, trust_user_column)
         write_blocks(source, target, blocks, reading, table, duplicates, replace, *facts, progress)
         return cls(target)
@@ -145,7 +145,7 @@ class Blocks:
         return self._manifest.catalogue
 
     @property
-    def filtered(self) -> str:
+    def filter_description(self) -> str:
         return self._manifest.filtered
 
     @property
@@ -175,10 +175,10 @@ class Blocks:
         for at, block in enumerate(self._manifest.blocks):
             read_portion(self._folder, at, block)
 
-    @guarded("sealed ratings")
+    @guard("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
         engine = FileEngine(self._folder, self._manifest, self._secret, bounds, seed, self._room)
-        nobody = Portion.of_nobody().sealed(bounds, seed, self._secret)
+        nobody = PackedBlock.of_nobody().sealed(bounds, seed, self._secret)
         return Users(Replay(engine, nobody), Public(bounds, self.n_items))
 
     def __repr__(self) -> str:
@@ -194,16 +194,16 @@ class FileEngine:
         self._secret = secret
         self._bounds = bounds
         self._seed = seed
-        self._kept = KeptBlocks(room)
+        self._kept = BlockCache(room)
         self._outlook = Outlook()
 
     def close(self) -> None:
-        self._kept = KeptBlocks(0)
+        self._kept = BlockCache(0)
 
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         one_pass(asked)
 
-    def run(self, root: Node, wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
+    def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
         blocks = self._manifest.blocks
         keep = self._outlook.worth_keeping(root)
         workers = min(thread_count(), len(blocks))
@@ -230,9 +230,9 @@ class FileEngine:
         return first
 
     def _one(self, at: int, root: Node, into: Sequence[NDArray[np.int64]], keep: Collection[Point]) -> None:
-        @guarded("sealed ratings")
+        @guard("sealed ratings")
         def block() -> Any:
             portion = read_portion(self._folder, at, self._manifest.blocks[at])
             return portion.sealed(self._bounds, self._seed, self._secret)
 
-        self._kept.keep(at, follow(root, block, into, self._kept.known(at), keep))
+        self._kept.keep(at, follow(root, block, into, self._kept.lookup(at), keep))

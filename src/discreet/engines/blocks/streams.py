@@ -21,7 +21,7 @@ from discreet.data.frames import frame_columns
 from discreet.data.numbers import as_ratings, as_timestamps
 from discreet.data.ratings import Ratings
 from discreet.data.scan import scan
-from discreet.data.text import Layout, check_line, find_layout, looks_whole, read_sample, read_text
+from discreet.data.text import CsvFormat, check_line, find_layout, looks_whole, read_sample, read_text
 from discreet.data.user_column import hold_dates, take_first
 from discreet.engines.identity import Identity, Secret, identities
 from discreet.errors import ConfigError, DataError
@@ -31,7 +31,7 @@ ROWS = 1 << 20  # of a table at a time
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How to read: the parameters of `Ratings.read` that say which column is which."""
 
     columns: Mapping[str, Column]
@@ -39,7 +39,7 @@ class Reading:
     header: bool | None = None
 
 
-class Rows(NamedTuple):
+class BlockRows(NamedTuple):
     """A piece: who rated which item (a position, −1 for none of the catalogue) how, and when."""
 
     who: Identity
@@ -50,7 +50,7 @@ class Rows(NamedTuple):
     dates: bool = False
 
 
-class Items:
+class ItemColumn:
     """Positions of items: in a public catalogue, or in the order in which they are found."""
 
     def __init__(self, given: Catalogue | None, unknown: str) -> None:
@@ -89,7 +89,7 @@ class Items:
         return self._found[form]
 
 
-def pieces(source: Any, reading: Reading, items: Items, secret: Secret) -> Iterator[Rows]:
+def pieces(source: Any, reading: ReadOptions, items: ItemColumn, secret: Secret) -> Iterator[BlockRows]:
     """The ratings of a source, piece by piece, in its order; users by their hash under the secret."""
     if isinstance(source, Ratings):
         yield from _ratings(source, items, secret)
@@ -107,16 +107,16 @@ def pieces(source: Any, reading: Reading, items: Items, secret: Secret) -> Itera
         ratings = columns.take("ratings")
         values = np.ones(len(who), np.float32) if ratings is None else ratings
         dates = hold_dates(take_first(users))
-        yield Rows(who, at, values, columns.take("timestamps"), ratings is not None, dates)
+        yield BlockRows(who, at, values, columns.take("timestamps"), ratings is not None, dates)
 
 
-def _columns(source: Any, reading: Reading) -> Iterator[tuple[Columns, str]]:
+def _columns(source: Any, reading: ReadOptions) -> Iterator[tuple[Columns, str]]:
     if isinstance(source, (str, os.PathLike)):
         for file in _files(Path(os.fspath(source)).expanduser()):
             for columns in _file(file, reading):
                 yield columns, str(file)
     elif _is_frame(source):
-        for columns in _sliced(frame_columns(source, reading.columns)):
+        for columns in _slice_columns(frame_columns(source, reading.columns)):
             yield columns, "the frame"
     elif isinstance(source, Iterable):
         for one in source:
@@ -142,7 +142,7 @@ def _files(path: Path) -> list[Path]:
     return inside
 
 
-def _file(file: Path, reading: Reading) -> Iterator[Columns]:
+def _file(file: Path, reading: ReadOptions) -> Iterator[Columns]:
     kind = kind_of(file)
     try:
         if kind == "text":
@@ -158,7 +158,7 @@ def _file(file: Path, reading: Reading) -> Iterator[Columns]:
     raise DataError(broken)
 
 
-def _text(file: Path, reading: Reading) -> Iterator[Columns]:
+def _text(file: Path, reading: ReadOptions) -> Iterator[Columns]:
     with open_text(file) as stream:
         sample = read_sample(stream, str(file))
     layout = find_layout(sample, reading.columns, reading.separator, reading.header, str(file))
@@ -181,7 +181,7 @@ def _whole_lines(stream: Any, where: str) -> Iterator[bytes]:
         yield held
 
 
-def _text_block(block: bytes, layout: Layout, where: str) -> Columns:
+def _text_block(block: bytes, layout: CsvFormat, where: str) -> Columns:
     """Each entry is read by itself, so that it does not matter in which block it is."""
     as_text = {role for role, at in layout.columns.items() if role != "rating" and not looks_whole(layout.sample, at)}
     seen = scan(io.BytesIO(block), layout, where)
@@ -204,7 +204,7 @@ def _text_block(block: bytes, layout: Layout, where: str) -> Columns:
     return columns
 
 
-def _table(file: Path, kind: str, reading: Reading) -> Iterator[Columns]:
+def _table(file: Path, kind: str, reading: ReadOptions) -> Iterator[Columns]:
     names = table_names(file, kind)
     positions = find_columns(names, reading.columns, str(file))
     for role, at in positions.items():
@@ -243,7 +243,7 @@ def _batches(file: Path, kind: str, names: list[str]) -> Iterator[pa.RecordBatch
     yield from (reader.get_batch(at).select(names) for at in range(reader.num_record_batches))
 
 
-def _sliced(columns: Columns) -> Iterator[Columns]:
+def _slice_columns(columns: Columns) -> Iterator[Columns]:
     n = len(columns.users)
     for begin in range(0, n, ROWS):
         part = slice(begin, begin + ROWS)
@@ -263,7 +263,7 @@ def _part(column: Any, part: slice) -> Any:
     return column[part]
 
 
-def _ratings(source: Ratings, items: Items, secret: Secret) -> Iterator[Rows]:
+def _ratings(source: Ratings, items: ItemColumn, secret: Secret) -> Iterator[BlockRows]:
     """People who have no rating are people as well: they come with an item that is none."""
     who = identities(source.user_ids, secret)
     place = items.positions(source.item_ids)
@@ -276,7 +276,7 @@ def _ratings(source: Ratings, items: Items, secret: Secret) -> Iterator[Rows]:
         begin = stop
 
 
-def _rows_of(source: Ratings, who: Identity, place: NDArray[np.int32], begin: int, stop: int) -> Rows:
+def _rows_of(source: Ratings, who: Identity, place: NDArray[np.int32], begin: int, stop: int) -> BlockRows:
     own = source.indptr[begin : stop + 1]
     entries = slice(int(own[0]), int(own[-1]))
     counts = np.diff(own)
@@ -284,7 +284,7 @@ def _rows_of(source: Ratings, who: Identity, place: NDArray[np.int32], begin: in
     times = None
     if source.timestamps is not None:
         times = np.concatenate([source.timestamps[entries], np.zeros(len(empty), np.int64)])
-    return Rows(
+    return BlockRows(
         np.concatenate([np.repeat(who[begin:stop], counts, axis=0), who[empty]]),
         np.concatenate([place[source.indices[entries]], np.full(len(empty), -1, np.int32)]),
         np.concatenate([source.values[entries], np.zeros(len(empty), np.float32)]),

@@ -22,7 +22,7 @@ from discreet.data.csr import check_duplicates_rule
 from discreet.data.ratings import Ratings
 from discreet.data.user_column import describe_problem
 from discreet.engines.blocks.folder import MANIFEST, SECRET, BlockFile, Manifest, write_portion, write_private
-from discreet.engines.blocks.streams import Items, Reading, Rows, pieces
+from discreet.engines.blocks.streams import ItemColumn, ReadOptions, BlockRows, pieces
 from discreet.engines.identity import Secret, block_of
 from discreet.engines.portion import portion_of
 from discreet.errors import ConfigError, DataError
@@ -37,8 +37,8 @@ def write_blocks(
     source: Any,
     folder: Path,
     blocks: int,
-    reading: Reading,
-    items: Items,
+    reading: ReadOptions,
+    items: ItemColumn,
     duplicates: str,
     replace: bool,
     titles: NDArray[Any] | None,
@@ -137,7 +137,7 @@ def _check_users(source: Any, read: _Read, counts: Any, trusted: bool) -> tuple[
     return read.rated, describe_problem(read.dates, *map(int, counts))
 
 
-def _divide(rows: Iterator[Rows], scratch: Path, blocks: int, progress: Progress | None) -> _Read:
+def _divide(rows: Iterator[BlockRows], scratch: Path, blocks: int, progress: Progress | None) -> _Read:
     """Append every row to the scratch file of its block, in the order in which rows come."""
     timed: bool | None = None
     rated = dates = True

@@ -20,7 +20,7 @@ from discreet.engines.spark.sealing import SEALED
 from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
 from discreet.errors import DataError, EngineError
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.replay import Node, Outlook, RecordedSum, Wanted, nothing_yet, one_pass
+from discreet.privacy.people.replay import Node, Outlook, RecordedSum, SumRequest, nothing_yet, one_pass
 
 T = TypeVar("T")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -41,7 +41,7 @@ class SparkEngine:
         Bytes in which a worker may keep blocks between passes.
     """
 
-    def __init__(self, sealed: Sealed, bounds: Bounds, seed: int, room: int) -> None:
+    def __init__(self, sealed: SealedBlocks, bounds: Bounds, seed: int, room: int) -> None:
         self._sealed = sealed
         self._bounds = bounds
         self._seed = seed
@@ -65,7 +65,7 @@ class SparkEngine:
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
         one_pass(asked)
 
-    def run(self, root: Node, wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
+    def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
         self._started = True
         keep = self._outlook.worth_keeping(root)
         secret = self._sealed.secret
@@ -90,7 +90,7 @@ class SparkEngine:
 
         def job() -> Any:
             with arrow_batches(spark, 1):  # blocks are large: they travel one at a time
-                frame, tasks = self._sealed.led_through(work)
+                frame, tasks = self._sealed.run_on_blocks(work)
                 if size * tasks > LARGE_SUMS:  # all public
                     frame = frame.groupBy("place", "chunk").applyInArrow(worker.add_chunks, worker.SUMS)
                 return frame.collect()
@@ -109,7 +109,7 @@ class SparkEngine:
         return found, counted
 
 
-class Sealed:
+class SealedBlocks:
     """Blocks of people that Spark has written: read again for every release, and written again if they are lost.
 
     Parameters
@@ -132,9 +132,9 @@ class Sealed:
         self.within_reach = path.startswith("file:")  # of the workers' own hands
         self._write = write
         write()
-        self._files = self._listed()
+        self._files = self._list_files()
 
-    def led_through(self, work: Pass) -> tuple[Any, int]:
+    def run_on_blocks(self, work: Pass) -> tuple[Any, int]:
         """A frame of what the workers make of all blocks, and how many tasks do it.
 
         Where workers can open the files by themselves (a folder of this machine, or one that all machines have
@@ -154,14 +154,14 @@ class Sealed:
         """Seal again: the same rows give the same blocks, to the last bit."""
         before = self._pieces
         self._write()
-        self._files = self._listed()
+        self._files = self._list_files()
         if self._pieces != before:
             raise EngineError("the ratings have changed since they were sealed: begin with a new SparkRatings")
 
     def complete(self) -> bool:
         """Whether all blocks are still there."""
         try:
-            return self._listed() == self._files
+            return self._list_files() == self._files
         except EngineError:
             return False
 
@@ -175,7 +175,7 @@ class Sealed:
     def _pieces(self) -> frozenset[Piece]:
         return frozenset(piece for file in self._files for piece in file.pieces)
 
-    def _listed(self) -> list[File]:
+    def _list_files(self) -> list[File]:
         from pyspark.sql import functions as F
 
         def job() -> Any:

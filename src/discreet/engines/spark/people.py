@@ -26,12 +26,12 @@ from discreet.data.ratings import Duplicates, Unknown
 from discreet.data.user_column import CHECKED_IDS, find_user_problem
 from discreet.engines.identity import Secret
 from discreet.engines.kept import room_for
-from discreet.engines.portion import Portion
+from discreet.engines.portion import PackedBlock
 from discreet.engines.spark import sealing
-from discreet.engines.spark.jobs import Sealed, SparkEngine, arrow_batches, cores, outcome, shake_hands
+from discreet.engines.spark.jobs import SealedBlocks, SparkEngine, arrow_batches, cores, outcome, shake_hands
 from discreet.engines.spark.local_folder import local_folder, make_private, restrict_files
 from discreet.errors import ConfigError, DataError
-from discreet.privacy.door.vault import guarded
+from discreet.privacy.door.vault import guard
 from discreet.privacy.people.block import Public
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.replay import Replay
@@ -121,12 +121,12 @@ class SparkRatings:
         self._unknown = unknown_items
         self.catalogue = items is not None
         self.filtered = ""
-        given = Catalogue.of(items) if items is not None else Catalogue(self._found_items())
+        given = Catalogue.from_any(items) if items is not None else Catalogue(self._collect_items())
         self.item_ids: NDArray[Any] = given.ids
         self.titles: NDArray[Any] | None = given.titles
         self._folder = folder
         self._room = room_for(cache_megabytes)
-        self._sealed: Sealed | None = None
+        self._sealed: SealedBlocks | None = None
         self._trusted = trust_user_column
 
     @property
@@ -170,15 +170,15 @@ class SparkRatings:
         if self._sealed is None:
             path = self._path()
             secret = Secret()
-            self._sealed = Sealed(self.spark, path, self.parts, secret, lambda: self._write(path, secret))
+            self._sealed = SealedBlocks(self.spark, path, self.parts, secret, lambda: self._write(path, secret))
 
-    @guarded("sealed ratings")
+    @guard("sealed ratings")
     def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
         if self._sealed is None:
             self.ready()
         assert self._sealed is not None
         engine = SparkEngine(self._sealed, bounds, seed, self._room)
-        nobody = Portion.of_nobody().sealed(bounds, seed, self._sealed.secret)
+        nobody = PackedBlock.of_nobody().sealed(bounds, seed, self._sealed.secret)
         return Users(Replay(engine, nobody), Public(bounds, self.n_items))
 
     def __repr__(self) -> str:
@@ -225,7 +225,7 @@ class SparkRatings:
             return F.lit(1.0)
         return F.col(self._columns["rating"]).try_cast("double")
 
-    def _found_items(self) -> NDArray[Any]:
+    def _collect_items(self) -> NDArray[Any]:
         """A look at the data, which the statement declares."""
         from pyspark.sql import functions as F
 

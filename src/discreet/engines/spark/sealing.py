@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from discreet.data.catalogue import Catalogue
 from discreet.data.worker_errors import Problem, Task, quiet
-from discreet.engines.blocks.streams import Items
+from discreet.engines.blocks.streams import ItemColumn
 from discreet.engines.identity import Identity, Secret, block_of, identities
-from discreet.engines.portion import Portion, portion_of
+from discreet.engines.portion import PackedBlock, portion_of
 from discreet.errors import DataError, DiscreetError
 
 PACKETS = "key int, part int, data binary"
@@ -35,7 +35,7 @@ RATINGS_OF_A_PIECE = 1 << 20  # a piece takes about 8 MB, and twenty times as mu
 Batches = Iterable[pa.RecordBatch]
 
 
-class Rows(NamedTuple):
+class ShuffleRows(NamedTuple):
     """Some rows, column by column; `times` is None where there are none."""
 
     who: Identity
@@ -43,10 +43,10 @@ class Rows(NamedTuple):
     ratings: NDArray[np.float32]
     times: NDArray[np.int64] | None
 
-    def at(self, where: Any) -> Rows:
+    def take(self, where: Any) -> ShuffleRows:
         """Those at these places."""
         times = None if self.times is None else self.times[where]
-        return Rows(self.who[where], self.items[where], self.ratings[where], times)
+        return ShuffleRows(self.who[where], self.items[where], self.ratings[where], times)
 
 
 # ------------------------------------------------------------------ before the shuffle
@@ -66,7 +66,7 @@ def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secre
     """
 
     def divide(batches: Batches) -> Iterator[pa.RecordBatch]:
-        items = Items(Catalogue(item_ids), "drop")
+        items = ItemColumn(Catalogue(item_ids), "drop")
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)
@@ -79,24 +79,24 @@ def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secre
     return quiet(divide)
 
 
-def packets(rows: Rows, keys: NDArray[np.int32]) -> Iterator[pa.RecordBatch]:
+def packets(rows: ShuffleRows, keys: NDArray[np.int32]) -> Iterator[pa.RecordBatch]:
     """Rows, packed by the block that their users are in."""
     part = block_of(rows.who, len(keys)).astype(np.uint16)  # numpy sorts these in linear time
     order = np.argsort(part, kind="stable")
-    rows = rows.at(order)
+    rows = rows.take(order)
     cuts = np.append(np.flatnonzero(np.diff(part[order].astype(np.int64), prepend=-1)), len(part))
     found: list[tuple[int, bytes]] = []
     for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
         own = int(part[order[begin]])
         for start in range(begin, end, ROWS_OF_A_PACKET):
-            found.append((own, packed(rows.at(slice(start, min(start + ROWS_OF_A_PACKET, end))))))
+            found.append((own, pack_rows(rows.take(slice(start, min(start + ROWS_OF_A_PACKET, end))))))
     parts = np.array([own for own, _ in found], np.int32)
     yield pa.RecordBatch.from_pydict(
         {"key": pa.array(keys[parts]), "part": pa.array(parts), "data": pa.array([data for _, data in found])}
     )
 
 
-def packed(rows: Rows) -> bytes:
+def pack_rows(rows: ShuffleRows) -> bytes:
     head = np.array([len(rows.who), rows.times is not None], np.int64)
     columns: list[NDArray[Any]] = [head, *rows.who.T, rows.items, rows.ratings]
     if rows.times is not None:
@@ -104,7 +104,7 @@ def packed(rows: Rows) -> bytes:
     return b"".join(column.tobytes() for column in columns)
 
 
-def _rows(batches: list[pa.RecordBatch], items: Items, unknown: str, secret: Secret) -> Rows:
+def _rows(batches: list[pa.RecordBatch], items: ItemColumn, unknown: str, secret: Secret) -> ShuffleRows:
     table = pa.Table.from_batches(batches)
     ratings = _numbers(table.column("rating"), np.float64, "Rating")
     with np.errstate(all="ignore"):
@@ -116,7 +116,7 @@ def _rows(batches: list[pa.RecordBatch], items: Items, unknown: str, secret: Sec
     places = _ids(items.positions, table.column("item"), "ItemId")
     if unknown == "error" and (places < 0).any():
         raise Problem("Item")
-    return Rows(who, places, ratings, times)
+    return ShuffleRows(who, places, ratings, times)
 
 
 def _ids(read: Callable[[Any], Any], column: pa.ChunkedArray, problem: str) -> Any:
@@ -141,19 +141,19 @@ def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> Task:
     """A task from packets to pieces of blocks; all packets of a block come to one task, whose number is `source`."""
 
     def seal(batches: Batches) -> Iterator[pa.RecordBatch]:
-        found: dict[int, list[Rows]] = {}
+        found: dict[int, list[ShuffleRows]] = {}
         for batch in batches:
             for part, data in zip(batch.column("part").to_pylist(), batch.column("data"), strict=True):
-                found.setdefault(part, []).append(unpacked(data.as_buffer()))
+                found.setdefault(part, []).append(unpack_rows(data.as_buffer()))
         for part in sorted(found):
-            whole = _sealed_whole(joined_rows(found.pop(part)), n_items, duplicates)
+            whole = _sealed_whole(concatenate_rows(found.pop(part)), n_items, duplicates)
             for number, piece in enumerate(in_pieces(whole)):
                 yield _sealed(part, number, source(), piece.to_bytes())
 
     return quiet(seal)
 
 
-def unpacked(data: Any) -> Rows:
+def unpack_rows(data: Any) -> ShuffleRows:
     """The rows of a packet, whose memory they share."""
     n, timed = (int(x) for x in np.frombuffer(data, np.int64, 2))
     at = 16
@@ -167,16 +167,16 @@ def unpacked(data: Any) -> Rows:
     who = np.column_stack([column(np.uint64) for _ in range(3)])
     items = column(np.int32)
     ratings = column(np.float32)
-    return Rows(who, items, ratings, column(np.int64) if timed else None)
+    return ShuffleRows(who, items, ratings, column(np.int64) if timed else None)
 
 
-def joined_rows(rows: list[Rows]) -> Rows:
+def concatenate_rows(rows: list[ShuffleRows]) -> ShuffleRows:
     times = None if rows[0].times is None else np.concatenate([one.times for one in rows if one.times is not None])
     who, items, ratings = (np.concatenate([one[at] for one in rows]) for at in range(3))
-    return Rows(who, items, ratings, times)
+    return ShuffleRows(who, items, ratings, times)
 
 
-def _sealed_whole(rows: Rows, n_items: int, duplicates: str) -> Portion:
+def _sealed_whole(rows: ShuffleRows, n_items: int, duplicates: str) -> PackedBlock:
     try:
         return portion_of(rows.who, rows.items, rows.ratings, rows.times, n_items, "error")
     except DataError:  # somebody rated an item twice, which is rare; only then does the order of rows matter
@@ -185,11 +185,11 @@ def _sealed_whole(rows: Rows, n_items: int, duplicates: str) -> Portion:
         raise Problem("Twice")
     # rows of a frame have no order: of two ratings, the newer and higher comes last
     keys = (rows.ratings,) if rows.times is None else (rows.ratings, rows.times)
-    rows = rows.at(np.lexsort(keys))
+    rows = rows.take(np.lexsort(keys))
     return portion_of(rows.who, rows.items, rows.ratings, rows.times, n_items, duplicates)
 
 
-def in_pieces(whole: Portion) -> Iterator[Portion]:
+def in_pieces(whole: PackedBlock) -> Iterator[PackedBlock]:
     """Portions of about `RATINGS_OF_A_PIECE`, of whole users."""
     n = len(whole.numbers)
     begin = 0
@@ -198,7 +198,7 @@ def in_pieces(whole: Portion) -> Iterator[Portion]:
         end = min(max(end, begin + 1), begin + RATINGS_OF_A_PIECE, n)
         own = whole.indptr[begin : end + 1]
         entries = slice(int(own[0]), int(own[-1]))
-        yield Portion(
+        yield PackedBlock(
             own - own[0],
             whole.hashes[begin:end],
             whole.numbers[begin:end],

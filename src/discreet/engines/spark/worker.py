@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from discreet.data.worker_errors import Problem, Task, quiet
 from discreet.engines.handshake import fingerprint
 from discreet.engines.identity import Secret
-from discreet.engines.kept import KeptBlocks
-from discreet.engines.portion import Portion
+from discreet.engines.kept import BlockCache
+from discreet.engines.portion import PackedBlock
 from discreet.kernels.threads import one_thread
-from discreet.privacy.door.vault import guarded
+from discreet.privacy.door.vault import guard
 from discreet.privacy.people.block import Block
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.replay import Node, Point, Wanted, follow, nothing_yet
+from discreet.privacy.people.replay import Node, Point, SumRequest, follow, nothing_yet
 
 SUMS = "place int, chunk int, data binary"
 CHUNK_BYTES = 1 << 23  # of a sum that travels as one value
@@ -94,7 +94,7 @@ class Pass:
     """
 
     root: Node
-    wanted: Sequence[Wanted]
+    wanted: Sequence[SumRequest]
     bounds: Bounds
     seed: int
     expected: str
@@ -109,7 +109,7 @@ def adder(work: Pass) -> Task:
     """A task from pieces that Spark hands over to their exact sums, in chunks, and a list of the pieces in them."""
 
     def add(batches: Batches) -> Iterator[pa.RecordBatch]:
-        yield from _sums(work, _handed_over(batches))
+        yield from _sums(work, _iterate_payloads(batches))
 
     return quiet(add)
 
@@ -126,7 +126,7 @@ def reader(work: Pass, files: Sequence[File]) -> Task:
 Payload = Callable[[], Any]
 
 
-def _handed_over(batches: Batches) -> Iterator[tuple[Piece, Payload]]:
+def _iterate_payloads(batches: Batches) -> Iterator[tuple[Piece, Payload]]:
     for batch in batches:
         for at in range(batch.num_rows):
             part, piece, crc32 = (batch.column(name)[at].as_py() for name in Piece._fields)
@@ -173,7 +173,7 @@ class _OpenedLate:
 IDLE_SECONDS = 60.0  # as long as Spark itself keeps an idle worker
 FORGET_SECONDS = 0.2  # much longer than Spark takes to start the other tasks of a small job
 
-_kept: dict[str, KeptBlocks] = {}
+_kept: dict[str, BlockCache] = {}
 _timers: list[Timer] = []
 _tasks = itertools.count()
 
@@ -184,7 +184,7 @@ def _sums(work: Pass, pieces: Iterable[tuple[Piece, Payload]]) -> Iterator[pa.Re
     _settle_down()
     into = nothing_yet(work.wanted)
     counted: list[str] = []
-    with one_thread(), _kept_for(work) as kept:
+    with one_thread(), _cache_for(work) as kept:
         for piece, payload in pieces:
             _add_piece(work, piece, payload, kept, into)
             counted.append(piece.label)
@@ -193,10 +193,10 @@ def _sums(work: Pass, pieces: Iterable[tuple[Piece, Payload]]) -> Iterator[pa.Re
         yield _row(-1, 0, "\n".join(counted).encode())
 
 
-def _add_piece(work: Pass, piece: Piece, payload: Payload, kept: KeptBlocks, into: Sequence[NDArray[np.int64]]) -> None:
-    @guarded("sealed ratings")
+def _add_piece(work: Pass, piece: Piece, payload: Payload, kept: BlockCache, into: Sequence[NDArray[np.int64]]) -> None:
+    @guard("sealed ratings")
     def sealed(data: Any) -> Block:
-        return Portion.from_bytes(data).sealed(work.bounds, work.seed, work.secret)
+        return PackedBlock.from_bytes(data).sealed(work.bounds, work.seed, work.secret)
 
     def begin() -> Block:
         data = payload()
@@ -204,11 +204,11 @@ def _add_piece(work: Pass, piece: Piece, payload: Payload, kept: KeptBlocks, int
             raise Problem("Portion")
         return sealed(data)
 
-    kept.keep(piece, follow(work.root, begin, into, kept.known(piece), work.keep))
+    kept.keep(piece, follow(work.root, begin, into, kept.lookup(piece), work.keep))
 
 
 @contextmanager
-def _kept_for(work: Pass) -> Iterator[KeptBlocks]:
+def _cache_for(work: Pass) -> Iterator[BlockCache]:
     """What this worker keeps for this training; whatever it kept for another is forgotten.
 
     It is forgotten when the driver says that the training has ended, and after `IDLE_SECONDS` without a pass in any
@@ -219,7 +219,7 @@ def _kept_for(work: Pass) -> Iterator[KeptBlocks]:
     _timers.clear()
     if work.training not in _kept:
         _kept.clear()
-        _kept[work.training] = KeptBlocks(work.room)
+        _kept[work.training] = BlockCache(work.room)
     try:
         yield _kept[work.training]
     finally:

@@ -13,9 +13,9 @@ from typing import Any
 
 from discreet.errors import DataError
 from discreet.models.algorithms.algorithm import Algorithm, Learnt, field_names
-from discreet.models.read_outs import Rows
+from discreet.models.read_outs import HistoryRows
 
-__all__ = ["ALGORITHMS", "Algorithm", "Learnt", "Rows", "algorithm_class", "algorithm_from", "field_names"]
+__all__ = ["ALGORITHMS", "Algorithm", "Learnt", "HistoryRows", "algorithm_class", "algorithm_from", "field_names"]
 
 ALGORITHMS = {
     "pair ranking": ("discreet.models.algorithms.pair_ranking", "PairRanking"),

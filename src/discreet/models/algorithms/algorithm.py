@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import DataError
-from discreet.models.checks import require
-from discreet.models.read_outs import Likeness, ReadOut, Rows
+from discreet.models.checks import check_that
+from discreet.models.read_outs import ItemSimilarity, FoldIn, HistoryRows
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.ledger import Ledger
 from discreet.privacy.door.plan import Line, Plan, reshare
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.door.statement import PrivacyStatement
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import Users
@@ -94,12 +94,12 @@ class Algorithm(ABC):
         """What will be released on a catalogue of that many items."""
 
     @abstractmethod
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         """The statistics behind the releases by name, for any sealed users: so they are priced without data."""
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
         """The releases with their noise."""
-        return Plan.shared(reshare(self.releases(n_items), self._shares()), budget, accountant)
+        return Plan.from_shares(reshare(self.releases(n_items), self._shares()), budget, accountant)
 
     def assumptions(self) -> dict[str, str]:
         """What is taken to be public beside the catalogue, the range of ratings and the parameters."""
@@ -107,7 +107,7 @@ class Algorithm(ABC):
 
     def statement(self, ledger: Ledger) -> PrivacyStatement:
         """What may be promised of a training with this ledger."""
-        return PrivacyStatement.of(ledger)
+        return PrivacyStatement.from_ledger(ledger)
 
     # ------------------------------------------------------------ learning and reading out
 
@@ -117,29 +117,29 @@ class Algorithm(ABC):
     ) -> Learnt:
         """Release what was planned and make the most of it. `seed` is of the start, never of noise."""
 
-    def read_out(self, learnt: Learnt) -> ReadOut | None:
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn | None:
         """How a user's own vector follows from a history, as a value that every reader of a saved model understands.
 
         An algorithm may write `fold` instead; its models then work in Python alone.
         """
         return None
 
-    def fold(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def fold(self, rows: HistoryRows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
         """Vectors (n, r) and offsets (n,) of users, each from its own row; what a user computes is for itself."""
-        read_out = self.read_out(learnt)
-        assert read_out is not None, "an algorithm writes read_out, or else fold"
-        return read_out.fold(rows, learnt.factors, learnt.biases)
+        fold_in_rule = self.fold_in_rule(learnt)
+        assert fold_in_rule is not None, "an algorithm writes fold_in_rule, or else fold"
+        return fold_in_rule.fold(rows, learnt.factors, learnt.biases)
 
-    def scoring(self, rows: Rows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def score_vectors(self, rows: HistoryRows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
-        read_out = self.read_out(learnt)
-        if read_out is None:
+        fold_in_rule = self.fold_in_rule(learnt)
+        if fold_in_rule is None:
             return *self.fold(rows, learnt), learnt.factors
-        return *read_out.scoring(rows, learnt.factors, learnt.biases), read_out.scoring_factors(learnt.factors)
+        return *fold_in_rule.score_vectors(rows, learnt.factors, learnt.biases), fold_in_rule.score_factors(learnt.factors)
 
-    def likeness(self, learnt: Learnt) -> Likeness:
+    def item_similarity(self, learnt: Learnt) -> ItemSimilarity:
         """Which part of the factors items are compared by."""
-        return Likeness()
+        return ItemSimilarity()
 
     # ------------------------------------------------------------ as a document
 
@@ -175,7 +175,7 @@ class Algorithm(ABC):
 
     def _shares(self) -> Mapping[str, float]:
         shares = getattr(self, "shares", {})
-        require(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{'counts': 0.1}}")
+        check_that(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{'counts': 0.1}}")
         return shares
 
 
@@ -212,7 +212,7 @@ def check_centring(centring: float | Literal["user"], *words: str) -> None:
     """Raise a `ConfigError` unless ratings can be centred by it."""
     number = isinstance(centring, Real) and not isinstance(centring, bool) and math.isfinite(centring)
     allowed = " or ".join(map(repr, words))
-    require(number or centring in words, f"centring is {centring!r}, but must be {allowed} or a number")
+    check_that(number or centring in words, f"centring is {centring!r}, but must be {allowed} or a number")
 
 
 def middle(rating_range: Range) -> float:

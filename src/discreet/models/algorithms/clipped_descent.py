@@ -24,13 +24,13 @@ from discreet.models.algorithms.algorithm import (
 from discreet.models.algorithms.own_mean import own_mean_bounds, what_factors_explain
 from discreet.models.checks import (
     MOST_STEPS,
-    require,
+    check_that,
     require_fraction,
-    require_number,
-    require_positive,
-    require_whole,
+    check_number,
+    check_positive,
+    check_int,
 )
-from discreet.models.read_outs import ReadOut
+from discreet.models.read_outs import FoldIn
 from discreet.privacy.door.session import Session
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import Users
@@ -80,13 +80,13 @@ class ClippedDescent(Algorithm):
 
     def _check(self) -> None:
         for name in ("factors", "max_items"):
-            require_whole(name, getattr(self, name))
-        require_whole("iterations", self.iterations, 1, MOST_STEPS)
+            check_int(name, getattr(self, name))
+        check_int("iterations", self.iterations, 1, MOST_STEPS)
         for name in ("ridge_per_rating", "gradient_norm", "user_norm", "intercept", "initial_scale"):
-            require_positive(name, getattr(self, name))
-        require_number("prior_count", self.prior_count)
+            check_positive(name, getattr(self, name))
+        check_number("prior_count", self.prior_count)
         require_fraction("item_fraction", self.item_fraction)
-        require(self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1")
+        check_that(self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1")
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
@@ -119,13 +119,13 @@ class ClippedDescent(Algorithm):
         V = self.initial_scale * np.random.default_rng(seed).standard_normal((m, self.factors))
         return np.hstack([np.zeros((m, 1)), V])
 
-    def found(self, V: NDArray[Any], frequent: NDArray[np.int64], n_items: int) -> Learnt:
+    def make_learned(self, V: NDArray[Any], frequent: NDArray[np.int64], n_items: int) -> Learnt:
         factors, biases = self.parts(V)
         details = {"frequent": frequent.tolist()}
         whole = spread_out(factors, frequent, n_items)
         return Learnt(whole, spread_out(biases, frequent, n_items), None, details)
 
-    def read_out(self, learnt: Learnt) -> ReadOut:
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
         assert self.rating_range is not None
         known = learnt.some("frequent")
         return what_factors_explain(self.ridge_per_rating, 1.0, known, self.rating_range, "user", self.prior_count)

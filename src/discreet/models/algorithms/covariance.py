@@ -42,22 +42,22 @@ from discreet.models.algorithms.algorithm import (
     width,
 )
 from discreet.models.checks import (
-    require,
-    require_flag,
+    check_that,
+    check_bool,
     require_fraction,
-    require_number,
-    require_one_of,
-    require_positive,
-    require_whole,
+    check_number,
+    check_choice,
+    check_positive,
+    check_int,
 )
-from discreet.models.read_outs import LeastSquares, Projection, ReadOut
+from discreet.models.read_outs import LeastSquaresFoldIn, ProjectionFoldIn, FoldIn
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.residuals import item_totals, residuals_of
 from discreet.privacy.people.users import Users
-from discreet.privacy.statistics.sums import packed_size, unpack
+from discreet.privacy.statistics.sums import triangle_size, unpack
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,15 +118,15 @@ class CovarianceSVD(Algorithm):
             residual_bound=usual if self.residual_bound is None else self.residual_bound,
         )
         for name in ("factors", "max_items"):
-            require_whole(name, getattr(found, name))
+            check_int(name, getattr(found, name))
         for name in ("regularization", "residual_bound"):
-            require_positive(name, getattr(found, name))
+            check_positive(name, getattr(found, name))
         for name in ("item_prior", "pair_prior", "prior_count", "density"):
-            require_number(name, getattr(found, name))
-        require(found.density <= 1, f"density is {found.density!r}, but must be at most 1")
-        require_flag("weighted", found.weighted)
+            check_number(name, getattr(found, name))
+        check_that(found.density <= 1, f"density is {found.density!r}, but must be at most 1")
+        check_bool("weighted", found.weighted)
         require_fraction("item_fraction", found.item_fraction)
-        require_one_of("centring", found.centring, "user", "items")
+        check_choice("centring", found.centring, "user", "items")
         return found
 
     def bounds(self) -> Bounds:
@@ -135,7 +135,7 @@ class CovarianceSVD(Algorithm):
         return Bounds(items=self.max_items, rating=width(self.rating_range) / 2, centre=middle(self.rating_range))
 
     def releases(self, n_items: int) -> list[Line]:
-        pairs = (1, packed_size(share_of_items(self.item_fraction, n_items)))
+        pairs = (1, triangle_size(share_of_items(self.item_fraction, n_items)))
         lines = [
             Line("sum", share=0.005, shape=(1,)),
             Line("count", share=0.005, shape=(1,)),
@@ -145,9 +145,9 @@ class CovarianceSVD(Algorithm):
         ]
         return [*lines, Line("pairs", share=0.15, shape=pairs)] if self.weighted else lines
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         users.choose()
-        found: dict[str, Statistic] = {"sum": users.rating_sum(), "count": users.rating_count()}
+        found: dict[str, ReleasableSum] = {"sum": users.rating_sum(), "count": users.rating_count()}
         found |= {"item sums": item_totals(users), "item counts": users.item_counts()}
         rows = residuals_of(users.restrict(np.arange(share_of_items(self.item_fraction, users.n_items))))
         return found | {"covariance": rows.covariance(self.clamp, per_rating=True), "pairs": rows.pair_counts()}
@@ -175,7 +175,7 @@ class CovarianceSVD(Algorithm):
         counts = np.maximum(session.release("item counts", users.item_counts()), 0.0)
         # variance of the noise on a sum over the variance that item means are taken to have, (range/9)²
         noise = (self._deviation(session, "item sums", totals) / (width(self.rating_range) / 9)) ** 2
-        b = damped_means(sums, counts, G, self.item_prior + noise / np.maximum(counts, 1.0), half)
+        b = shrink_means(sums, counts, G, self.item_prior + noise / np.maximum(counts, 1.0), half)
         frequent = most_frequent(counts, share_of_items(self.item_fraction, n_items))
         own_prior = self.prior_count if self.centring == "user" else None
         rows = residuals_of(users.restrict(frequent), G + b[frequent], own_prior, self.clamp)
@@ -189,24 +189,24 @@ class CovarianceSVD(Algorithm):
         factors = spread_out(principal(C, self.factors), frequent, n_items)
         return Learnt(factors, b.astype(np.float32), None, details)
 
-    def _deviation(self, session: Session, name: str, statistic: Statistic) -> float:
+    def _deviation(self, session: Session, name: str, statistic: ReleasableSum) -> float:
         return 0.0 if session.silent else session.deviation(name, statistic)
 
     # ------------------------------------------------------------ reading out
 
-    def read_out(self, learnt: Learnt) -> ReadOut:
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
         """A user's vector, by ridge regression or, with `density` p, by (6)."""
         centre = learnt.details["centre"]
         known = learnt.some("frequent")
         personal = self.centring == "user"
         if not self.density:
             centring: Any = "own deviation" if personal else "constant"
-            return LeastSquares(self.regularization, 0.0, centring, centre, self.prior_count, masked=True, known=known)
+            return LeastSquaresFoldIn(self.regularization, 0.0, centring, centre, self.prior_count, masked=True, known=known)
         squares = (learnt.factors.astype(np.float64) ** 2).sum(axis=0)  # V = Q Λ^{1/2}, so Q Qᵀ = V Λ⁻¹ Vᵀ
-        return Projection(centre, self.prior_count, self.density, personal, known, squares)
+        return ProjectionFoldIn(centre, self.prior_count, self.density, personal, known, squares)
 
 
-def damped_means(
+def shrink_means(
     sums: NDArray[Any], counts: NDArray[Any], G: float, prior: NDArray[Any], largest: float
 ) -> NDArray[np.float64]:
     """(2): how far item means lie from the global one, between ±largest."""

@@ -60,7 +60,7 @@ class FeaturePrior:
         self, n: int, X: NDArray[np.float64] | None = None, popularity: NDArray[np.float64] | None = None
     ) -> None:
         given = [X, None if popularity is None else popularity[:, None]]
-        parts = [standardised(part) for part in given if part is not None]
+        parts = [standardize(part) for part in given if part is not None]
         columns = [np.ones((n, 1)), *(part / np.sqrt(len(parts)) for part in parts)] if parts else [np.zeros((n, 0))]
         self.F = np.hstack(columns) / np.sqrt(2.0)
         self.explained = EXPLAINED[3] if parts else 0.0
@@ -107,7 +107,7 @@ def _weights(score: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @np.errstate(over="ignore")
-def standardised(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
+def standardize(X: NDArray[np.float64], most: int = 64) -> NDArray[np.float64]:
     """Features (n, k) with average 0 and squared norm 1 on average, every one of the same weight.
 
     What is not known is the average. More than `most` columns become their first principal components.

@@ -43,21 +43,21 @@ from discreet.models.algorithms.algorithm import (
 )
 from discreet.models.algorithms.own_mean import own_mean_bounds, what_factors_explain
 from discreet.models.checks import (
-    require,
+    check_that,
     require_fraction,
-    require_number,
-    require_one_of,
-    require_positive,
-    require_whole,
+    check_number,
+    check_choice,
+    check_positive,
+    check_int,
 )
-from discreet.models.read_outs import FrankWolfeSteps, ReadOut
+from discreet.models.read_outs import FrankWolfeFoldIn, FoldIn
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.residuals import Residuals, crowd, residuals_of
 from discreet.privacy.people.users import Users
-from discreet.privacy.statistics.sums import packed_size, unpack
+from discreet.privacy.statistics.sums import triangle_size, unpack
 
 MOST_STEPS = 1000  # allowed on any catalogue; more only where there are as many items
 
@@ -116,7 +116,7 @@ class FrankWolfe(Algorithm):
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        require_whole("max_items", self.max_items)
+        check_int("max_items", self.max_items)
         usual_row = math.sqrt(self.max_items) * width(rating_range) / 4
         row_norm = usual_row if self.row_norm is None else self.row_norm
         found = replace(
@@ -130,17 +130,17 @@ class FrankWolfe(Algorithm):
         return found
 
     def _check(self, n_items: int) -> None:
-        require_whole("factors", self.factors)
-        require_number("nuclear_norm", self.nuclear_norm)
-        require_number("prior_count", self.prior_count)
+        check_int("factors", self.factors)
+        check_number("nuclear_norm", self.nuclear_norm)
+        check_number("prior_count", self.prior_count)
         for name in ("spread", "row_norm", "residual_norm", "regularization"):
-            require_positive(name, getattr(self, name))
-        require_one_of("steps", self.steps, "constant", "decreasing")
-        require_one_of("folding", self.folding, "least-squares", "steps")
+            check_positive(name, getattr(self, name))
+        check_choice("steps", self.steps, "constant", "decreasing")
+        check_choice("folding", self.folding, "least-squares", "steps")
         require_fraction("item_fraction", self.item_fraction)
         check_centring(self.centring, "user")
         most = max(n_items, MOST_STEPS)
-        require(
+        check_that(
             self.factors <= most,
             f"factors is {self.factors:,}, but each is a step, and {most:,} are the most for {n_items:,} items",
         )
@@ -156,9 +156,9 @@ class FrankWolfe(Algorithm):
             lines.append(Line("counts", share=0.05, shape=(n_items,)))
         if not self.nuclear_norm:
             lines.append(Line("crowd", share=0.002, shape=(1,)))
-        return [*lines, Line("covariance", times=self.factors, share=0.948, shape=(1, packed_size(m)))]
+        return [*lines, Line("covariance", times=self.factors, share=0.948, shape=(1, triangle_size(m)))]
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         users.choose()
         few = users.restrict(np.arange(share_of_items(self.item_fraction, users.n_items)))
         covariance = self._covariance(residuals_of(few))
@@ -171,7 +171,7 @@ class FrankWolfe(Algorithm):
     ) -> Learnt:
         n_items = users.n_items
         frequent = np.arange(n_items)
-        if "counts" in session.left():
+        if "counts" in session.list_remaining():
             users.choose()
             counts = session.release("counts", users.item_counts())
             frequent = most_frequent(counts, share_of_items(self.item_fraction, n_items))
@@ -195,7 +195,7 @@ class FrankWolfe(Algorithm):
         factors = spread_out(V * math.sqrt(m), frequent, n_items)
         return Learnt(factors, np.zeros(n_items, np.float32), None, details)
 
-    def _covariance(self, rows: Residuals) -> Statistic:
+    def _covariance(self, rows: Residuals) -> ReleasableSum:
         assert self.residual_norm is not None
         return rows.covariance(self.residual_norm)
 
@@ -212,7 +212,7 @@ class FrankWolfe(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def read_out(self, learnt: Learnt) -> ReadOut:
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
         """A user's weights of the directions, from its own ratings and what was released."""
         assert self.rating_range is not None
         assert self.row_norm is not None
@@ -221,7 +221,7 @@ class FrankWolfe(Algorithm):
             ridge = self.regularization
             return what_factors_explain(ridge, 0.0, known, self.rating_range, self.centring, self.prior_count)
         by_own_mean = self.centring == "user"
-        return FrankWolfeSteps(
+        return FrankWolfeFoldIn(
             nuclear_norm=learnt.details["nuclear_norm"],
             row_norm=self.row_norm,
             scale=math.sqrt(max(int(known.sum()), 1)),

@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithms.algorithm import Learnt, Progress, Range
 from discreet.models.algorithms.clipped_descent import ClippedDescent
-from discreet.models.checks import require, require_number, require_positive
+from discreet.models.checks import check_that, check_number, check_positive
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
-from discreet.privacy.door.session import Session, Statistic
-from discreet.privacy.people.poisson_batches import clipped_gradient
+from discreet.privacy.door.session import Session, ReleasableSum
+from discreet.privacy.people.poisson_batches import clip_gradient
 from discreet.privacy.people.users import Users
 
 
@@ -68,10 +68,10 @@ class Langevin(ClippedDescent):
         found = replace(self, rating_range=rating_range)
         found._check()
         for name in ("temperature", "longest", "precision"):
-            require_positive(name, getattr(found, name))
+            check_positive(name, getattr(found, name))
         for name in ("decay", "prior"):
-            require_number(name, getattr(found, name))
-        require(found.decay <= 1, f"decay is {found.decay!r}, but must be a number from 0 to 1")
+            check_number(name, getattr(found, name))
+        check_that(found.decay <= 1, f"decay is {found.decay!r}, but must be a number from 0 to 1")
         return found
 
     def releases(self, n_items: int) -> list[Line]:
@@ -83,14 +83,14 @@ class Langevin(ClippedDescent):
         parts = parts / parts.sum()
         return [Line("gradient", t + 1, share=0.95 * part, shape=shape) for t, part in enumerate(parts.tolist())]
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n_items = users.n_items
         users.choose()
-        found: dict[str, Statistic] = {"counts": users.item_counts()}
+        found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
         users = users.restrict(np.arange(self.n_frequent(n_items)))
         V = np.zeros((users.n_items, self.factors + 1))
         self.solve_users(users, V)
-        gradient = clipped_gradient(users, V, self.gradient_norm)
+        gradient = clip_gradient(users, V, self.gradient_norm)
         return found | {str(line): gradient for line in self._gradients(n_items)}
 
     def learn(
@@ -103,14 +103,14 @@ class Langevin(ClippedDescent):
         first = self.iterations // 2
         for t, line in enumerate(self._gradients(n_items)):
             self.solve_users(users, V)
-            gradient = clipped_gradient(users, V.astype(np.float32), self.gradient_norm)
+            gradient = clip_gradient(users, V.astype(np.float32), self.gradient_norm)
             g = session.release(line, gradient)
             sigma = 0.0 if session.silent else session.deviation(line, gradient)
             h = self._step_length(sigma, t, counts)
             V = V - h[:, None] / 2 * (self.precision * g + self.prior * V)
             mean += V * (t >= first)
             progress(t + 1, self.iterations, "steps")
-        return self.found(mean / (self.iterations - first), frequent, n_items)
+        return self.make_learned(mean / (self.iterations - first), frequent, n_items)
 
     def _step_length(self, sigma: float, t: int, counts: NDArray[Any]) -> NDArray[np.float64]:
         """h_t of each item: (2), or shorter where that would overshoot."""

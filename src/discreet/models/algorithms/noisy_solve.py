@@ -45,23 +45,23 @@ from discreet.models.algorithms.algorithm import (
 from discreet.models.algorithms.signal import check_signal
 from discreet.models.checks import (
     MOST_SWEEPS,
-    require,
-    require_flag,
+    check_that,
+    check_bool,
     require_fraction,
     require_growth,
-    require_number,
-    require_one_of,
-    require_positive,
-    require_whole,
+    check_number,
+    check_choice,
+    check_positive,
+    check_int,
 )
-from discreet.models.read_outs import LeastSquares, ReadOut
+from discreet.models.read_outs import LeastSquaresFoldIn, FoldIn
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line, Plan, Release
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import Users
-from discreet.privacy.statistics.sums import packed_size, unpack
+from discreet.privacy.statistics.sums import triangle_size, unpack
 
 LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learnt
 BY_SIGNAL = "by signal"
@@ -178,7 +178,7 @@ class NoisySolve(Algorithm):
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        require_one_of("feedback", self.feedback, "explicit", "implicit")
+        check_choice("feedback", self.feedback, "explicit", "implicit")
         explicit = self.feedback == "explicit"
         large = not explicit and n_items >= LARGE
         mu = gdp.mu(budget.epsilon, budget.delta)
@@ -200,7 +200,7 @@ class NoisySolve(Algorithm):
         if found.initial_scale is None:
             found = replace(found, initial_scale=found._usual_scale(n_items))
         for name in ("initial_scale", "initial_norm"):
-            require_positive(name, getattr(found, name))
+            check_positive(name, getattr(found, name))
         return found
 
     def _usual_scale(self, n_items: int) -> float:
@@ -211,37 +211,37 @@ class NoisySolve(Algorithm):
 
     def _check(self, n_items: int) -> None:
         for name in ("factors", "max_items"):
-            require_whole(name, getattr(self, name))
-        require_whole("iterations", self.iterations, 1, MOST_SWEEPS)
+            check_int(name, getattr(self, name))
+        check_int("iterations", self.iterations, 1, MOST_SWEEPS)
         for name in ("user_norm", "user_normalizer", "growth", "rating_bound"):
-            require_positive(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
         for name in ("unobserved_weight", "noise_ridge", "prior_count", "intercept"):
-            require_number(name, getattr(self, name))
+            check_number(name, getattr(self, name))
         for name in ("user_exponent", "item_exponent"):
-            require_number(name, getattr(self, name), -10)
+            check_number(name, getattr(self, name), -10)
         for name in ("resample", "user_sampling", "recount", "isometric", "projection", "orthonormalize"):
-            require_flag(name, getattr(self, name))
+            check_bool(name, getattr(self, name))
         if self.regularization != BY_SIGNAL:
-            require_number("regularization", self.regularization)
+            check_number("regularization", self.regularization)
         require_fraction("item_fraction", self.item_fraction)
-        require_one_of("sampling", self.sampling, "rarest", "uniform")
-        require_one_of("weighting", self.weighting, "rating", "row")
-        require_one_of("initialization", self.initialization, "random", "spectral")
+        check_choice("sampling", self.sampling, "rarest", "uniform")
+        check_choice("weighting", self.weighting, "rating", "row")
+        check_choice("initialization", self.initialization, "random", "spectral")
         check_centring(self.centring, "user", "global")  # type: ignore[arg-type]
-        require(self.iota < self.user_norm, f"intercept is {self.intercept!r} of the norm, but must be below 1")
+        check_that(self.iota < self.user_norm, f"intercept is {self.intercept!r} of the norm, but must be below 1")
         require_growth(self.growth, self.steps)
-        require_whole("stages", self.stages)
-        require(
+        check_int("stages", self.stages)
+        check_that(
             self.stages <= min(self.steps, self.rank_of_factors),
             f"stages is {self.stages}, but must be at most the number of iterations and of factors",
         )
-        require(
+        check_that(
             isinstance(self.sigmas, Mapping), f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1}}"
         )
-        require(not self.sigmas or self.growth == 1, "sigmas go without growth: the paper's steps are all alike")
-        require(not (self.sigmas and self.shares), "sigmas say how much noise there is, and shares would say it again")
+        check_that(not self.sigmas or self.growth == 1, "sigmas go without growth: the paper's steps are all alike")
+        check_that(not (self.sigmas and self.shares), "sigmas say how much noise there is, and shares would say it again")
         most = self._n_frequent(n_items)
-        require(
+        check_that(
             self.initialization == "random" or self.rank_of_factors <= most,
             f"factors is {self.factors:,}, but a spectral start has at most {most:,}, one for each item that takes "
             "part: lower factors, or take initialization='random'",
@@ -271,8 +271,8 @@ class NoisySolve(Algorithm):
         if self.initialization == "spectral":
             lines.append(Line("initial", share=0.2, shape=(frequent, frequent)))
         if self.lambda_0 > 0:
-            lines.append(Line("global", times=T, share=0.02, shape=(1, packed_size(self.rank))))
-        grams = self._steps_of("gram", 0.19, (frequent, packed_size(self.rank)))
+            lines.append(Line("global", times=T, share=0.02, shape=(1, triangle_size(self.rank))))
+        grams = self._steps_of("gram", 0.19, (frequent, triangle_size(self.rank)))
         sums = self._steps_of("sum", 0.74, (frequent, self.rank))
         return lines + list(dict.fromkeys(grams)) + list(dict.fromkeys(sums))
 
@@ -292,7 +292,7 @@ class NoisySolve(Algorithm):
         exact = [Release(str(line), line.times, self._multiplier(line.name), shape=line.shape) for line in lines]
         plan = Plan.explicit(exact, budget.delta, budget.neighbouring, accountant, budget.allow_large_delta)
         cost = plan.budget.epsilon
-        require(
+        check_that(
             cost <= budget.epsilon * (1 + 1e-9),
             f"sigmas cost ε = {cost:.4g}, which is above epsilon = {budget.epsilon:g}: raise one of them",
         )
@@ -301,12 +301,12 @@ class NoisySolve(Algorithm):
     def _multiplier(self, name: str) -> float:
         """The paper's σ over the sensitivity in its units: √k for what k items contribute to, 1 for K̃ and the start."""
         sigma = self.sigmas.get(name)
-        require(sigma is not None and sigma > 0, f"sigmas needs a positive number for {name!r}")
+        check_that(sigma is not None and sigma > 0, f"sigmas needs a positive number for {name!r}")
         return float(sigma or 0) / (1.0 if name in ("global", "initial") else math.sqrt(self.max_items))
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         users.choose()
-        found: dict[str, Statistic] = {"counts": users.item_counts()}
+        found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
         users = users.restrict(np.arange(self._n_frequent(users.n_items)))
         users.choose()
         users.solve(np.zeros((users.n_items, self.rank_of_factors), np.float32), 1.0, intercept=self.iota)
@@ -497,7 +497,7 @@ class NoisySolve(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def read_out(self, learnt: Learnt) -> ReadOut:
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
         """Equation (1) without the cut. Items without factors are predicted by the user's own mean in any case."""
         V = learnt.factors
         by_own_mean = self._explicit and self.centring == "user"
@@ -509,10 +509,10 @@ class NoisySolve(Algorithm):
             shared=self.lambda_0 * (V.T @ V) if self.lambda_0 > 0 else None,
         )
         if not self._explicit:
-            return LeastSquares(centring="liked", **ridge)
+            return LeastSquaresFoldIn(centring="liked", **ridge)
         if by_own_mean:
             assert self.rating_range is not None
-            return LeastSquares(
+            return LeastSquaresFoldIn(
                 centring="own mean", centre=middle(self.rating_range), prior_count=self.prior_count, **ridge
             )
-        return LeastSquares(centring="constant", centre=learnt.details["centre"], tail=True, **ridge)
+        return LeastSquaresFoldIn(centring="constant", centre=learnt.details["centre"], tail=True, **ridge)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models.algorithms.algorithm import Range, middle, width
-from discreet.models.read_outs import LeastSquares
+from discreet.models.read_outs import LeastSquaresFoldIn
 from discreet.privacy.people.bounds import Bounds
 
 
@@ -43,11 +43,11 @@ def what_factors_explain(
     rating_range: Range,
     centring: float | str,
     prior_count: float,
-) -> LeastSquares:
+) -> LeastSquaresFoldIn:
     """Ridge regression on what is left of the user's own ratings; items without factors have nothing to explain."""
     settings: dict[str, Any] = dict(exponent=exponent, counted="known", masked=True, known=known)
     if centring == "user":
-        return LeastSquares(
+        return LeastSquaresFoldIn(
             ridge, centring="own mean", centre=middle(rating_range), prior_count=prior_count, **settings
         )
-    return LeastSquares(ridge, centring="constant", centre=float(centring), **settings)
+    return LeastSquaresFoldIn(ridge, centring="constant", centre=float(centring), **settings)

@@ -12,7 +12,7 @@ SAMPLING = 0.3  # of the noise that drawing people at random would leave; chosen
 BEYOND = 1.1  # times the edge of the noise: what is taken for a dimension of taste
 
 
-class Fitted(NamedTuple):
+class FittedFactors(NamedTuple):
     """V (M, r) and W (K, r) of (4), the strength of the features, and what stands out of the noise.
 
     `heard` is the largest eigenvalue beside popularity's, in units of the largest that noise alone has; `dimensions`
@@ -35,7 +35,7 @@ def factorise(
     rounds: int,
     seed: int,
     features: NDArray[np.float64] | None = None,
-) -> Fitted:
+) -> FittedFactors:
     """(4) by rounds of (5)–(7).
 
     Parameters
@@ -56,7 +56,7 @@ def factorise(
     G = G * h[:, None].astype(np.float32)
     G *= h.astype(np.float32)  # in place: for 10,000 items each copy is 400 MB
     F = np.ones((M, 1)) if features is None else np.column_stack([np.ones(M), features - features.mean(axis=0)])
-    length, Q, edge = leading(G, rank, seed)
+    length, Q, edge = leading_eigenpairs(G, rank, seed)
     v = Q * np.sqrt(np.maximum(length, 1e-3 * max(length[0], edge))) / a
     largest = 5 * max(float(np.median(np.abs(v[:, 0]))), 1e-12)
     v = np.clip(v, -largest, largest)
@@ -83,10 +83,10 @@ def factorise(
             found = w.size / max(float((w**2).sum() + rank * np.trace(S[1:, 1:])), 1e-12)
             strength[1:] = np.clip(found, 1e-2, 1e6)
     taste = length[1:] / edge  # the first is popularity
-    return Fitted(v, W, float(strength[-1]), float(taste.max(initial=0.0)), int((taste > BEYOND).sum()))
+    return FittedFactors(v, W, float(strength[-1]), float(taste.max(initial=0.0)), int((taste > BEYOND).sum()))
 
 
-def leading(G: NDArray[np.float32], rank: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], float]:
+def leading_eigenpairs(G: NDArray[np.float32], rank: int, seed: int) -> tuple[NDArray[Any], NDArray[Any], float]:
     """Eigenvalues, largest first, eigenvectors, and the edge of the noise: by subspace iteration where G is large.
 
     The noise has deviation 1 and so eigenvalues between ±2√M; G + 2√M I keeps its negative end behind.

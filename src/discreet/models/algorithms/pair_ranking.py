@@ -70,21 +70,21 @@ from discreet.models.algorithms.algorithm import (
     Range,
     most_frequent,
 )
-from discreet.models.algorithms.feature_prior import standardised
-from discreet.models.algorithms.pair_factors import Fitted, factorise
-from discreet.models.checks import require, require_number, require_positive, require_whole
-from discreet.models.read_outs import Likeness, PosteriorMean, ReadOut, Same
+from discreet.models.algorithms.feature_prior import standardize
+from discreet.models.algorithms.pair_factors import FittedFactors, factorise
+from discreet.models.checks import check_that, check_number, check_positive, check_int
+from discreet.models.read_outs import ItemSimilarity, PosteriorMeanFoldIn, FoldIn, ConstantFoldIn
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.users import Users
 from discreet.privacy.statistics.pairs import (
     LEVELS,
-    ActiveUsers,
-    Graded,
-    KeepLiked,
+    UserCount,
+    GradeRatings,
+    ThresholdRatings,
     LikeCounts,
     PairSums,
     unfold_triangle,
@@ -109,11 +109,11 @@ class PairRanking(Algorithm):
         Largest rank of the vectors; dimensions that the noise hides are drawn to nothing.
     rounds : int
         Of (5)–(7). They cost nothing but time.
-    liked_from : float or "everything", optional
+    like_threshold : float or "everything", optional
         Ratings from here on are called liked; "everything" takes all that was chosen, whatever its rating. Public.
         Default: three quarters up the rating range (4 of 1 to 5), or everything where all ratings are the same.
     levels : int, optional
-        Items count by the place of their rating in the range, in so many steps; with 1, alike from `liked_from` on.
+        Items count by the place of their rating in the range, in so many steps; with 1, alike from `like_threshold` on.
         Default 20, or 1 where everything is liked.
     largest_core : int
         How many items have pairs at most.
@@ -132,7 +132,7 @@ class PairRanking(Algorithm):
 
     factors: int = 64
     rounds: int = 12
-    liked_from: float | Literal["everything"] | None = None
+    like_threshold: float | Literal["everything"] | None = None
     levels: int | None = None
     rating_range: Range | None = None
     largest_core: int = 4000
@@ -146,11 +146,11 @@ class PairRanking(Algorithm):
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         mu = gdp.mu(budget.epsilon, budget.delta) / (2**0.5 if budget.neighbouring == "replace-one" else 1.0)
         mu = max(mu, LEAST_MU)
-        liked_from = usual_threshold(rating_range) if self.liked_from is None else self.liked_from
-        usual_levels = 1 if liked_from == EVERYTHING else LEVELS
+        like_threshold = usual_threshold(rating_range) if self.like_threshold is None else self.like_threshold
+        usual_levels = 1 if like_threshold == EVERYTHING else LEVELS
         found = replace(
             self,
-            liked_from=liked_from,
+            like_threshold=like_threshold,
             levels=usual_levels if self.levels is None else self.levels,
             rating_range=rating_range,
             core_from=0.13 * mu**-0.5 if self.core_from is None else self.core_from,
@@ -161,31 +161,31 @@ class PairRanking(Algorithm):
 
     def _check(self) -> None:
         for name in ("factors", "rounds", "largest_core"):
-            require_whole(name, getattr(self, name))
-        require(self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}")
-        require_positive("core_from", self.core_from)
-        require_number("gate", self.gate, 0)
+            check_int(name, getattr(self, name))
+        check_that(self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}")
+        check_positive("core_from", self.core_from)
+        check_number("gate", self.gate, 0)
         assert self.counts_share is not None
-        require_number("counts_share", self.counts_share, 1e-3)
-        require(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
-        require_whole("levels", self.levels)
-        most = 1 if self.liked_from == EVERYTHING else LEVELS
-        require(self._levels <= most, f"levels is {self.levels}, but must be at most {most} with this liked_from")
-        if self.liked_from != EVERYTHING:
-            require_number("liked_from", self.liked_from, -1e12)
+        check_number("counts_share", self.counts_share, 1e-3)
+        check_that(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
+        check_int("levels", self.levels)
+        most = 1 if self.like_threshold == EVERYTHING else LEVELS
+        check_that(self._levels <= most, f"levels is {self.levels}, but must be at most {most} with this like_threshold")
+        if self.like_threshold != EVERYTHING:
+            check_number("like_threshold", self.like_threshold, -1e12)
 
     def bounds(self) -> Bounds:
-        if self.liked_from == EVERYTHING:
+        if self.like_threshold == EVERYTHING:
             return Bounds(items=EVERY_ITEM)
         assert self.rating_range is not None
         return Bounds(items=EVERY_ITEM, rating=max(1.0, *map(abs, self.rating_range)))
 
     def assumptions(self) -> dict[str, str]:
-        if self.liked_from == EVERYTHING:
+        if self.like_threshold == EVERYTHING:
             return {}
         if self._levels > 1:
             return {"liked": "that the place of a rating in the range says how much an item is liked"}
-        return {"liked": f"that ratings of {self.liked_from:g} and above count as liked"}
+        return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
 
     def releases(self, n_items: int) -> list[Line]:
         assert self.counts_share is not None
@@ -202,11 +202,11 @@ class PairRanking(Algorithm):
             Line("pairs or counts", 2, share=0.35 * share, shape=None),
         ]
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         counts = self._counts(users)
         core = users.restrict(np.arange(min(self.largest_core, users.n_items)))
-        rest = {str(line): core.add_up(PairSums(self._levels)) for line in self._rest(users.n_items)}
-        return {"counts": counts, "size": users.add_up(ActiveUsers()), **rest}
+        rest = {str(line): core.sum(PairSums(self._levels)) for line in self._rest(users.n_items)}
+        return {"counts": counts, "size": users.sum(UserCount()), **rest}
 
     @property
     def _levels(self) -> int:
@@ -214,15 +214,15 @@ class PairRanking(Algorithm):
         assert self.levels is not None
         return self.levels
 
-    def _counts(self, users: Users) -> Statistic:
+    def _counts(self, users: Users) -> ReleasableSum:
         """(1), of users who keep only what they like, by how much."""
         if self._levels > 1:
             assert self.rating_range is not None
-            users.map(Graded(*self.rating_range, self._levels))
-        elif self.liked_from != EVERYTHING:
-            assert self.liked_from is not None
-            users.map(KeepLiked(float(self.liked_from)))
-        return users.add_up(LikeCounts(self._levels))
+            users.apply(GradeRatings(*self.rating_range, self._levels))
+        elif self.like_threshold != EVERYTHING:
+            assert self.like_threshold is not None
+            users.apply(ThresholdRatings(float(self.like_threshold)))
+        return users.sum(LikeCounts(self._levels))
 
     # ------------------------------------------------------------ learning
 
@@ -232,23 +232,23 @@ class PairRanking(Algorithm):
         lines = self._rest(users.n_items)
         steps = len(lines) + 3
         counting = self._counts(users)
-        counts = Estimate.of(session, "counts", counting)
-        size = max(float(session.release("size", users.add_up(ActiveUsers()))[0]), least_size(counts))
+        counts = Estimate.release(session, "counts", counting)
+        size = max(float(session.release("size", users.sum(UserCount()))[0]), least_size(counts))
         session.judge_delta(size)
         core = self._core(counts)
-        pairs = users.restrict(core).add_up(PairSums(self._levels))
-        signal = Signal.of(counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate)
+        pairs = users.restrict(core).sum(PairSums(self._levels))
+        signal = Signal.from_counts(counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate)
         progress(2, steps, "counts")
         bought = self._worth_buying(lines, signal)
         for line in lines:
             if line not in bought:
-                counts = counts.with_another(Estimate.of(session, line, counting))
+                counts = counts.with_another(Estimate.release(session, line, counting))
         if not bought:
             return self._popular(counts, signal, without_pairs(signal, self.gate))
-        G = released_pairs(session, bought, pairs, len(core))
+        G = release_pairs(session, bought, pairs, len(core))
         progress(steps - 1, steps, "pairs")
         c = np.maximum(counts.value[core], max(counts.deviation, 0.5))
-        F = None if features is None else standardised(features)
+        F = None if features is None else standardize(features)
         with blas_threads():
             t = deviation_of_pairs(session, bought, pairs)
             fitted = self.estimate(G, t, c, size, seed, None if F is None else F[core])
@@ -265,7 +265,7 @@ class PairRanking(Algorithm):
 
     def estimate(
         self, G: NDArray[Any], t: float, c: NDArray[Any], size: float, seed: int, features: NDArray[Any] | None
-    ) -> Fitted:
+    ) -> FittedFactors:
         """Vectors of the core's items from its pairs, (4)–(7)."""
         return factorise(G, t, c, size, self.factors, self.rounds, seed, features)
 
@@ -295,11 +295,11 @@ class PairRanking(Algorithm):
         core: NDArray[np.int64],
         c: NDArray[Any],
         size: float,
-        fitted: Fitted,
+        fitted: FittedFactors,
         F: NDArray[Any] | None,
         signal: Signal,
     ) -> Learnt:
-        R, lean = read_out(fitted.V, c, size)
+        R, lean = fold_in_rule(fitted.V, c, size)
         n = len(counts.value)
         design = np.ones((n, 1)) if F is None else np.column_stack([np.ones(n), F - F[core].mean(axis=0)])
         V = design @ fitted.W
@@ -323,22 +323,22 @@ class PairRanking(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def read_out(self, learnt: Learnt) -> ReadOut:
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
         """E[u | y] of (8)."""
         if not learnt.factors.shape[1]:
-            return Same()
+            return ConstantFoldIn()
         place, gain, base, prior = gain_of(learnt)
-        liked_from = None if isinstance(self.liked_from, str) else self.liked_from
+        like_threshold = None if isinstance(self.like_threshold, str) else self.like_threshold
         if self._levels == 1:
-            return PosteriorMean(liked_from, place, gain, base, prior)
+            return PosteriorMeanFoldIn(like_threshold, place, gain, base, prior)
         low, high = self.rating_range  # type: ignore[misc]
-        return PosteriorMean(liked_from, place, gain, base, prior, levels=self._levels, low=low, high=high)
+        return PosteriorMeanFoldIn(like_threshold, place, gain, base, prior, levels=self._levels, low=low, high=high)
 
-    def likeness(self, learnt: Learnt) -> Likeness:
+    def item_similarity(self, learnt: Learnt) -> ItemSimilarity:
         """Without popularity, which all items share; and of the core alone, unless features say something of others."""
         if not learnt.factors.shape[1]:
-            return Likeness()
-        return Likeness(1, None if learnt.details["featured"] else learnt.some("core"))
+            return ItemSimilarity()
+        return ItemSimilarity(1, None if learnt.details["featured"] else learnt.some("core"))
 
 
 # ------------------------------------------------------------------ what is released
@@ -351,7 +351,7 @@ class Estimate(NamedTuple):
     deviation: float
 
     @classmethod
-    def of(cls, session: Session, line: str | Line, statistic: Statistic) -> Estimate:
+    def release(cls, session: Session, line: str | Line, statistic: ReleasableSum) -> Estimate:
         return cls(session.release(line, statistic).astype(np.float64), session.deviation(line, statistic))
 
     def with_another(self, other: Estimate) -> Estimate:
@@ -378,7 +378,7 @@ class Signal(NamedTuple):
     faint: bool
 
     @classmethod
-    def of(cls, counts: Estimate, core: NDArray[np.int64], size: float, t: float, gate: float) -> Signal:
+    def from_counts(cls, counts: Estimate, core: NDArray[np.int64], size: float, t: float, gate: float) -> Signal:
         from scipy.special import ndtri
 
         c = counts.value
@@ -393,12 +393,12 @@ class Signal(NamedTuple):
         return cls(bool(worth), float(signal), top, faint)
 
 
-def deviation_of_pairs(session: Session, lines: list[Line], pairs: Statistic) -> float:
+def deviation_of_pairs(session: Session, lines: list[Line], pairs: ReleasableSum) -> float:
     """t of (3) where these lines release pairs; they are packed with √2."""
     return math.sqrt(0.5 / sum(session.deviation(line, pairs) ** -2 for line in lines))
 
 
-def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int) -> NDArray[np.float32]:
+def release_pairs(session: Session, lines: list[Line], pairs: ReleasableSum, m: int) -> NDArray[np.float32]:
     """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise."""
     G = np.zeros((m, m), np.float32)
     precision = [session.deviation(line, pairs) ** -2 for line in lines]
@@ -412,7 +412,7 @@ def released_pairs(session: Session, lines: list[Line], pairs: Statistic, m: int
 # ------------------------------------------------------------------ reading histories
 
 
-def read_out(V: NDArray[Any], c: NDArray[Any], size: float) -> tuple[NDArray[Any], float]:
+def fold_in_rule(V: NDArray[Any], c: NDArray[Any], size: float) -> tuple[NDArray[Any], float]:
     """R of (8), and u₀: E u uᵀ = I is the scale of V, and E u follows from the counts; nothing is tuned."""
     popular = (V * c[:, None]).sum(axis=0) / c.sum()
     length = max(float(np.linalg.norm(popular)), 1e-30)

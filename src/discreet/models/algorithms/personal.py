@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
 from discreet.models.algorithms.known_noise import shrunk_ratio
-from discreet.privacy.people.left_out import LeftOutGains
-from discreet.privacy.people.own_solve import MOST, FitMoments, LookOwn, PriorMoments, SolveOwn
+from discreet.privacy.people.left_out import LeaveOneOutGains
+from discreet.privacy.people.own_solve import MOST, FitMoments, ComputeOwnResiduals, PriorMoments, SolveUserEffects
 from discreet.privacy.people.users import Users
 
 FIRST = {"prior_count": 3.0, "slope": 0.05, "taste": 0.01}  # before anything has been released
@@ -27,7 +27,7 @@ ENOUGH = 100_000  # users to compare ranks by
 USUAL_CUT = 0.85  # what a cut of that size leaves
 
 
-class Crowd(NamedTuple):
+class PopulationStats(NamedTuple):
     """How many users there are, how many items they have rated on average, their mean, and its variance by noise."""
 
     users: float
@@ -36,7 +36,7 @@ class Crowd(NamedTuple):
     unsure: float
 
 
-class Personal:
+class UserEffects:
     """σ² and the variances of the coefficients that are users' own.
 
     Parameters
@@ -53,7 +53,7 @@ class Personal:
     """
 
     def __init__(
-        self, given: Mapping[str, Any], variance: float, largest: float, crowd: Crowd, popular: NDArray[np.float64]
+        self, given: Mapping[str, Any], variance: float, largest: float, crowd: PopulationStats, popular: NDArray[np.float64]
     ) -> None:
         self.variance = variance
         self.largest = largest
@@ -100,8 +100,8 @@ class Personal:
         """Every user solves and looks; returns the columns that it did so with, learnt ones last."""
         A = np.ascontiguousarray(np.hstack([self.columns(bias), V]), np.float32)
         first = A.shape[1] - V.shape[1]
-        users.map(SolveOwn(A, self.ridge, self._crowd.centre, self.prior_count, bias, first, intercept))
-        users.map(LookOwn(A, self.largest, bias))
+        users.apply(SolveUserEffects(A, self.ridge, self._crowd.centre, self.prior_count, bias, first, intercept))
+        users.apply(ComputeOwnResiduals(A, self.largest, bias))
         return A
 
     # ------------------------------------------------------------ what users are asked about it
@@ -112,14 +112,14 @@ class Personal:
     def fit_moments(self) -> FitMoments:
         return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count, self.largest)
 
-    def left_out_gains(
+    def leave_one_out_gains(
         self, V: NDArray[np.float64], bias: NDArray[np.float64], ranks: tuple[int, ...], many: float
-    ) -> LeftOutGains:
+    ) -> LeaveOneOutGains:
         own = self.columns(bias)
         A = np.ascontiguousarray(np.hstack([own, V]), np.float32)
         centre, kappa = self._crowd.centre, self.prior_count
         part = min(1.0, ENOUGH / self._crowd.users)
-        return LeftOutGains(A, self.ridge, centre, kappa, bias, own.shape[1], ranks, self.variance, many, part)
+        return LeaveOneOutGains(A, self.ridge, centre, kappa, bias, own.shape[1], ranks, self.variance, many, part)
 
     def learn_prior(self, released: NDArray[np.float64], deviation: float) -> None:
         """Variances by what was released of `prior_moments`, as far as noise allows."""
@@ -143,7 +143,7 @@ class Personal:
         self.largest = CUT * math.sqrt(self.variance)
 
 
-class Biases:
+class ItemBiases:
     """Item biases: what all sums say about them, averaged by the known noise.
 
     Parameters
@@ -171,12 +171,12 @@ class Biases:
         self._sums: list[tuple[NDArray[np.float64], float]] = []
         self.now: NDArray[np.float64] = np.zeros(len(c))
 
-    def add(self, g: NDArray[Any], deviation: float, first: float, personal: Personal) -> None:
+    def add(self, g: NDArray[Any], deviation: float, first: float, personal: UserEffects) -> None:
         """Noisy sums of residuals times `first`, which every user has; the cut is made up for."""
         gain = first * personal.left
         self._sums.append((self._c * self.now - g / gain, (deviation / gain) ** 2))
 
-    def settle(self, personal: Personal, moving: bool = False) -> None:
+    def settle(self, personal: UserEffects, moving: bool = False) -> None:
         """The biases that all sums together say; where all else is `moving`, earlier sums count for less."""
         last, noise = self._sums[-1]
         weights = [
@@ -188,7 +188,7 @@ class Biases:
         usual = min(USUAL_BIASES * personal.variance, self._largest**2)
         self.now = self._prior.settle(sums, usual, self._largest**2)
 
-    def error(self, deviation: float, personal: Personal) -> float:
+    def error(self, deviation: float, personal: UserEffects) -> float:
         """Mean square error of the biases at a rating, from counts alone, if their sums had that noise."""
         tau = self._prior.variance
         noise = (deviation / personal.left) ** 2 + self._heavy * personal.variance * self._c

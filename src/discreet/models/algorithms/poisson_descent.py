@@ -30,12 +30,12 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithms.algorithm import Learnt, Progress, Range
 from discreet.models.algorithms.clipped_descent import ClippedDescent
-from discreet.models.checks import require, require_flag, require_number, require_positive
+from discreet.models.checks import check_that, check_bool, check_number, check_positive
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.accounting.events import LEAST_RATE
 from discreet.privacy.door.plan import Line, Plan
-from discreet.privacy.door.session import Session, Statistic
-from discreet.privacy.people.poisson_batches import clipped_gradient, draw_batch
+from discreet.privacy.door.session import Session, ReleasableSum
+from discreet.privacy.people.poisson_batches import clip_gradient, draw_batch
 from discreet.privacy.people.users import Users
 
 
@@ -70,17 +70,17 @@ class PoissonDescent(ClippedDescent):
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         found = replace(self, rating_range=rating_range)
         found._check()
-        require_number("batch_rate", found.batch_rate)
-        require(
+        check_number("batch_rate", found.batch_rate)
+        check_that(
             LEAST_RATE <= found.batch_rate <= 1,
             f"batch_rate is {found.batch_rate!r}, but must lie between {LEAST_RATE:g} and 1: a smaller batch holds "
             "next to nobody, and takes minutes to price",
         )
-        require_positive("learning_rate", found.learning_rate)
+        check_positive("learning_rate", found.learning_rate)
         for name in ("damping", "spreading"):
-            require_number(name, getattr(found, name))
-        require_flag("average", found.average)
-        require(
+            check_number(name, getattr(found, name))
+        check_bool("average", found.average)
+        check_that(
             found.batch_rate == 1 or budget.neighbouring != "replace-one",
             f"neighbouring is 'replace-one', but random batches (batch_rate={found.batch_rate:g}) are priced for "
             "'add-remove' only: use that, or set batch_rate=1",
@@ -102,14 +102,14 @@ class PoissonDescent(ClippedDescent):
             given["counts"] = 0.05 * self.batch_rate**2
         return super(PoissonDescent, replace(self, shares=given)).plan(n_items, budget, accountant)
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         users.choose()
-        found: dict[str, Statistic] = {"counts": users.item_counts()}
+        found: dict[str, ReleasableSum] = {"counts": users.item_counts()}
         few = users.restrict(np.arange(self.n_frequent(users.n_items)))
         batch = draw_batch(few, self.batch_rate)
         V = np.zeros((few.n_items, self.factors + 1))
         self.solve_users(batch, V)
-        return found | {"gradient": clipped_gradient(batch, V, self.gradient_norm)}
+        return found | {"gradient": clip_gradient(batch, V, self.gradient_norm)}
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
@@ -124,13 +124,13 @@ class PoissonDescent(ClippedDescent):
         for t in range(self.iterations):
             batch = draw_batch(users, self.batch_rate, seed=None if secure else (seed, t))
             self.solve_users(batch, V)
-            gradient = clipped_gradient(batch, V.astype(np.float32), self.gradient_norm, s)
+            gradient = clip_gradient(batch, V.astype(np.float32), self.gradient_norm, s)
             g = session.release("gradient", gradient)
             deviation = 0.0 if session.silent else session.deviation("gradient", gradient)
             V = V - self._rates(deviation, counts, s)[:, None] * g
             mean += V * (t >= first)
             progress(t + 1, self.iterations, "steps")
-        return self.found(mean / (self.iterations - first), frequent, n_items)
+        return self.make_learned(mean / (self.iterations - first), frequent, n_items)
 
     def _rates(self, deviation: float, counts: NDArray[Any], s: NDArray[Any]) -> NDArray[np.float64]:
         """What a released row is multiplied with in (3)."""

@@ -38,22 +38,22 @@ from discreet.models.algorithms.algorithm import (
 )
 from discreet.models.checks import (
     MOST_SWEEPS,
-    require,
-    require_flag,
-    require_number,
-    require_one_of,
-    require_positive,
-    require_whole,
+    check_that,
+    check_bool,
+    check_number,
+    check_choice,
+    check_positive,
+    check_int,
 )
-from discreet.models.read_outs import ProjectedDescent, ReadOut, project
+from discreet.models.read_outs import GradientFoldIn, FoldIn, project
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line, Plan, Release
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import Descent
 from discreet.privacy.people.users import Users
-from discreet.privacy.statistics.sums import packed_size, unpack
+from discreet.privacy.statistics.sums import triangle_size, unpack
 
 SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 
@@ -127,7 +127,7 @@ class ProjectedGradient(Algorithm):
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
         for name in ("user_norm", "item_norm"):
-            require_positive(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
         usual_norm = self.user_norm * self.item_norm
         found = replace(
             self,
@@ -139,9 +139,9 @@ class ProjectedGradient(Algorithm):
             found = replace(found, balance_share=found._best_balance(budget, n_items))
         if found.initial_share is None:
             found = replace(found, initial_share=found._usual_start(budget))
-        require_number("initial_share", found.initial_share)
-        left = 1 - float(found.initial_share or 0) - (0 if found.sized else SIZE_SHARE)
-        require(
+        check_number("initial_share", found.initial_share)
+        left = 1 - float(found.initial_share or 0) - (0 if found.has_public_sizes else SIZE_SHARE)
+        check_that(
             found.constants == "printed" or found.initialization == "random" or left > 1e-3,
             f"initial_epsilon is {found.initial_epsilon!r}, which leaves nothing of epsilon = {budget.epsilon:g} for "
             "the steps: lower it",
@@ -149,37 +149,37 @@ class ProjectedGradient(Algorithm):
         return found
 
     def _check(self, budget: Budget, n_items: int) -> None:
-        require_whole("factors", self.factors)
-        require_whole("iterations", self.iterations, 1, MOST_SWEEPS)
+        check_int("factors", self.factors)
+        check_int("iterations", self.iterations, 1, MOST_SWEEPS)
         for name in ("step_size", "residual_norm", "initial_scale", "spectral_scale"):
-            require_positive(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
         for name in ("ratings_per_item", "ratings_per_user", "initial_epsilon", "prior_count"):
-            require_number(name, getattr(self, name))
-        require_flag("balanced", self.balanced)
-        require_one_of("initialization", self.initialization, "random", "spectral")
-        require_one_of("constants", self.constants, "tight", "printed")
+            check_number(name, getattr(self, name))
+        check_bool("balanced", self.balanced)
+        check_choice("initialization", self.initialization, "random", "spectral")
+        check_choice("constants", self.constants, "tight", "printed")
         check_centring(self.centring, "user")
         omega = self.balance_share
         if omega is not None:
-            require_positive("balance_share", omega)
-            require(omega < 1, f"balance_share is {omega!r}, but must be between 0 and 1")
-        require(
+            check_positive("balance_share", omega)
+            check_that(omega < 1, f"balance_share is {omega!r}, but must be between 0 and 1")
+        check_that(
             self.initial_epsilon < budget.epsilon,
             f"initial_epsilon is {self.initial_epsilon!r}, but must be below epsilon",
         )
         spectral = self.initialization == "spectral"
-        require(
+        check_that(
             not spectral or self.factors <= n_items,
             f"factors is {self.factors:,}, but a spectral start has at most {n_items:,}, one for each item: lower "
             "factors, or take initialization='random'",
         )
         if self.constants == "printed":
-            require(self.sized, "constants='printed' needs ratings_per_item and ratings_per_user")
-            require(
+            check_that(self.has_public_sizes, "constants='printed' needs ratings_per_item and ratings_per_user")
+            check_that(
                 not spectral or self.initial_epsilon > 0,
                 "constants='printed' needs initial_epsilon for a spectral start",
             )
-            require(not self.shares, "shares go without constants='printed', which has noise of its own")
+            check_that(not self.shares, "shares go without constants='printed', which has noise of its own")
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
@@ -196,13 +196,13 @@ class ProjectedGradient(Algorithm):
 
     def releases(self, n_items: int) -> list[Line]:
         lines = []
-        if not self.sized:
+        if not self.has_public_sizes:
             lines.append(Line("size", share=SIZE_SHARE, shape=(3,)))
         if self.initialization == "spectral":
             lines.append(Line("initial", share=float(self.initial_share or 0), shape=(n_items, n_items)))
         rest = 1 - sum(line.share for line in lines)
         omega = float(self.balance_share or 0)
-        packed = (1, packed_size(self.factors))
+        packed = (1, triangle_size(self.factors))
         return [
             *lines,
             Line("balance", times=self.iterations, share=omega * rest, shape=packed),
@@ -212,25 +212,25 @@ class ProjectedGradient(Algorithm):
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
         if self.constants != "printed":
             return super().plan(n_items, budget, accountant)
-        printed = self._printed(budget)
+        printed = self._paper_multipliers(budget)
         lines = self.releases(n_items)
         exact = [Release(str(line), line.times, printed[line.name], shape=line.shape) for line in lines]
         return Plan.explicit(exact, budget.delta, budget.neighbouring, accountant, budget.allow_large_delta)
 
     def assumptions(self) -> dict[str, str]:
         found = {}
-        if self.sized:
+        if self.has_public_sizes:
             found["size"] = "how many ratings an item and a user have on average"
         if self.constants == "printed":
             found["constants"] = "noise as printed; the ε stated is what it costs"
         return found
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         users.choose()
         walk = Descent(users)
         none = np.zeros((users.n_items, self.factors), np.float32)
         walk.start(none)
-        found: dict[str, Statistic] = {"size": walk.size(self.half), "balance": walk.gram()}
+        found: dict[str, ReleasableSum] = {"size": walk.size(self.half), "balance": walk.gram()}
         found["initial"] = users.covariance(self.largest)
         walk.look(none, self.largest, own=False)
         return found | {"gradient": walk.gradient()}
@@ -253,7 +253,7 @@ class ProjectedGradient(Algorithm):
         gram = (math.sqrt(2) if replaced else 1.0) * self.user_norm**2
         return gram, (2.0 if replaced else 1.0) * self.largest * self.user_norm
 
-    def _printed(self, budget: Budget) -> dict[str, float]:
+    def _paper_multipliers(self, budget: Budget) -> dict[str, float]:
         """Noise multipliers that give the standard deviations of Theorems 5.1 and 5.3 as they are printed."""
         first = self.initial_epsilon if self.initialization == "spectral" else 0.0
         eps = budget.epsilon - first
@@ -278,7 +278,7 @@ class ProjectedGradient(Algorithm):
         return (gdp.mu(self.initial_epsilon, budget.delta) / gdp.mu(budget.epsilon, budget.delta)) ** 2
 
     @property
-    def sized(self) -> bool:
+    def has_public_sizes(self) -> bool:
         """Whether the numbers of ratings are public."""
         return self.ratings_per_item > 0 and self.ratings_per_user > 0
 
@@ -322,7 +322,7 @@ class ProjectedGradient(Algorithm):
     def _sizes(self, walk: Descent, session: Session) -> tuple[float, float]:
         """m and pn, public or released."""
         n = walk.n_items
-        if self.sized:
+        if self.has_public_sizes:
             return n * self.ratings_per_item / self.ratings_per_user, self.ratings_per_user
         known, m, _ = session.release("size", walk.size(self.half))
         m = max(float(m), 1.0)
@@ -345,11 +345,11 @@ class ProjectedGradient(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def read_out(self, learnt: Learnt) -> ReadOut:
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
         """T times (1) with the final items, and one step more from 0."""
         assert self.rating_range is not None
         by_own_mean = self.centring == "user"
-        return ProjectedDescent(
+        return GradientFoldIn(
             steps=self.iterations + 1,
             rate=self.step_size / (learnt.details["share_rated"] * len(learnt.factors)),
             user_norm=self.user_norm,

@@ -61,25 +61,25 @@ from discreet.models.algorithms.algorithm import (
 )
 from discreet.models.algorithms.feature_prior import FeaturePrior
 from discreet.models.algorithms.known_noise import likely_counts, log_counts
-from discreet.models.algorithms.personal import Biases, Crowd, Personal
+from discreet.models.algorithms.personal import ItemBiases, PopulationStats, UserEffects
 from discreet.models.algorithms.signal import check_signal
-from discreet.models.algorithms.tasting import Counts, State, Steps, Tasting, compared, in_words, longest
+from discreet.models.algorithms.tasting import Counts, RatingState, Steps, FactorStage, ranks_to_compare, in_words, longest
 from discreet.models.checks import (
     MOST_SWEEPS,
-    require,
-    require_flag,
+    check_that,
+    check_bool,
     require_growth,
-    require_number,
-    require_positive,
-    require_whole,
+    check_number,
+    check_positive,
+    check_int,
 )
-from discreet.models.read_outs import LeastSquares, Likeness, ReadOut
+from discreet.models.read_outs import LeastSquaresFoldIn, ItemSimilarity, FoldIn
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.door.plan import Line
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.people.bounds import Bounds
 from discreet.privacy.people.descent import BiasGradient, Descent
-from discreet.privacy.people.descent import ResidualGradient as Gradients
+from discreet.privacy.people.descent import WeightedResidualGradient as Gradients
 from discreet.privacy.people.own_solve import ResidualPairs, SolutionGram
 from discreet.privacy.people.users import Users
 from discreet.privacy.statistics.sums import unpack
@@ -96,7 +96,7 @@ NEARLY_ALL_BIAS = 0.99  # ι where there are no more steps for factors
 
 
 @dataclass(frozen=True, repr=False)
-class ResidualGradient(Algorithm):
+class RatingFactorization(Algorithm):
     """The algorithm above with its parameters.
 
     Parameters
@@ -175,28 +175,28 @@ class ResidualGradient(Algorithm):
         return found
 
     def _check(self) -> None:
-        require_whole("factors", self.factors, 0)
-        require_whole("iterations", self.iterations, 1, MOST_SWEEPS)
-        require_whole("bias_iterations", self.bias_iterations, 1, MOST_SWEEPS)
-        require_whole("largest_core", self.largest_core, 0)
-        require(self.largest_core <= 2000, f"largest_core is {self.largest_core!r}, but must be at most 2000")
+        check_int("factors", self.factors, 0)
+        check_int("iterations", self.iterations, 1, MOST_SWEEPS)
+        check_int("bias_iterations", self.bias_iterations, 1, MOST_SWEEPS)
+        check_int("largest_core", self.largest_core, 0)
+        check_that(self.largest_core <= 2000, f"largest_core is {self.largest_core!r}, but must be at most 2000")
         for name in ("rarity", "gate"):
-            require_number(name, getattr(self, name))
+            check_number(name, getattr(self, name))
         for name in ("residual_norm", "growth"):
-            require_positive(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
         for name in ("likely", "attenuation", "popularity"):
-            require_flag(name, getattr(self, name))
+            check_bool(name, getattr(self, name))
         for name in ("regularization", "prior_count", "slope", "taste"):
             value = getattr(self, name)
             if value != ESTIMATED:
-                require_number(name, value)
-                require(value > 0 or name in ("slope", "taste"), f"{name} is {value!r}, but must be above 0")
-        require(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
+                check_number(name, value)
+                check_that(value > 0 or name in ("slope", "taste"), f"{name} is {value!r}, but must be above 0")
+        check_that(self.rarity <= 2, f"rarity is {self.rarity!r}, but must lie between 0 and 2")
         require_growth(self.growth, self._steps)
         if self.intercept != BY_SIGNAL:
-            require_number("intercept", self.intercept)
+            check_number("intercept", self.intercept)
             inside = 1e-3 <= float(self.intercept) < 1
-            require(inside, f"intercept is {self.intercept!r} of the norm, but must be at least 0.001 and below 1")
+            check_that(inside, f"intercept is {self.intercept!r} of the norm, but must be at least 0.001 and below 1")
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
@@ -228,29 +228,29 @@ class ResidualGradient(Algorithm):
         each = share * parts / parts.sum()
         return [Line("gradient", step + 1, share=float(part), shape=shape) for step, part in enumerate(each)]
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         n = users.n_items
         walk = Descent(users)
         walk.weigh(np.ones(n))
         counts = walk.counts()
-        personal = self._personal(Crowd(1.0, 1.0, 0.0, 0.0), np.ones(n))
+        personal = self._personal(PopulationStats(1.0, 1.0, 0.0, 0.0), np.ones(n))
         rank = min(self._rank, n) if self.has_pairs else 0
         bias = np.ones(n)
         A = personal.solve(users, np.zeros((n, 0)), bias)
-        found: dict[str, Statistic] = {"size": walk.size(self.half), "counts": counts, "recounts": counts}
-        found["prior"] = users.add_up(personal.prior_moments(A))
-        found["bias"] = users.add_up(BiasGradient())
-        found["fit"] = users.add_up(personal.fit_moments())
+        found: dict[str, ReleasableSum] = {"size": walk.size(self.half), "counts": counts, "recounts": counts}
+        found["prior"] = users.sum(personal.prior_moments(A))
+        found["bias"] = users.sum(BiasGradient())
+        found["fit"] = users.sum(personal.fit_moments())
         if self.has_pairs:
-            found[PAIRS] = users.add_up(ResidualPairs(np.arange(min(self.largest_core, n))))
-            for name, ranks in ((WORTH, (rank,)), (RANK, compared(rank)), (LAST, (rank,))):
-                found[name] = users.add_up(personal.left_out_gains(np.zeros((n, rank)), bias, ranks, 1.0))
+            found[PAIRS] = users.sum(ResidualPairs(np.arange(min(self.largest_core, n))))
+            for name, ranks in ((WORTH, (rank,)), (RANK, ranks_to_compare(rank)), (LAST, (rank,))):
+                found[name] = users.sum(personal.leave_one_out_gains(np.zeros((n, rank)), bias, ranks, 1.0))
         gradient = found["bias"]
         if rank:
             personal.solve(users, np.zeros((n, rank)), bias, 0.5)
-            balance = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))
+            balance = users.sum(SolutionGram(len(self._columns), rank, longest(rank)))
             found |= {f"balance {step + 1}": balance for step in range(self._steps)}
-            gradient = users.add_up(Gradients())
+            gradient = users.sum(Gradients())
         return found | {str(line): gradient for line in self._gradients(n)}
 
     @property
@@ -284,9 +284,9 @@ class ResidualGradient(Algorithm):
         assert self.factors is not None
         return self.factors
 
-    def _personal(self, crowd: Crowd, popular: NDArray[np.float64]) -> Personal:
+    def _personal(self, crowd: PopulationStats, popular: NDArray[np.float64]) -> UserEffects:
         given = {name: getattr(self, name) for name in ("regularization", "prior_count", "slope", "taste")}
-        return Personal(given, (0.4 * self.half) ** 2, self.first_cut, crowd, popular)
+        return UserEffects(given, (0.4 * self.half) ** 2, self.first_cut, crowd, popular)
 
     # ------------------------------------------------------------ learning
 
@@ -305,22 +305,22 @@ class ResidualGradient(Algorithm):
         popular = log_counts(counts.even)
         personal = self._personal(crowd, popular)
         prior = FeaturePrior(n, features, popular if self.popularity else None)
-        biases = Biases(counts.c, counts.even, counts.heavy, 0.4 * self.half, prior)
+        biases = ItemBiases(counts.c, counts.even, counts.heavy, 0.4 * self.half, prior)
         none = np.zeros((n, 0))
         for _ in range(self.bias_iterations):
             G = personal.largest
             A = personal.solve(users, none, biases.now)
-            moments = users.add_up(personal.prior_moments(A))
-            fitting = users.add_up(personal.fit_moments())
-            gradient = users.add_up(BiasGradient())
+            moments = users.sum(personal.prior_moments(A))
+            fitting = users.sum(personal.fit_moments())
+            gradient = users.sum(BiasGradient())
             prior_sum, fit, g = session.release_together([("prior", moments), ("fit", fitting), ("bias", gradient)])
-            self._fitted(personal, fit, session.deviation("fit", fitting))
+            self._update_priors(personal, fit, session.deviation("fit", fitting))
             biases.add(G * g, G * session.deviation("bias", gradient), 1.0, personal)
             biases.settle(personal)
             personal.learn_prior(prior_sum, session.deviation("prior", moments))
             personal.cut_again()
-        state = State(personal, biases, counts, crowd)
-        tasting = self._tasting(users, session, state, features) if self.has_pairs else None
+        state = RatingState(personal, biases, counts, crowd)
+        tasting = self._factor_stage(users, session, state, features) if self.has_pairs else None
         if tasting is not None:
             self._pairs_or_biases(users, session, [PAIRS], state, tasting, with_fit=False)
         iota = self._iota(counts.c, noise)
@@ -339,7 +339,7 @@ class ResidualGradient(Algorithm):
             self._leftovers(users, session, state, tasting, steps_taken)
         return self._learnt(state, tasting, signal, iota)
 
-    def _size(self, walk: Descent, session: Session) -> Crowd:
+    def _size(self, walk: Descent, session: Session) -> PopulationStats:
         """The mean is drawn to the middle of the range by its known noise."""
         sizes = walk.size(self.half)
         share, m, mean = session.release("size", sizes)
@@ -356,9 +356,9 @@ class ResidualGradient(Algorithm):
         trust = 1 / (1 + 4 * noise**2)  # means differ by half of it
         centre = float(np.clip(mean / m, -1, 1) * self.half) * trust
         per_user = min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items
-        return Crowd(m, per_user, centre, trust * (noise * self.half) ** 2)
+        return PopulationStats(m, per_user, centre, trust * (noise * self.half) ** 2)
 
-    def _count(self, users: Users, session: Session, crowd: Crowd) -> Counts:
+    def _count(self, users: Users, session: Session, crowd: PopulationStats) -> Counts:
         """Counts in even weights, and in those that all sums have from then on."""
         walk = Descent(users)
         walk.weigh(np.ones(users.n_items))
@@ -393,53 +393,53 @@ class ResidualGradient(Algorithm):
             return float(self.intercept)
         return float(np.clip(1.05 - 0.027 * c.mean() / noise, 0.5, 0.9))
 
-    def _fitted(self, personal: Personal, fit: NDArray[Any], deviation: float) -> None:
+    def _update_priors(self, personal: UserEffects, fit: NDArray[Any], deviation: float) -> None:
         personal.learn_fit(fit, deviation)
         if not self.attenuation:
             personal.left = 1.0
 
     # ------------------------------------------------------------ what the rest buys
 
-    def _tasting(self, users: Users, session: Session, state: State, features: NDArray[Any] | None) -> Tasting:
+    def _factor_stage(self, users: Users, session: Session, state: RatingState, features: NDArray[Any] | None) -> FactorStage:
         lines = [Line("bias"), Line(PAIRS), *self._gradients(1)]
         whole = sum(session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines)))
-        return Tasting(users, session, state, features, self.largest_core, self._rank, self.gate, whole)
+        return FactorStage(users, session, state, features, self.largest_core, self._rank, self.gate, whole)
 
     def _pairs_or_biases(
         self,
         users: Users,
         session: Session,
         names: list[str | Line],
-        state: State,
-        tasting: Tasting | None,
+        state: RatingState,
+        tasting: FactorStage | None,
         with_fit: bool = True,
     ) -> None:
         """Pairs where biases can do without, else (2) again."""
         personal = state.personal
         G = personal.largest
-        pairs = tasting is not None and tasting.worth(names)
+        pairs = tasting is not None and tasting.is_affordable(names)
         if pairs:
             assert tasting is not None
-            tasting.look()
+            tasting.prepare_residuals()
         else:
             personal.solve(users, np.zeros((users.n_items, 0)), state.biases.now)
         if with_fit:
-            fitting = users.add_up(personal.fit_moments())
-            self._fitted(personal, session.release("fit", fitting), session.deviation("fit", fitting))
+            fitting = users.sum(personal.fit_moments())
+            self._update_priors(personal, session.release("fit", fitting), session.deviation("fit", fitting))
         if pairs:
             assert tasting is not None
-            tasting.buy(names)
+            tasting.release_pairs(names)
             if tasting.steps is not None:
-                tasting.still_worth_it(WORTH)
+                tasting.check_gain(WORTH)
         else:
-            gradient = users.add_up(BiasGradient())
+            gradient = users.sum(BiasGradient())
             sums = session.release_together([(name, gradient) for name in names])
             for name, g in zip(names, sums, strict=True):
                 state.biases.add(G * g, G * session.deviation(name, gradient), 1.0, personal)
             state.biases.settle(personal)
         personal.cut_again()
 
-    def _leftovers(self, users: Users, session: Session, state: State, tasting: Tasting, steps_taken: int) -> None:
+    def _leftovers(self, users: Users, session: Session, state: RatingState, tasting: FactorStage, steps_taken: int) -> None:
         """What the lines that compare ranks buy where there was nothing to compare."""
         left: list[str | Line] = [] if tasting.closed else [WORTH]
         if tasting.steps is None:
@@ -447,12 +447,12 @@ class ResidualGradient(Algorithm):
         else:
             if steps_taken < PRUNE_AFTER:
                 tasting.prune(RANK)
-            tasting.look_back(LAST)
+            tasting.final_check(LAST)
         if left:
             self._pairs_or_biases(users, session, left, state, None, with_fit=False)
 
     def _step(
-        self, users: Users, session: Session, names: list[str | Line], state: State, steps: Steps, iota: float
+        self, users: Users, session: Session, names: list[str | Line], state: RatingState, steps: Steps, iota: float
     ) -> None:
         """(4) and (5)."""
         personal = state.personal
@@ -461,11 +461,11 @@ class ResidualGradient(Algorithm):
         G = personal.largest
         iota = NEARLY_ALL_BIAS if steps.over else iota
         personal.solve(users, steps.V, state.biases.now, iota)
-        fitting = users.add_up(personal.fit_moments())
-        gram = users.add_up(SolutionGram(len(self._columns), rank, longest(rank)))
-        gradient = users.add_up(Gradients())
+        fitting = users.sum(personal.fit_moments())
+        gram = users.sum(SolutionGram(len(self._columns), rank, longest(rank)))
+        gradient = users.sum(Gradients())
         fit, packed, g = session.release_together([("fit", fitting), (balance, gram), (line, gradient)])
-        self._fitted(personal, fit, session.deviation("fit", fitting))
+        self._update_priors(personal, fit, session.deviation("fit", fitting))
         deviation = session.deviation(line, gradient) * G
         g = g * G
         state.biases.add(g[:, 0], deviation, iota, personal)
@@ -477,7 +477,7 @@ class ResidualGradient(Algorithm):
         steps.take(K, unsure, g[:, 1:], deviation, personal, rho)
         personal.cut_again()
 
-    def _learnt(self, state: State, tasting: Tasting | None, signal: Mapping[str, float], iota: float) -> Learnt:
+    def _learnt(self, state: RatingState, tasting: FactorStage | None, signal: Mapping[str, float], iota: float) -> Learnt:
         personal = state.personal
         bias = state.biases.now
         steps = None if tasting is None else tasting.steps
@@ -500,14 +500,14 @@ class ResidualGradient(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def read_out(self, learnt: Learnt) -> ReadOut:
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
         """A user's own solve, as in training."""
         assert self.rating_range is not None
         found = learnt.details
         lead = math.sqrt(found["ridge"] / found["prior_count"])
         centre = middle(self.rating_range)
-        return LeastSquares(found["ridge"], centre=centre, second_centre=found["centre"], intercept=lead)
+        return LeastSquaresFoldIn(found["ridge"], centre=centre, second_centre=found["centre"], intercept=lead)
 
-    def likeness(self, learnt: Learnt) -> Likeness:
+    def item_similarity(self, learnt: Learnt) -> ItemSimilarity:
         """By what was learnt of taste."""
-        return Likeness(learnt.details["own_columns"])
+        return ItemSimilarity(learnt.details["own_columns"])

@@ -28,7 +28,7 @@ ROUNDS = 15  # later ones prune too much
 STRENGTHS = (1e-2, 1e6)  # of features: the least and the most
 
 
-class Tastes(NamedTuple):
+class FactorPosterior(NamedTuple):
     """What the pairs say: v_j ~ N(mean_j, B diag(C_j) Bᵀ) in the core, N(Wᵀ f_j, T) elsewhere.
 
     `dimensions` is how many eigenvalues are beyond the edge of the noise.
@@ -93,7 +93,7 @@ def spectrum(G: NDArray[np.float64], t: float, c: NDArray[np.float64], size: flo
 
 def tastes(
     found: Spectrum, rank: int, scale: float, features: NDArray[np.float64] | None = None, rounds: int = ROUNDS
-) -> Tastes:
+) -> FactorPosterior:
     """The model above for vectors of that rank.
 
     Parameters
@@ -133,4 +133,4 @@ def tastes(
             strength = float(np.clip(w.size / max(float((w**2).sum() + rank * np.trace(S)), 1e-12), *STRENGTHS))
         T = ((v - mean).T @ (v - mean) + (B * C.sum(axis=0)) @ B.T) / M
     root = math.sqrt(scale)
-    return Tastes(v / root, B / root, C, T / scale, W / root, strength, found.dimensions)
+    return FactorPosterior(v / root, B / root, C, T / scale, W / root, strength, found.dimensions)

@@ -47,19 +47,19 @@ from discreet.models.algorithms.algorithm import (
 )
 from discreet.models.checks import (
     MOST_SWEEPS,
-    require,
-    require_number,
-    require_one_of,
-    require_positive,
-    require_whole,
+    check_that,
+    check_number,
+    check_choice,
+    check_positive,
+    check_int,
 )
-from discreet.models.read_outs import LeastSquares, ReadOut
+from discreet.models.read_outs import LeastSquaresFoldIn, FoldIn
 from discreet.privacy.accounting.budget import Budget, Neighbouring
 from discreet.privacy.door.plan import Line, Plan, Release
-from discreet.privacy.door.session import Session, Statistic
+from discreet.privacy.door.session import Session, ReleasableSum
 from discreet.privacy.noise.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Huber
 from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.huber_weights import reweighted
+from discreet.privacy.people.huber_weights import reweight
 from discreet.privacy.people.users import Users, seal
 from discreet.privacy.statistics.sums import unpack
 
@@ -143,7 +143,7 @@ class RobustSolve(Algorithm):
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        require_one_of("mechanism", self.mechanism, *MECHANISMS)
+        check_choice("mechanism", self.mechanism, *MECHANISMS)
         approximate = self.mechanism == "gaussian" or (self.mechanism == "huber" and budget.delta > 0)
         usual_clipping: Literal["l1", "l2"] = "l2" if approximate else "l1"
         clipping = usual_clipping if self.clipping is None else self.clipping
@@ -163,29 +163,29 @@ class RobustSolve(Algorithm):
 
     def _check(self, budget: Budget) -> None:
         for name in ("factors", "max_items"):
-            require_whole(name, getattr(self, name))
+            check_int(name, getattr(self, name))
         for name in ("iterations", "inner_iterations"):
-            require_whole(name, getattr(self, name), 1, MOST_SWEEPS)
+            check_int(name, getattr(self, name), 1, MOST_SWEEPS)
         for name in ("alpha", "transition", "prior_variance", "user_norm", "user_norm_l1", "rating_bound"):
-            require_positive(name, getattr(self, name))
+            check_positive(name, getattr(self, name))
         assert self.alpha is not None
         other = "Laplace" if self.alpha < 1 else "Gaussian"
-        require(
+        check_that(
             SMALLEST_ALPHA <= self.alpha <= LARGEST_ALPHA,
             f"alpha is {self.alpha!r}, which is {other} noise to all digits: it must lie between {SMALLEST_ALPHA:g} "
             f"and {LARGEST_ALPHA:g}",
         )
         for name in ("item_regularization", "ridge_per_rating", "intercept"):
-            require_number(name, getattr(self, name))
-        require_positive("initial_scale", self.initial_scale)
-        require_one_of("solver", self.solver, *SOLVERS)
-        require_one_of("clipping", self.clipping, "l1", "l2")
-        require_number("gram_share", self.gram_share)
-        require(0 < self.gram_share < 1, f"gram_share is {self.gram_share!r}, but must be between 0 and 1")
-        require(self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1")
+            check_number(name, getattr(self, name))
+        check_positive("initial_scale", self.initial_scale)
+        check_choice("solver", self.solver, *SOLVERS)
+        check_choice("clipping", self.clipping, "l1", "l2")
+        check_number("gram_share", self.gram_share)
+        check_that(0 < self.gram_share < 1, f"gram_share is {self.gram_share!r}, but must be between 0 and 1")
+        check_that(self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1")
         check_centring(self.centring, "user")
         pure = self.mechanism == "gaussian" and budget.delta == 0
-        require(not pure, "delta is 0 and mechanism is 'gaussian', which has no pure ε: take 'laplace' or 'huber'")
+        check_that(not pure, "delta is 0 and mechanism is 'gaussian', which has no pure ε: take 'laplace' or 'huber'")
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
@@ -204,20 +204,20 @@ class RobustSolve(Algorithm):
         """Two in every inner iteration."""
         n = self.iterations * self.inner
         share = {"sum": 1 - self.gram_share, "gram": self.gram_share}
-        found = self.statistics(seal(nobody(n_items), self.bounds()))
+        found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
         return [Line(name, times=n, share=share[name], shape=tuple(s.shape)) for name, s in found.items()]
 
     def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
         """By the accountant who asks for the least noise, if "auto" may choose."""
         candidates = self._accountants(budget) if accountant == "auto" else [accountant]
-        plans = [self._priced(n_items, budget, one) for one in candidates]
+        plans = [self._calibrate(n_items, budget, one) for one in candidates]
         best = plans[0]
         for other in plans[1:]:  # the first is the simplest; another has to be better to be taken
             if other.noise_multiplier("sum") < best.noise_multiplier("sum") * (1 - 1e-6):
                 best = other
         return best
 
-    def _priced(self, n_items: int, budget: Budget, accountant: str) -> Plan:
+    def _calibrate(self, n_items: int, budget: Budget, accountant: str) -> Plan:
         power = 1.0 if accountant == "pure" else 0.5  # pure ε add up, otherwise the squares of μ do
         huber = self.mechanism == "huber"
         ratio = self._ratios(n_items, budget.neighbouring)
@@ -233,7 +233,7 @@ class RobustSolve(Algorithm):
             )
             for line in self.releases(n_items)
         )
-        return calibrated(releases, budget, accountant)
+        return calibrate_plan(releases, budget, accountant)
 
     def _accountants(self, budget: Budget) -> list[str]:
         """Who may be asked for the price: the best is taken."""
@@ -258,13 +258,13 @@ class RobustSolve(Algorithm):
 
     def _ratios(self, n_items: int, neighbouring: Neighbouring) -> dict[str, float]:
         """Δ₂/Δ₁ of every release, asked of the statistics of nobody at all."""
-        found = self.statistics(seal(nobody(n_items), self.bounds()))
+        found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
         return {
             name: min(1.0, s.sensitivity(neighbouring, "l2") / s.sensitivity(neighbouring, "l1"))
             for name, s in found.items()
         }
 
-    def statistics(self, users: Users) -> dict[str, Statistic]:
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
         users.choose()
         users.solve(np.zeros((users.n_items, self.factors)), 1.0, intercept=self.iota)
         return {"sum": users.item_sums(), "gram": users.item_grams()}
@@ -293,7 +293,7 @@ class RobustSolve(Algorithm):
             F, b = self._parts(V)
             users.solve(F, self.ridge_per_rating, exponent=1.0, bias=b, intercept=self.iota)
             for _ in range(self.inner):
-                robust = reweighted(users, V, self.transition) if self.solver == "irls" else users
+                robust = reweight(users, V, self.transition) if self.solver == "irls" else users
                 V = self._item_step(robust, session)
             progress(step + 1, self.iterations, "steps")
         if np.abs(V).max() < 1e-2:
@@ -325,13 +325,13 @@ class RobustSolve(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def read_out(self, learnt: Learnt) -> ReadOut:
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
         """Equation (1) without the cut: what a user computes for itself is for itself."""
         assert self.rating_range is not None
         if isinstance(self.centring, str):
             centre = middle(self.rating_range)
-            return LeastSquares(self.ridge_per_rating, 1.0, "own mean", centre, self.prior_count)
-        return LeastSquares(self.ridge_per_rating, 1.0, "constant", self.centring)
+            return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "own mean", centre, self.prior_count)
+        return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "constant", self.centring)
 
 
 def curvature(seen: NDArray[Any], deviation: float, rank: int) -> NDArray[Any]:
@@ -347,11 +347,11 @@ def curvature(seen: NDArray[Any], deviation: float, rank: int) -> NDArray[Any]:
 
 
 @lru_cache(maxsize=64)
-def calibrated(releases: tuple[Release, ...], budget: Budget, accountant: str) -> Plan:
+def calibrate_plan(releases: tuple[Release, ...], budget: Budget, accountant: str) -> Plan:
     """Loss distributions take a second, and a fit asks for its plan more than once."""
-    return Plan.calibrated(releases, budget, accountant)
+    return Plan.calibrate(releases, budget, accountant)
 
 
-def nobody(n_items: int) -> Ratings:
+def empty_ratings(n_items: int) -> Ratings:
     """Ratings of no one at all: statistics of them say the same about shapes and sensitivities as of everybody."""
     return Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalogue=True)

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from discreet.kernels.products import symmetric_of
 from discreet.models.algorithms.algorithm import most_frequent
-from discreet.models.algorithms.feature_prior import standardised
-from discreet.models.algorithms.personal import Biases, Crowd, Personal
-from discreet.models.algorithms.residual_pairs import Tastes, spectrum, tastes
+from discreet.models.algorithms.feature_prior import standardize
+from discreet.models.algorithms.personal import ItemBiases, PopulationStats, UserEffects
+from discreet.models.algorithms.residual_pairs import FactorPosterior, spectrum, tastes
 from discreet.privacy.door.plan import Line
 from discreet.privacy.door.session import Session
 from discreet.privacy.people.descent import WeighEntries
@@ -29,9 +29,9 @@ OWN_SHARE = 0.5  # of D: see `without_own_share`
 FEWEST = 12.0  # ratings of a user in the core: with less, pairs say little of taste, and steps from them go astray
 FEWEST_OF_ALL = 6.0  # where the core is the catalogue, but for a tenth of the ratings
 NEARLY_ALL = 0.9
-CLEARLY = 3.0  # times the deviation of its noise: from then on a gain is one
-A_LOSS = 0.5  # likewise, for factors that lose
-ASTRAY = 3.0  # likewise, for steps after which factors are worth less than before
+Z_IMPROVE = 3.0  # times the deviation of its noise: from then on a gain is one
+Z_DROP = 0.5  # likewise, for factors that lose
+Z_REVERT = 3.0  # likewise, for steps after which factors are worth less than before
 BLOCK = 4096  # items whose factors are solved for at a time
 
 
@@ -46,16 +46,16 @@ class Counts(NamedTuple):
     importance: NDArray[np.float64]
 
 
-class State(NamedTuple):
+class RatingState(NamedTuple):
     """What is known beside taste."""
 
-    personal: Personal
-    biases: Biases
+    personal: UserEffects
+    biases: ItemBiases
     counts: Counts
-    crowd: Crowd
+    crowd: PopulationStats
 
 
-class Gained(NamedTuple):
+class ReleasedGain(NamedTuple):
     """Factors, what users gained by them, and the noise on that."""
 
     V: NDArray[np.float64]
@@ -63,7 +63,7 @@ class Gained(NamedTuple):
     deviation: float
 
 
-class Tasting:
+class FactorStage:
     """Pairs, as far as they are worth it, and the steps after them.
 
     Parameters
@@ -83,7 +83,7 @@ class Tasting:
         self,
         users: Users,
         session: Session,
-        state: State,
+        state: RatingState,
         features: NDArray[Any] | None,
         largest_core: int,
         rank: int,
@@ -93,7 +93,7 @@ class Tasting:
         self._users = users
         self._session = session
         self.state = state
-        self._features = None if features is None else standardised(features)
+        self._features = None if features is None else standardize(features)
         self.core = most_frequent(state.counts.even, min(largest_core, users.n_items))
         self._rank = min(rank, len(self.core))
         self._gate = gate
@@ -105,9 +105,9 @@ class Tasting:
         self.steps: Steps | None = None
         self.strength: float | None = None
         self.dimensions = 0
-        self._best = Gained(np.zeros((users.n_items, 0)), 0.0, 0.0)
+        self._best = ReleasedGain(np.zeros((users.n_items, 0)), 0.0, 0.0)
 
-    def worth(self, names: Sequence[str | Line]) -> bool:
+    def is_affordable(self, names: Sequence[str | Line]) -> bool:
         """Whether biases would lose next to nothing without these lines and those that were given up before."""
         plan = self._session.plan
         state = self.state
@@ -130,21 +130,21 @@ class Tasting:
         share = min(float(counts[self.core].sum()) / max(float(counts.sum()), 1e-9), 1.0)
         return self.state.crowd.per_user * share >= (FEWEST_OF_ALL if share >= NEARLY_ALL else FEWEST)
 
-    def look(self) -> None:
+    def prepare_residuals(self) -> None:
         """Users solve for what is personal but for taste, and weigh all items alike."""
         n = self._users.n_items
-        self._users.map(WeighEntries(np.ones(n)))
+        self._users.apply(WeighEntries(np.ones(n)))
         self.state.personal.solve(self._users, np.zeros((n, 0)), self.state.biases.now)
 
-    def buy(self, names: Sequence[str | Line]) -> None:
+    def release_pairs(self, names: Sequence[str | Line]) -> None:
         """Pairs from these lines, together with those bought before; steps can begin where a dimension stands out."""
-        products = self._users.add_up(ResidualPairs(self.core))
+        products = self._users.sum(ResidualPairs(self.core))
         deviations = [self._session.deviation(name, products) / math.sqrt(2.0) for name in names]
         released = self._session.release_together([(name, products) for name in names])
         for one, deviation in zip(released, deviations, strict=True):
             self._sum += symmetric_of(one, len(self.core)) / math.sqrt(2.0) / deviation**2
             self._precision += deviation**-2
-        self._users.map(WeighEntries(self.state.counts.importance))
+        self._users.apply(WeighEntries(self.state.counts.importance))
         self._given_up += sum(self._session.plan.noise_multiplier(name) ** -2 for name in names)
         self._taste()
 
@@ -166,12 +166,12 @@ class Tasting:
         self.strength = None if F is None else found.strength
         self.steps = Steps(self.core, found, F, counts)
 
-    def still_worth_it(self, name: str) -> None:
+    def check_gain(self, name: str) -> None:
         """No factors after all, where users predict ratings that they leave out of their solve worse with them."""
         assert self.steps is not None
         self.closed = True
-        gains, deviation = self._left_out(name, self.steps.V, (self.steps.V.shape[1],))
-        self._best = Gained(self.steps.V, gains[0], deviation)
+        gains, deviation = self._release_gains(name, self.steps.V, (self.steps.V.shape[1],))
+        self._best = ReleasedGain(self.steps.V, gains[0], deviation)
         self._give_up_losers()
 
     def prune(self, name: str) -> None:
@@ -181,23 +181,23 @@ class Tasting:
         """
         assert self.steps is not None
         Q = basis(self.steps.V, self.state.counts.even)
-        ranks = compared(len(Q))
-        gains, deviation = self._left_out(name, self.steps.V @ Q, ranks)
+        ranks = ranks_to_compare(len(Q))
+        gains, deviation = self._release_gains(name, self.steps.V @ Q, ranks)
         best = int(np.argmax(gains))
-        if gains[best] - gains[-1] <= CLEARLY * deviation:
+        if gains[best] - gains[-1] <= Z_IMPROVE * deviation:
             best = len(ranks) - 1
         else:
             self.steps.turn(Q[:, : ranks[best]])
         self._keep_the_better(gains[best], deviation)
 
-    def look_back(self, name: str) -> None:
+    def final_check(self, name: str) -> None:
         """Now that all steps have been taken: the better of factors now and before, or none where they lose.
 
         A rating that a user leaves out has been learnt from all the same. So factors seem to gain by what they have
         made of the scatter of ratings: σ² for each of their numbers and as much again, in the weights of `_left_out`.
         """
         assert self.steps is not None
-        gains, deviation = self._left_out(name, self.steps.V, (self.steps.V.shape[1],))
+        gains, deviation = self._release_gains(name, self.steps.V, (self.steps.V.shape[1],))
         self._keep_the_better(gains[0], deviation)
         numbers = self.steps.V.shape[1] * len(self.core)
         self._give_up_losers(numbers * self.state.personal.variance / self.state.crowd.per_user)
@@ -205,22 +205,22 @@ class Tasting:
     def _keep_the_better(self, gain: float, deviation: float) -> None:
         """Back to the best factors so far, where those of now are clearly worse."""
         assert self.steps is not None
-        if self._best.gain - gain > ASTRAY * math.hypot(deviation, self._best.deviation):
+        if self._best.gain - gain > Z_REVERT * math.hypot(deviation, self._best.deviation):
             self.steps.stay_at(self._best.V)
         else:
-            self._best = Gained(self.steps.V, gain, deviation)
+            self._best = ReleasedGain(self.steps.V, gain, deviation)
         self.dimensions = min(self.dimensions, self.steps.V.shape[1])
 
     def _give_up_losers(self, scatter: float = 0.0) -> None:
-        if self._best.gain < scatter - A_LOSS * self._best.deviation:
+        if self._best.gain < scatter - Z_DROP * self._best.deviation:
             self.steps = None
             self.dimensions = 0
 
-    def _left_out(self, name: str, V: NDArray[np.float64], ranks: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
+    def _release_gains(self, name: str, V: NDArray[np.float64], ranks: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
         """What users gain, in squares of ratings, so that it can be compared with what others say; and its noise."""
         state = self.state
         many = max(2 * state.crowd.per_user, 1.0)
-        gains = self._users.add_up(state.personal.left_out_gains(V, state.biases.now, ranks, many))
+        gains = self._users.sum(state.personal.leave_one_out_gains(V, state.biases.now, ranks, many))
         unit = math.sqrt(len(ranks)) * state.personal.variance
         deviation = self._session.deviation(name, gains)
         return unit * self._session.release(name, gains), unit * deviation
@@ -232,7 +232,7 @@ def basis(V: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.flo
     return np.ascontiguousarray(Q[:, ::-1])
 
 
-def compared(rank: int) -> tuple[int, ...]:
+def ranks_to_compare(rank: int) -> tuple[int, ...]:
     """Ranks up to this one, ascending, each about two thirds of the next: five at most."""
     ranks = [rank]
     while len(ranks) < 5 and ranks[-1] > 1:
@@ -243,7 +243,7 @@ def compared(rank: int) -> tuple[int, ...]:
 class Steps:
     """All steps taken, and the factors that explain them best with the pairs as a prior."""
 
-    def __init__(self, core: NDArray[np.int64], found: Tastes, features: NDArray[Any] | None, counts: Counts) -> None:
+    def __init__(self, core: NDArray[np.int64], found: FactorPosterior, features: NDArray[Any] | None, counts: Counts) -> None:
         self._core = core
         self._c = counts.c[:, None]
         self._heavy = counts.heavy
@@ -268,7 +268,7 @@ class Steps:
         unsure: float,
         g: NDArray[np.float64],
         deviation: float,
-        personal: Personal,
+        personal: UserEffects,
         rho: float,
     ) -> None:
         """One step with noisy K and g; `unsure` and `deviation` are those of their noise, and ρ is as in (4)."""

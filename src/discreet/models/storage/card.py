@@ -75,7 +75,7 @@ def private(model: Recommender, statement: PrivacyStatement) -> str:
         items=len(model.item_ids_),
         factors=model.item_factors_.shape[1],
         feedback=model.feedback,
-        parameters=", ".join(f"{name}={value!r}" for name, value in model.saved_params().items()),
+        parameters=", ".join(f"{name}={value!r}" for name, value in model.params_to_save().items()),
         example=model.item_ids_[:2].tolist(),
     )
 

@@ -26,7 +26,7 @@ from discreet.data.untrusted import MOST_JSON, OpenFolder, consistently, parse_j
 from discreet.errors import DataError, DiscreetError, PrivacyError
 from discreet.models import MODELS
 from discreet.models.storage.earlier_ledgers import LEDGER, is_earlier
-from discreet.models.storage.exchange import displaced
+from discreet.models.storage.exchange import find_displaced
 from discreet.privacy.door.chain import Head
 
 FORMAT = 2
@@ -107,10 +107,10 @@ def read_contents(path: str | Path, *, mapped: int | None = None) -> Contents:
     """
     folder = Path(path)
     with in_one_sentence(folder):
-        return consistently(folder, lambda opened: _read(folder, opened, mapped), _opened)
+        return consistently(folder, lambda opened: _read(folder, opened, mapped), _open_folder)
 
 
-def _opened(folder: Path) -> OpenFolder:
+def _open_folder(folder: Path) -> OpenFolder:
     """The folder, if there is one.
 
     Where two folders cannot be swapped at once, there is a moment without any; it is waited for.
@@ -120,10 +120,10 @@ def _opened(folder: Path) -> OpenFolder:
             return OpenFolder(folder)
         if folder.exists() and not folder.is_dir():
             raise DataError(f"{folder} is not a folder: give a folder that save() wrote")
-        if not folder.exists() and displaced(folder) is None and not folder.exists():
+        if not folder.exists() and find_displaced(folder) is None and not folder.exists():
             raise DataError(f"{folder} does not exist: give a folder that save() wrote")
         time.sleep(0.01)
-    raise DataError(f"{folder} does not exist, because a save was cut off: rename {displaced(folder)} to have it back")
+    raise DataError(f"{folder} does not exist, because a save was cut off: rename {find_displaced(folder)} to have it back")
 
 
 def _read(folder: Path, opened: OpenFolder, mapped: int | None) -> Contents:
@@ -176,7 +176,7 @@ def _check_kind(folder: Path, version: Any, name: Any, sums: Any) -> None:
 def _item_ids(given: Any) -> NDArray[Any]:
     if not isinstance(given, list) or not given:
         raise ValueError("item_ids must be a list of at least one id")
-    ids = as_ids([decoded(value) for value in given], "item id")
+    ids = as_ids([decode_id(value) for value in given], "item id")
     if (twice := first_repeated(ids)) is not None:
         raise ValueError(f"the item {twice!r} is there twice")
     return ids
@@ -248,13 +248,13 @@ def checksum(described: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
-def decoded(value: Any) -> Any:
+def decode_id(value: Any) -> Any:
     """An id as `encoded` wrote it."""
     if type(value) in (int, str):
         return value
     kind, inner = value["type"], value["value"]
     if kind == "tuple":
-        return tuple(decoded(v) for v in inner)
+        return tuple(decode_id(v) for v in inner)
     makers: dict[str, Callable[[Any], Any]] = {"float": float, "bool": bool, "bytes": bytes.fromhex, "uuid": uuid.UUID}
     return makers[kind](inner)
 

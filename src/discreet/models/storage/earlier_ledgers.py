@@ -28,7 +28,7 @@ def is_earlier(name: str) -> bool:
     return _EARLIER.fullmatch(name) is not None
 
 
-def listed_ledgers(folder: OpenFolder) -> list[str]:
+def list_ledgers(folder: OpenFolder) -> list[str]:
     """The ledgers that the model in the folder lists; none where there is no such model."""
     try:
         listed = parse_json(folder.read("model.json"))["sha256"]
@@ -37,14 +37,14 @@ def listed_ledgers(folder: OpenFolder) -> list[str]:
         return []
 
 
-def kept_ledgers(folder: Path) -> dict[str, bytes]:
+def ledgers_to_keep(folder: Path) -> dict[str, bytes]:
     """The ledgers in the folder as they are to lie beside a new model, by name."""
     if not folder.is_dir():
         return {}
 
     def read(opened: OpenFolder) -> dict[str, bytes]:
         there = set(opened.names())
-        contents = [opened.read(name) for name in listed_ledgers(opened) if name in there]
+        contents = [opened.read(name) for name in list_ledgers(opened) if name in there]
         return {earlier_name(content): content for content in contents}
 
     return consistently(folder, read)
@@ -65,14 +65,14 @@ def keep_beside(target: Path, replaced: Path, known: set[str]) -> None:
 def _still_there(folder: Path) -> dict[str, bytes]:
     """The ledgers of a folder that another process may be removing, after it has kept them itself."""
     try:
-        return kept_ledgers(folder)
+        return ledgers_to_keep(folder)
     except (OSError, DataError):
         return {}
 
 
 def check_replaced(folder: Path, replace: bool) -> None:
     """Refuse to put another model in the place of a private one, unless that was asked for."""
-    if not replace and folder.is_dir() and consistently(folder, listed_ledgers):
+    if not replace and folder.is_dir() and consistently(folder, list_ledgers):
         raise ConfigError(
             f"{folder} holds a private model: choose a new folder, or say replace=True, which keeps its ledger beside "
             "the new one"

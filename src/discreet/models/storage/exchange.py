@@ -32,7 +32,7 @@ def exchange(one: Path, other: Path) -> None:
             between.rename(one)
 
 
-def displaced(place: Path) -> Path | None:
+def find_displaced(place: Path) -> Path | None:
     """The folder that belongs to `place`, where there is none, if two renames were cut off between."""
     left = place.parent.glob(f".{glob.escape(place.name)}.*.old") if not place.exists() else ()
     return max(left, key=lambda folder: folder.stat().st_mtime, default=None)

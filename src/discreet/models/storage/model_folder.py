@@ -43,7 +43,7 @@ from discreet.models.storage.contents import (
     in_one_sentence,
     read_contents,
 )
-from discreet.models.storage.earlier_ledgers import LEDGER, check_replaced, earlier_name, keep_beside, kept_ledgers
+from discreet.models.storage.earlier_ledgers import LEDGER, check_replaced, earlier_name, keep_beside, ledgers_to_keep
 from discreet.models.storage.exchange import exchange
 from discreet.version import __version__
 
@@ -59,11 +59,11 @@ def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = Fa
     target = Path(os.path.realpath(path))
     check_target(target)
     check_replaced(target, replace)
-    arrays = {"item_factors": model.item_factors_, "item_biases": model.item_biases_} | _reading(model)[1]
+    arrays = {"item_factors": model.item_factors_, "item_biases": model.item_biases_} | _describe_fold_in(model)[1]
     files = {FACTORS: to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})}
     files |= {name: text.encode() for name, text in model.extra_files().items()}
     own = earlier_name(files.get(LEDGER, b""))  # saved again, a model does not come before itself
-    files |= {name: content for name, content in kept_ledgers(target).items() if name != own}
+    files |= {name: content for name, content in ledgers_to_keep(target).items() if name != own}
     files[CARD] = with_earlier(model.card(), files).encode()
     files[MODEL] = _as_json(_description(model, files))  # last, because a folder without it is no model
     for name, content in files.items():
@@ -139,33 +139,33 @@ def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
         "format": FORMAT,
         "discreet": __version__,
         "class": type(model).__name__,
-        "parameters": model.saved_params(),
+        "parameters": model.params_to_save(),
         "state": model.state(),
         "rating_range": model.rating_range_,
-        **_reading(model)[0],
+        **_describe_fold_in(model)[0],
         **_account(model),
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         "titles": None if model.titles_ is None else model.titles_.tolist(),
-        "item_ids": [encoded(i) for i in model.item_ids_.tolist()],
+        "item_ids": [encode_id(i) for i in model.item_ids_.tolist()],
     }
     read: dict[str, Any] = json.loads(_as_json(described))  # as it will be, so that the checksum is of that
     return {"checksum": checksum(read)} | read
 
 
-def _reading(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
+def _describe_fold_in(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
     """How a history is read, for whoever has not the model's class: what model.json says of it, and its arrays."""
-    read_out = model.scorer().read_out
-    likeness = model.likeness()
-    if read_out.kind not in KINDS:
+    fold_in_rule = model.scorer().fold_in_rule
+    item_similarity = model.item_similarity()
+    if fold_in_rule.kind not in KINDS:
         return {}, {}
-    arrays = {f"read_out.{name}": array for name, array in read_out.arrays().items()}
-    if likeness.known is not None:
-        arrays["likeness.known"] = likeness.known
+    arrays = {f"fold_in_rule.{name}": array for name, array in fold_in_rule.arrays().items()}
+    if item_similarity.known is not None:
+        arrays["item_similarity.known"] = item_similarity.known
     said = {
-        "read_out": read_out.numbers(),
-        "liked_rating": model.liked_rating,
+        "fold_in_rule": fold_in_rule.numbers(),
+        "default_rating": model.default_rating,
         "history_range": model.history_range,
-        "likeness": {"first": likeness.first},
+        "item_similarity": {"first": item_similarity.first},
     }
     return said, arrays
 
@@ -212,7 +212,7 @@ def _sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def encoded(value: Any) -> Any:
+def encode_id(value: Any) -> Any:
     """An id as JSON: integers and text as they are, the rest tagged with its type."""
     value = value.item() if isinstance(value, np.generic) else value
     if type(value) in (int, str):
@@ -220,7 +220,7 @@ def encoded(value: Any) -> Any:
     if type(value) in (float, bool):
         return {"type": type(value).__name__, "value": value}
     if isinstance(value, tuple):
-        return {"type": "tuple", "value": [encoded(v) for v in value]}
+        return {"type": "tuple", "value": [encode_id(v) for v in value]}
     if isinstance(value, bytes):
         return {"type": "bytes", "value": value.hex()}
     if isinstance(value, uuid.UUID):

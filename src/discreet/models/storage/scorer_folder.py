@@ -1,6 +1,6 @@
 """A scorer straight from a folder: no model class, no algorithm and no table library are imported on the way.
 
-A folder says in model.json how a history is read (``read_out``, see `discreet.models.read_outs`), with the arrays that
+A folder says in model.json how a history is read (``fold_in_rule``, see `discreet.models.read_outs`), with the arrays that
 this needs beside the factors. Folders from before that was so, and models that write `fold` themselves, are opened
 through their model class. The chain of the ledger is verified; it is priced when somebody asks for the statement.
 """
@@ -21,7 +21,7 @@ from discreet.data.encode import object_array
 from discreet.data.untrusted import parse_json
 from discreet.errors import ConfigError, DataError
 from discreet.kernels import once as without_compiler
-from discreet.models.read_outs import Likeness, read_out_from
+from discreet.models.read_outs import ItemSimilarity, fold_in_from_dict
 from discreet.models.scorer import Scorer
 from discreet.models.storage.contents import MAPPED, Contents, in_one_sentence, read_contents
 from discreet.models.storage.earlier_ledgers import LEDGER
@@ -54,8 +54,8 @@ class OpenedModel:
         return self.scorer.titles
 
     @property
-    def liked_rating(self) -> float:
-        return self.scorer.liked_rating
+    def default_rating(self) -> float:
+        return self.scorer.default_rating
 
     @property
     def name(self) -> str:
@@ -72,17 +72,17 @@ class OpenedModel:
         return dict(self.contents.described["state"].get("details", {}))
 
     @property
-    def learnt_(self) -> str:
+    def summary_(self) -> str:
         """In one sentence what survived the noise; empty where the model does not say."""
         return str(self.details.get("learnt", ""))
 
     def check_comparable(self) -> None:
         """Raise a `ConfigError` where there is nothing to compare items by, and warn where it may be noise."""
         if not self.scorer.factors.shape[1]:
-            why = f"What was learnt: {self.learnt_}" if self.learnt_ else f"{self.name} has no item factors"
+            why = f"What was learnt: {self.summary_}" if self.summary_ else f"{self.name} has no item factors"
             raise ConfigError(f"there is nothing to compare items by. {why}")
         if self.details.get("dimensions") == 0:
-            logger.warning("what is shown as alike may be noise. What was learnt: %s", self.learnt_)
+            logger.warning("what is shown as alike may be noise. What was learnt: %s", self.summary_)
 
     @property
     def private(self) -> bool:
@@ -112,7 +112,7 @@ class OpenedModel:
             from discreet.privacy.door.ledger import Ledger
             from discreet.privacy.door.statement import PrivacyStatement
 
-            found = PrivacyStatement.of(Ledger.from_dict(parse_json(self.contents.files[LEDGER]))).to_dict()
+            found = PrivacyStatement.from_ledger(Ledger.from_dict(parse_json(self.contents.files[LEDGER]))).to_dict()
         return found
 
     def __getattr__(self, name: str) -> Any:
@@ -129,14 +129,14 @@ def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
     """
     contents = read_contents(path, mapped=MAPPED)
     with in_one_sentence(contents.folder), np.errstate(all="ignore"):
-        return _opened(contents, once)
+        return _open_model(contents, once)
 
 
-def _opened(contents: Contents, once: bool) -> OpenedModel:
+def _open_model(contents: Contents, once: bool) -> OpenedModel:
     described, arrays = contents.described, contents.arrays
     if LEDGER in contents.files:
         check_chain(parse_json(contents.files[LEDGER]))
-    if "read_out" not in described:
+    if "fold_in_rule" not in described:
         from discreet.models.storage.model_folder import assemble
 
         return OpenedModel(assemble(contents).scorer(), contents)
@@ -144,24 +144,24 @@ def _opened(contents: Contents, once: bool) -> OpenedModel:
     ids = contents.item_ids
     titles, scale = described["titles"], described["rating_range"]
     bounds = described.get("history_range")  # folders of version 0.2 have none
-    own = {name.removeprefix("read_out."): array for name, array in arrays.items() if name.startswith("read_out.")}
-    alike = described["likeness"]
-    known = arrays.get("likeness.known")
+    own = {name.removeprefix("fold_in_rule."): array for name, array in arrays.items() if name.startswith("fold_in_rule.")}
+    alike = described["item_similarity"]
+    known = arrays.get("item_similarity.known")
     fits = type(alike["first"]) is int and 0 <= alike["first"] <= factors.shape[1]
     if not fits or (known is not None and known.shape != (len(ids),)):
-        raise DataError(f"{contents.folder} is not a complete model: its likeness does not fit its factors")
-    if bounds is not None and not bounds[0] <= described["liked_rating"] <= bounds[1]:
+        raise DataError(f"{contents.folder} is not a complete model: its item_similarity does not fit its factors")
+    if bounds is not None and not bounds[0] <= described["default_rating"] <= bounds[1]:
         raise DataError(f"{contents.folder} is not a complete model: its usual rating is outside its range")
     scorer = Scorer(
         ids,
         factors,
         biases,
-        read_out_from(described["read_out"], own, (len(ids), factors.shape[1])),
+        fold_in_from_dict(described["fold_in_rule"], own, (len(ids), factors.shape[1])),
         titles=None if titles is None else object_array(titles, len(titles)),
         rating_range=None if scale is None else (scale[0], scale[1]),
         history_range=None if bounds is None else (float(bounds[0]), float(bounds[1])),
-        liked_rating=float(described["liked_rating"]),
-        likeness=Likeness(alike["first"], known),
+        default_rating=float(described["default_rating"]),
+        item_similarity=ItemSimilarity(alike["first"], known),
         kernels=without_compiler if once else kernels,
     )
     _try_out(scorer)
@@ -172,7 +172,7 @@ def _try_out(scorer: Scorer) -> None:
     """Read two histories, so that what is wrong with a read-out shows here, and not in an answer."""
     for length in (0, min(len(scorer), 8)):
         at = np.arange(length, dtype=np.int32)
-        vector, offset = scorer.vector(at, np.full(length, scorer.liked_rating, np.float32))
-        scores = scorer.read_out.of_items(at).scoring_factors(scorer.factors[at]) @ vector + offset
+        vector, offset = scorer.vector(at, np.full(length, scorer.default_rating, np.float32))
+        scores = scorer.fold_in_rule.of_items(at).score_factors(scorer.factors[at]) @ vector + offset
         if not (np.isfinite(vector).all() and np.isfinite(offset) and np.isfinite(scores).all()):
             raise DataError("the numbers of this model do not stay finite when they are used")

@@ -118,14 +118,14 @@ class Event:
             )
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 0:
             raise ConfigError(f"count={self.count!r}: a release is made a whole number of times")
-        mechanisms.of(self.mechanism, 1.0, self.alpha)  # refuses unknown kinds and a missing alpha
+        mechanisms.make_mechanism(self.mechanism, 1.0, self.alpha)  # refuses unknown kinds and a missing alpha
 
     @property
     def noise(self) -> mechanisms.Mechanism:
         """The noise for a statistic of unit sensitivity."""
-        return mechanisms.of(self.mechanism, self.noise_multiplier, self.alpha)
+        return mechanisms.make_mechanism(self.mechanism, self.noise_multiplier, self.alpha)
 
-    def scaled(self, factor: float) -> Event:
+    def scale(self, factor: float) -> Event:
         """The same event with ``factor`` times the noise."""
         return replace(self, noise_multiplier=self.noise_multiplier * factor)
 
@@ -182,7 +182,7 @@ def price(events: Sequence[Event], delta: float, accountant: str = "gdp") -> Pri
 
 def conversion(events: Sequence[Event], accountant: str) -> str:
     """What the conversion is called that prices these events."""
-    return BEST_OF if _chosen(events) else CONVERSIONS[accountant]
+    return BEST_OF if _has_selection(events) else CONVERSIONS[accountant]
 
 
 def epsilon(events: Sequence[Event], delta: float, accountant: str = "gdp") -> float:
@@ -193,8 +193,8 @@ def epsilon(events: Sequence[Event], delta: float, accountant: str = "gdp") -> f
     check_accountant(accountant)
     if not 0.0 <= delta < 1.0:
         raise ConfigError(f"delta={delta!r}: it is a probability, at least 0 and below 1")
-    if _chosen(events):
-        return _chosen_epsilon(events, delta, accountant)
+    if _has_selection(events):
+        return _selection_epsilon(events, delta, accountant)
     pure = total_pure(events)
     if accountant == "pure" or delta == 0.0 or pure == 0.0:
         return pure
@@ -237,7 +237,7 @@ def calibrate(events: Sequence[Event], epsilon: float, delta: float, accountant:
                 raise ConfigError(
                     f"epsilon={epsilon:g} at delta={delta:.3g}: batches cannot be priced for that"
                 ) from None
-        elif accountant == "pld" or _chosen(events) or any(event.mechanism == "laplace" for event in events):
+        elif accountant == "pld" or _has_selection(events) or any(event.mechanism == "laplace" for event in events):
             factor = _search(lambda c: _cost(events, c, delta, accountant) - epsilon, factor)
     for step in range(60):
         if _cost(events, factor, delta, accountant) <= epsilon:
@@ -253,7 +253,7 @@ def gdp_mu(events: Sequence[Event], accountant: str) -> float | None:
     such a bound. A batch has no μ: its loss has another law.
     """
     plain = accountant == "gdp" or all(event.mechanism == "gaussian" for event in events)
-    return total_mu(events) if plain and not _batches(events) and not _chosen(events) else None
+    return total_mu(events) if plain and not _batches(events) and not _has_selection(events) else None
 
 
 def total_mu(events: Sequence[Event]) -> float:
@@ -278,7 +278,7 @@ def independent_epsilon(events: Sequence[Event], delta: float, method: Literal["
     dp-accounting's own, tighter rule. Both round upward. Where δ is nothing, pure ε are read off the densities. Huber
     noise counts as what its Gaussian bound says where that is better, being priced as Gaussian noise by Google.
     """
-    if _chosen(events):
+    if _has_selection(events):
         raise ConfigError("the best of a secret number of runs has no second opinion as sharp as the first")
     parts = [(event.noise, 1.0, event.count) for event in events if event.count]
     if _batches(events):
@@ -306,7 +306,7 @@ def check_accountant(name: str) -> None:
 
 
 def _cost(events: Sequence[Event], factor: float, delta: float, accountant: str) -> float:
-    return epsilon([event.scaled(factor) for event in events], delta, accountant)
+    return epsilon([event.scale(factor) for event in events], delta, accountant)
 
 
 def _search(excess: Callable[[float], float], start: float) -> float:
@@ -323,11 +323,11 @@ def _search(excess: Callable[[float], float], start: float) -> float:
 # ------------------------------------------------------------ the best of several runs
 
 
-def _chosen(events: Sequence[Event]) -> bool:
+def _has_selection(events: Sequence[Event]) -> bool:
     return any(event.law and event.count for event in events)
 
 
-def _chosen_epsilon(events: Sequence[Event], delta: float, accountant: str) -> float:
+def _selection_epsilon(events: Sequence[Event], delta: float, accountant: str) -> float:
     """Every choice with a part of δ of its own, and all the rest with one: ε and δ add up, whatever the mechanisms."""
     choices = [event for event in events if event.law and event.count]
     rest = [event for event in events if not event.law and event.count]
@@ -375,7 +375,7 @@ def _batch_losses(events: tuple[Event, ...]) -> Any:
 def _batch_factor(events: tuple[Event, ...], epsilon: float, delta: float) -> float:
     """The factor of `calibrate`, searched near the one that the limit of many batches has."""
     target = gdp.mu(epsilon, delta)
-    start = _search(lambda c: share_mu([event.scaled(c) for event in events]) - target, 1.0)
+    start = _search(lambda c: share_mu([event.scale(c) for event in events]) - target, 1.0)
 
     def excess(factor: float) -> float:
         return _cost(events, factor, delta, "pld") - epsilon

@@ -113,7 +113,7 @@ class Balance:
     @property
     def epsilon_left(self) -> float:
         """The ε of one further Gaussian training at the account's δ that uses up the rest, rounded down."""
-        return 0.0 if self.broken else _fitting(self.left, self.delta)
+        return 0.0 if self.broken else _largest_epsilon(self.left, self.delta)
 
     def to_dict(self) -> dict[str, Any]:
         spent = self.epsilon_spent
@@ -188,8 +188,8 @@ class BudgetStore:
             "note": note,
             "id": secrets.token_hex(8),  # tells it from an account of the same name and total in another store
         }
-        with self._writing(create=True) as (base, log):
-            if log.of(name):
+        with self._open_write(create=True) as (base, log):
+            if log.for_account(name):
                 raise ConfigError(f"{self.path} has an account {name!r} already, and no account is ever reset")
             store_log.append(base, log, name, "open", "", 0, 0, content)
         return Account(self, name)
@@ -208,7 +208,7 @@ class BudgetStore:
     def log(self, name: str | None = None) -> list[Record]:
         """Every record, or those of one account, oldest first."""
         found = self._read()
-        return list(found.records) if name is None else found.of(name)
+        return list(found.records) if name is None else found.for_account(name)
 
     def verify(self, head: str | Head | None = None) -> Verified:
         """Look through everything: SQLite's pages, the chain of hashes, the sums, the ledgers and their prices.
@@ -224,7 +224,7 @@ class BudgetStore:
         DamagedStore
             Names the first record that is not in order.
         """
-        with self._reading() as (base, log):
+        with self._open_read() as (base, log):
             store_log.check_integrity(base)
             for name in dict.fromkeys(record.account for record in log.records):
                 store_log.sum_account(log, name)
@@ -255,7 +255,7 @@ class BudgetStore:
             raise ConfigError(f"{target} exists already. Name a new file for the backup.")
         try:
             _create_private(part)
-            with self._reading() as (base, _):
+            with self._open_read() as (base, _):
                 _copy(base, part)
             verified = BudgetStore(part).verify()
             _move_to_new(part, target)
@@ -285,7 +285,7 @@ class BudgetStore:
     # ------------------------------------------------------------ the file
 
     @contextmanager
-    def _connected(self, create: bool = False) -> Iterator[sqlite3.Connection]:
+    def _connect(self, create: bool = False) -> Iterator[sqlite3.Connection]:
         """A connection of its own for every use: none is ever shared between threads or inherited by a child."""
         if create:
             self._create_file()
@@ -296,33 +296,33 @@ class BudgetStore:
                 base.execute("PRAGMA synchronous = EXTRA")  # the journal's end as well outlasts a power cut
                 yield base
         except store_log.Damage as error:
-            raise self._damaged(error) from error
+            raise self._damage_error(error) from error
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
             if code in _UNUSABLE:
                 raise DataError(f"{self.path} cannot be used as a store of budgets: {error}") from error
-            raise self._damaged("SQLite cannot read its tables") from error
+            raise self._damage_error("SQLite cannot read its tables") from error
         except UnicodeDecodeError as error:  # from an error of SQLite that quotes what it cannot read
-            raise self._damaged("SQLite cannot read its tables") from error
+            raise self._damage_error("SQLite cannot read its tables") from error
 
-    def _damaged(self, why: object) -> DamagedStore:
+    def _damage_error(self, why: object) -> DamagedStore:
         return DamagedStore(f"{self.path} is damaged or was changed: {why}. Restore a backup of it.")
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[sqlite3.Connection, Log]]:
-        with self._connected() as base:
+    def _open_read(self) -> Iterator[tuple[sqlite3.Connection, Log]]:
+        with self._connect() as base:
             self._check_file(base)
             base.execute("BEGIN")  # one state of the file throughout
             yield base, store_log.read(base)
 
     def _read(self) -> Log:
-        with self._reading() as (_, log):
+        with self._open_read() as (_, log):
             return log
 
     @contextmanager
-    def _writing(self, create: bool = False) -> Iterator[tuple[sqlite3.Connection, Log]]:
+    def _open_write(self, create: bool = False) -> Iterator[tuple[sqlite3.Connection, Log]]:
         """A transaction of the only writer, in which pages and log were checked."""
-        with self._connected(create) as base:
+        with self._connect(create) as base:
             if create and not self._is_ours(base):
                 self._create(base)
             self._check_file(base)
@@ -390,7 +390,7 @@ class Account:
 
     @property
     def balance(self) -> Balance:
-        with self.store._reading() as (_, log):
+        with self.store._open_read() as (_, log):
             return self._balance(self._sums(log))
 
     def log(self) -> list[Record]:
@@ -402,7 +402,7 @@ class Account:
         from discreet.privacy.door.ledger import Ledger
 
         log = self.store._read()
-        done = [record.reservation for record in log.of(self.name) if record.kind in ("settle", "broken")]
+        done = [record.reservation for record in log.for_account(self.name) if record.kind in ("settle", "broken")]
         return [Ledger.from_dict(json.loads(log.ledgers[reservation])) for reservation in done]
 
     def has_ledger(self, ledger: Ledger) -> bool:
@@ -412,7 +412,7 @@ class Account:
         """
         own = ledger.to_dict()
         log = self.store._read()
-        texts = [log.ledgers[r.reservation] for r in log.of(self.name) if r.kind in ("settle", "broken")]
+        texts = [log.ledgers[r.reservation] for r in log.for_account(self.name) if r.kind in ("settle", "broken")]
         return bool(own["id"]) and any(_same_ledger(own, found) for found in map(json.loads, texts))
 
     def check_head(self, head: Head | None) -> None:
@@ -421,7 +421,7 @@ class Account:
         A head of an account with another name says nothing about this one.
         """
         if head is not None and head.account == self.name:
-            with self.store._reading() as (_, log):
+            with self.store._open_read() as (_, log):
                 self.store._check_head(log, head)
 
     @contextmanager
@@ -465,7 +465,7 @@ class Account:
                 f"the account {self.name!r} is charged for secure noise only, and this noise is {noise!r}"
             )
         held = Reservation(self, secrets.token_hex(8), units)
-        with self.store._writing() as (base, log):
+        with self.store._open_write() as (base, log):
             sums = self._sums(log)
             self._admit(plan, units, sums.left, self._balance(sums))
             if sums.draws + MOST_DRAWS > sums.opened.content["draws"]:
@@ -510,7 +510,7 @@ class Account:
                 f"{plan.budget.neighbouring!r}: prices of two relations do not add up"
             )
         if units > left:
-            fits = _fitting(balance.left, plan.budget.delta)
+            fits = _largest_epsilon(balance.left, plan.budget.delta)
             remedy = f"epsilon={fits:g} would fit" if fits > 0 else "nothing would fit"
             batches = any(event.rate < 1 and event.count for event in plan.events)
             how = " (batches are charged as if everybody were in each of them)" if batches else ""
@@ -548,10 +548,10 @@ class Reservation:
         broken = not ledger.private and bool(ledger.entries)
         used = self.units if broken else store_log.cost(ledger.events())
         text = ledger.to_text()
-        with self.account.store._writing() as (base, log):
+        with self.account.store._open_write() as (base, log):
             name = self.account.name
             sums = self.account._sums(log)
-            own = [record for record in log.of(name) if record.reservation == self.id]
+            own = [record for record in log.for_account(name) if record.reservation == self.id]
             if len(own) > 1:
                 raise PrivacyError(f"reservation {self.id} of the account {name!r} was settled before")
             reserved = sums.held.get(self.id)
@@ -567,7 +567,7 @@ class Reservation:
         return Head(name, sums.opened.hash, end.sequence, end.hash)
 
 
-def charged(
+def charge_account(
     account: Account | None, session: Session, what: str, head: Head | None = None
 ) -> AbstractContextManager[Any]:
     """`Account.charge`, or nothing where no account was given; `head` is one that the account must still have."""
@@ -581,7 +581,7 @@ def charged(
     return account.charge(session, what)
 
 
-def _fitting(left: float, delta: float) -> float:
+def _largest_epsilon(left: float, delta: float) -> float:
     """The ε of a Gaussian training that takes no more than that of μ², to three digits, rounded down."""
     if left <= 0 or delta <= 0:
         return 0.0

@@ -38,7 +38,7 @@ def library(name: str = "dp_accounting") -> Any:
         ) from error
 
 
-def of(mechanism: Mechanism, sensitivity: float, interval: float = 1e-4) -> PrivacyLossDistribution:
+def loss_distribution(mechanism: Mechanism, sensitivity: float, interval: float = 1e-4) -> PrivacyLossDistribution:
     """The pessimistic loss distribution of one release, on multiples of ``interval``."""
     plds = library("dp_accounting.pld.privacy_loss_distribution")
     if sensitivity == 0:
@@ -71,9 +71,9 @@ def compose(parts: Iterable[tuple[Mechanism, float, int]], interval: float | Non
         interval = max(1e-4 * min(1.0, span), 2 * span / _MOST_POINTS)
     total = library("dp_accounting.pld.privacy_loss_distribution").identity(value_discretization_interval=interval)
     if mu > 0:
-        total = total.compose(of(Gaussian(1.0), mu, interval))
+        total = total.compose(loss_distribution(Gaussian(1.0), mu, interval))
     for mechanism, sensitivity, count in others:
-        total = total.compose(of(mechanism, sensitivity, interval).self_compose(count))
+        total = total.compose(loss_distribution(mechanism, sensitivity, interval).self_compose(count))
     return total
 
 

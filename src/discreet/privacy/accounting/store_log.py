@@ -92,7 +92,7 @@ class Log:
         """All accounts, in the order in which they were opened."""
         return [record.account for record in self.records if record.kind == "open"]
 
-    def of(self, name: str) -> list[Record]:
+    def for_account(self, name: str) -> list[Record]:
         """The records of one account."""
         return [record for record in self.records if record.account == name]
 
@@ -114,7 +114,7 @@ def _check_chain(rows: sqlite3.Cursor) -> list[Record]:
     previous = ""
     found: list[Record] = []
     for position, row in enumerate(rows, start=1):
-        if row[0] != position or row[-1] != _chained(previous, row[:-1]):
+        if row[0] != position or row[-1] != _chain_hash(previous, row[:-1]):
             raise Damage(f"record {position} breaks the hash chain")
         previous = row[-1]
         sequence, time, account, kind, reservation, units, draws, content, end = row
@@ -160,7 +160,7 @@ def append(
     now = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps(content, sort_keys=True, allow_nan=False)
     row = (sequence + 1, now, account, kind, reservation, units, draws, text)
-    end = _chained(previous, row)
+    end = _chain_hash(previous, row)
     base.execute("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, end))
     record_end(base, sequence + 1, end)
     return Record(*row[:7], content, end)
@@ -171,7 +171,7 @@ def record_end(base: sqlite3.Connection, sequence: int, end: str) -> None:
     base.execute("INSERT OR REPLACE INTO head VALUES (1, ?, ?)", (sequence, end))
 
 
-def _chained(previous: str, row: tuple[Any, ...]) -> str:
+def _chain_hash(previous: str, row: tuple[Any, ...]) -> str:
     return digest(previous + _COMPACT(row))
 
 
@@ -237,7 +237,7 @@ _TERMS = {"epsilon", "delta", "neighbouring", "allowance", "limit", "draws"}
 
 def sum_account(log: Log, name: str) -> AccountSums | None:
     """Add up an account record by record, and check every step; None where there is no such account."""
-    own = log.of(name)
+    own = log.for_account(name)
     if not own:
         return None
     if own[0].kind != "open" or own[0].units or own[0].draws or not set(own[0].content) >= _TERMS:

@@ -190,11 +190,11 @@ class Ledger:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         people = {} if self.people is None else {"people": self.people}
-        stated = self._stated(self.price()) | people
+        stated = self._price_to_dict(self.price()) | people
         return {
             **self._header(),
-            "assumptions": [self._shown(r) for r in self._records if isinstance(r, Assumption)],
-            "entries": [self._shown(r) for r in self._records if isinstance(r, Entry)],
+            "assumptions": [self._record_to_dict(r) for r in self._records if isinstance(r, Assumption)],
+            "entries": [self._record_to_dict(r) for r in self._records if isinstance(r, Entry)],
             **stated,
             "head": self._hashes[-1],
             "seal": seal_of(self._hashes[-1], stated),
@@ -234,14 +234,14 @@ class Ledger:
             given = document.get("format") if isinstance(document, dict) else type(document).__name__
             raise PrivacyError(f"ledger format {given!r} is not {FORMAT!r}")
         try:
-            return cls._verified(document)
+            return cls._verify(document)
         except DiscreetError:
             raise
         except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
             raise PrivacyError(f"the ledger is incomplete: {error} is missing or has another form") from error
 
     @classmethod
-    def _verified(cls, document: dict[str, Any]) -> Ledger:
+    def _verify(cls, document: dict[str, Any]) -> Ledger:
         ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
         if ledger.noise not in ("secure", "seeded", "none"):
             raise PrivacyError(f"the ledger has noise of a kind {ledger.noise!r}, which there is not")
@@ -251,7 +251,7 @@ class Ledger:
         records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
         hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
         for position, shown in enumerate(records):
-            ledger._append(_parsed(shown))
+            ledger._append(_parse_record(shown))
             if shown["sequence"] != position or ledger._hashes[-1] != shown["hash"]:
                 what = f"entry {shown['sequence']} ({shown.get('name')!r})"
                 first = " or the header before it" if position == 0 else ""
@@ -270,7 +270,7 @@ class Ledger:
             raise PrivacyError(
                 "the ledger was changed after it was written: the stated ε, δ or number of people breaks the seal"
             )
-        self.noise_delta, self.stated = _stated_price(stated, self.plan.accountant)
+        self.noise_delta, self.stated = _parse_price(stated, self.plan.accountant)
         cost = self.price()
         if cost.epsilon > self.stated.epsilon * (1 + 1e-9) or cost.delta > self.stated.delta * (1 + 1e-9):
             raise PrivacyError(f"the ledger states ε={document['epsilon']}, but its entries cost more")
@@ -279,7 +279,7 @@ class Ledger:
         self._records.append(record)
         self._hashes.append(digest(self._hashes[-1], _plain(record)))
 
-    def _shown(self, record: Entry | Assumption) -> dict[str, Any]:
+    def _record_to_dict(self, record: Entry | Assumption) -> dict[str, Any]:
         return {**_plain(record), "hash": self._hashes[record.sequence + 1]}
 
     def _header(self) -> dict[str, Any]:
@@ -292,7 +292,7 @@ class Ledger:
             "plan": self.plan.to_dict(),
         }
 
-    def _stated(self, price: Price) -> dict[str, Any]:
+    def _price_to_dict(self, price: Price) -> dict[str, Any]:
         return {
             "epsilon": jsonable(price.epsilon),
             "delta": price.delta,
@@ -327,7 +327,7 @@ def _plain(record: Entry | Assumption) -> dict[str, Any]:
     return content
 
 
-def _stated_price(stated: dict[str, Any], accountant: str) -> tuple[float, Price]:
+def _parse_price(stated: dict[str, Any], accountant: str) -> tuple[float, Price]:
     """What the sampler used of δ, and the price, as a file states them."""
     try:
         epsilon, delta, used = (float(stated[name]) for name in ("epsilon", "delta", "noise_delta"))
@@ -340,7 +340,7 @@ def _stated_price(stated: dict[str, Any], accountant: str) -> tuple[float, Price
     return used, Price(epsilon, delta, mu, accountant, str(stated["conversion"]))
 
 
-def _parsed(shown: dict[str, Any]) -> Entry | Assumption:
+def _parse_record(shown: dict[str, Any]) -> Entry | Assumption:
     content = {name: value for name, value in shown.items() if name != "hash"}
     try:
         if "mechanism" in content:

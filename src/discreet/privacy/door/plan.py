@@ -24,7 +24,7 @@ from discreet.privacy.accounting.events import Event, deviation_of
 from discreet.privacy.noise.sources import delta_of
 
 if TYPE_CHECKING:
-    from discreet.privacy.door.session import Statistic
+    from discreet.privacy.door.session import ReleasableSum
 
 #: A session may make this many draws; what they add to δ is set aside when a plan is priced.
 MOST_DRAWS = 2**40
@@ -153,7 +153,7 @@ class Plan:
             )
 
     @classmethod
-    def shared(cls, lines: Iterable[Line], budget: Budget, accountant: str = "gdp") -> Plan:
+    def from_shares(cls, lines: Iterable[Line], budget: Budget, accountant: str = "gdp") -> Plan:
         """The least noise with which all lines cost at most the budget, divided among them as their shares say."""
         lines = list(lines)
         for line in lines:
@@ -166,10 +166,10 @@ class Plan:
             Release(str(line), line.times, math.sqrt(line.times / line.share), shape=line.shape, rate=line.rate)
             for line in lines
         ]
-        return cls.calibrated(releases, budget, accountant)
+        return cls.calibrate(releases, budget, accountant)
 
     @classmethod
-    def calibrated(cls, releases: Iterable[Release], budget: Budget, accountant: str = "gdp") -> Plan:
+    def calibrate(cls, releases: Iterable[Release], budget: Budget, accountant: str = "gdp") -> Plan:
         """The least noise, in the proportions of the weights, with which all releases cost at most the budget."""
         plan = cls(tuple(releases), budget, accountant)
         return replace(plan, scale=accounting.calibrate(plan._events(1.0), budget.epsilon, plan._delta, accountant))
@@ -223,7 +223,7 @@ class Plan:
         """Standard deviation of the noise over the sensitivity."""
         return self.scale * self.release(name).weight
 
-    def deviation(self, name: str | Line, statistic: Statistic) -> float:
+    def deviation(self, name: str | Line, statistic: ReleasableSum) -> float:
         """Standard deviation of the noise on a release of the statistic. An entry with weight w has 1/w of it."""
         norm = self.release(name).event(self.scale).noise.norm
         return deviation_of(self.noise_multiplier(name), statistic.sensitivity(self.budget.neighbouring, norm))

@@ -35,7 +35,7 @@ logger = logging.getLogger("discreet")
 BLOCK_ENTRIES = 8_000_000
 
 
-class Statistic(Protocol):
+class ReleasableSum(Protocol):
     """A sum over users that knows how far one user can move it.
 
     ``shape`` is public: it follows from hyper-parameters and the item catalogue.
@@ -97,7 +97,7 @@ class Session:
         self._batches = 0
         self._lock = threading.Lock()
 
-    def release(self, name: str | Line, statistic: Statistic, dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    def release(self, name: str | Line, statistic: ReleasableSum, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """The statistic with noise.
 
         Privacy: releases ``statistic``; sensitivity as the statistic states it; the noise multiplier is the plan's. The
@@ -112,7 +112,7 @@ class Session:
         return self._noisy(entry, statistic, None).astype(dtype, copy=False)
 
     def release_together(
-        self, wanted: Sequence[tuple[str | Line, Statistic]], dtype: DTypeLike = np.float64
+        self, wanted: Sequence[tuple[str | Line, ReleasableSum]], dtype: DTypeLike = np.float64
     ) -> list[NDArray[Any]]:
         """Several statistics, each with its own noise: as by `release` one after the other, but looked at together.
 
@@ -120,7 +120,7 @@ class Session:
         """
         return [noisy.whole(dtype) for noisy in self.prepare(wanted)]
 
-    def prepare(self, wanted: Sequence[tuple[str | Line, Statistic]]) -> list[Prepared]:
+    def prepare(self, wanted: Sequence[tuple[str | Line, ReleasableSum]]) -> list[Prepared]:
         """The same in two parts: everything is charged and looked at now, and noise is added when it is taken."""
         entries = [self._charge(name, statistic) for name, statistic in wanted]
         statistics = [statistic for _, statistic in wanted]
@@ -132,7 +132,7 @@ class Session:
         return [Prepared(self, entry, one) for entry, one in zip(entries, statistics, strict=True)]
 
     def release_blocks(
-        self, name: str | Line, statistic: Statistic, rows: int | None = None, dtype: DTypeLike = np.float64
+        self, name: str | Line, statistic: ReleasableSum, rows: int | None = None, dtype: DTypeLike = np.float64
     ) -> Iterator[tuple[slice, NDArray[Any]]]:
         """The same release in blocks of rows, as (slice, noisy rows): for statistics that should not be held at once.
 
@@ -141,7 +141,7 @@ class Session:
         (prepared,) = self.prepare([(name, statistic)])
         return prepared.blocks(rows, dtype)
 
-    def deviation(self, name: str | Line, statistic: Statistic) -> float:
+    def deviation(self, name: str | Line, statistic: ReleasableSum) -> float:
         """Standard deviation of the noise that a release of this statistic gets: public, before and after the release.
 
         See `Plan.deviation`.
@@ -153,7 +153,7 @@ class Session:
         """Whether there is no noise at all, as in tests that compare with a non-private twin."""
         return self.ledger.noise == "none"
 
-    def assume(self, name: str, text: str, inferred: bool = False) -> None:
+    def record_assumption(self, name: str, text: str, inferred: bool = False) -> None:
         """Record something that is taken to be public; what was inferred from data is warned about as well."""
         if inferred:
             logger.warning("taken from the data, not from a public source: %s: %s", name, text)
@@ -168,34 +168,34 @@ class Session:
             logger.warning("%s: with that probability one of them may be exposed; take a smaller delta", text)
             self.ledger.assume("delta", text)
 
-    def left(self) -> dict[str, int]:
+    def list_remaining(self) -> dict[str, int]:
         """Planned releases that have not been made."""
         return {name: count for name, count in self._left.items() if count}
 
     @property
     def statement(self) -> PrivacyStatement:
         """What may be promised for everything released so far."""
-        return PrivacyStatement.of(self.ledger)
+        return PrivacyStatement.from_ledger(self.ledger)
 
     def finish(self) -> PrivacyStatement:
         """The statement, once ledger and plan agree."""
-        if self.left():
-            raise PlanMismatch(f"planned releases were not made: {self.left()}")
+        if self.list_remaining():
+            raise PlanMismatch(f"planned releases were not made: {self.list_remaining()}")
         return self.statement
 
     def __reduce__(self) -> NoReturn:
         raise PrivacyError("a session cannot be copied or stored: its copy could release the same plan again")
 
-    def _charge(self, name: str | Line, statistic: Statistic) -> Entry:
+    def _charge(self, name: str | Line, statistic: ReleasableSum) -> Entry:
         """Everything here is public: the entry is complete before a single rating is read."""
         name = str(name)
         planned = self.plan.release(name)
         shape = tuple(int(n) for n in statistic.shape)
-        noise = mechanisms.of(planned.mechanism, 1.0, planned.alpha)
+        noise = mechanisms.make_mechanism(planned.mechanism, 1.0, planned.alpha)
         neighbouring = self.plan.budget.neighbouring
-        sensitivity = _checked_sensitivity(name, statistic, neighbouring, noise.norm)
+        sensitivity = _check_sensitivity(name, statistic, neighbouring, noise.norm)
         if planned.mechanism == "huber":
-            both = _checked_sensitivity(name, statistic, neighbouring, "l2")
+            both = _check_sensitivity(name, statistic, neighbouring, "l2")
             if both > planned.l2_ratio * sensitivity * (1 + 1e-12):
                 raise PlanMismatch(f"release {name!r}: L2 sensitivity above l2_ratio={planned.l2_ratio:g} times L1")
         _check_batch(planned, statistic, self.ledger.noise)
@@ -227,7 +227,7 @@ class Session:
             raise PlanMismatch(f"more than {MOST_DRAWS} draws of noise in one session were not priced")
         self._left[name] -= 1
 
-    def _noisy(self, entry: Entry, statistic: Statistic, rows: slice | None) -> NDArray[Any]:
+    def _noisy(self, entry: Entry, statistic: ReleasableSum, rows: slice | None) -> NDArray[Any]:
         noise = _noise_of(entry)
         norm: Norm = noise.norm
         grid = self._grid(statistic, noise) if self.ledger.noise == "secure" else None
@@ -248,7 +248,7 @@ class Session:
         self.ledger.noise_delta = self._noise.delta + coins
         return result
 
-    def _grid(self, statistic: Statistic, noise: Mechanism) -> float:
+    def _grid(self, statistic: ReleasableSum, noise: Mechanism) -> float:
         largest = statistic.sensitivity("add-remove", "inf")
         weights = statistic.weights(noise.norm)
         heaviest = 1.0 if weights is None else float(np.max(weights))
@@ -260,7 +260,7 @@ class Prepared:
 
     __slots__ = ("_entry", "_session", "_statistic", "_taken")
 
-    def __init__(self, session: Session, entry: Entry, statistic: Statistic) -> None:
+    def __init__(self, session: Session, entry: Entry, statistic: ReleasableSum) -> None:
         self._session = session
         self._entry = entry
         self._statistic = statistic
@@ -306,17 +306,17 @@ def caller() -> str:
 
 
 def _noise_of(entry: Entry) -> Mechanism:
-    return mechanisms.of(entry.mechanism, entry.deviation, entry.alpha)
+    return mechanisms.make_mechanism(entry.mechanism, entry.deviation, entry.alpha)
 
 
-def _checked_sensitivity(name: str, statistic: Statistic, neighbouring: Neighbouring, norm: Norm) -> float:
+def _check_sensitivity(name: str, statistic: ReleasableSum, neighbouring: Neighbouring, norm: Norm) -> float:
     value = float(statistic.sensitivity(neighbouring, norm))
     if not 0.0 < value < math.inf:
         raise PrivacyError(f"release {name!r} states a {norm} sensitivity of {value}: it must be positive and finite")
     return value
 
 
-def _check_batch(planned: Release, statistic: Statistic, grade: str) -> None:
+def _check_batch(planned: Release, statistic: ReleasableSum, grade: str) -> None:
     """A batch is priced by how few users are in it, and only if nobody can know who is."""
     rate = float(getattr(statistic, "rate", 1.0))
     if rate > planned.rate:

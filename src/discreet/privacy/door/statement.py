@@ -40,7 +40,7 @@ class PrivacyStatement:
     learnt: str = ""
 
     @classmethod
-    def of(cls, ledger: Ledger) -> PrivacyStatement:
+    def from_ledger(cls, ledger: Ledger) -> PrivacyStatement:
         """The statement that a ledger supports."""
         price = ledger.price()
         return cls(
@@ -101,7 +101,7 @@ class PrivacyStatement:
     def __str__(self) -> str:
         promise = self._promise() if self.finite else self._refusal()
         learnt = f"What was learnt: {self.learnt}" if self.learnt else ""
-        parts = (promise, self._judged(), self._releases(), self._noise(), self._assumed(), learnt)
+        parts = (promise, self._assess_epsilon(), self._releases(), self._noise(), self._describe_assumptions(), learnt)
         return " ".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:
@@ -161,7 +161,7 @@ class PrivacyStatement:
         """Whether ε is taken from the ledger's own statement, and was not computed again."""
         return self.ledger.as_stated
 
-    def _judged(self) -> str:
+    def _assess_epsilon(self) -> str:
         """What the numbers are worth, where that is little."""
         parts = []
         if self.weak:
@@ -212,7 +212,7 @@ class PrivacyStatement:
             "subtract it, and the promise holds only as long as nobody does.",
         }.get(self.noise, "")
 
-    def _assumed(self) -> str:
+    def _describe_assumptions(self) -> str:
         given = [a.text for a in self.assumptions if not a.inferred and a.name != "delta"]
         taken = [a.text for a in self.assumptions if a.inferred]
         parts = [f"Taken to be public: {'; '.join(given)}."] if given else []

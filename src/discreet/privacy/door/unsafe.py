@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from discreet.privacy.door.session import Session, Statistic, caller
+from discreet.privacy.door.session import Session, ReleasableSum, caller
 from discreet.privacy.door.vault import KEY
 from discreet.privacy.noise.mechanisms import Mechanism
 
 
-def reveal(session: Session, name: str, statistic: Statistic) -> NDArray[Any]:
+def reveal(session: Session, name: str, statistic: ReleasableSum) -> NDArray[Any]:
     """The statistic as it is, without noise and outside the plan.
 
     Privacy: none. The entry is written first, and from then on ``session.statement.epsilon`` is infinite.
@@ -31,7 +31,7 @@ def reveal(session: Session, name: str, statistic: Statistic) -> NDArray[Any]:
 
 
 def under_noised(
-    session: Session, name: str, statistic: Statistic, noise: Mechanism | None, rng: np.random.Generator
+    session: Session, name: str, statistic: ReleasableSum, noise: Mechanism | None, rng: np.random.Generator
 ) -> NDArray[Any]:
     """The statistic with noise of a fixed size, however far one user moves it: what the Huber paper does.
 

@@ -44,7 +44,7 @@ def require(key: object) -> None:
         raise PrivacyError("private data are opened only by Session.release; a statistic needs its key")
 
 
-class Box(Generic[T]):
+class Sealed(Generic[T]):
     """A closed container. It shows its public label, gives its content to the key, and refuses everything else.
 
     Parameters
@@ -91,7 +91,7 @@ def _origin(error: BaseException) -> str:
     return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))
 
 
-def guarded(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def guard(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """For every function that computes on private data: it warns of nothing, and fails without saying why.
 
     The text of an error may hold private numbers (a MemoryError names the shape of an array, and so how many users

@@ -108,7 +108,7 @@ class Mechanism(ABC):
         """Privacy loss distribution, discretised so that it never understates the loss (needs discreet[accounting])."""
         from discreet.privacy.accounting import pld
 
-        return pld.of(self, sensitivity, interval)
+        return pld.loss_distribution(self, sensitivity, interval)
 
     def __post_init__(self) -> None:
         _positive("scale", self.scale)
@@ -325,7 +325,7 @@ class Huber(Mechanism):
         return np.where(epsilon >= most, 0.0, inside)
 
 
-def of(kind: str, standard_deviation: float, alpha: float | None = None) -> Mechanism:
+def make_mechanism(kind: str, standard_deviation: float, alpha: float | None = None) -> Mechanism:
     """The mechanism of that name with that standard deviation: how plans and ledgers describe noise."""
     if kind == "gaussian":
         return Gaussian(standard_deviation)

@@ -216,7 +216,7 @@ def gaussian_tables(sigmas: Iterable[float], limit: float = 0.0) -> tuple[NDArra
     """(multiples, limits, q) of ``gaussian`` for these σ; ``limit`` in units of σ, zero for none."""
     sigmas = [float(sigma) for sigma in sigmas]
     q = fraction_bits(max(sigmas))
-    multiples = [[exact.scaled_edge(i, sigma, q) for i in range(exact.REGIONS)] for sigma in sigmas]
+    multiples = [[exact.scale_edge(i, sigma, q) for i in range(exact.REGIONS)] for sigma in sigmas]
     whole = [int(Fraction(limit) * Fraction(sigma) * 2**q) for sigma in sigmas]
     cut = [min(end, 2**63 - 1) if limit else 2**63 for end in whole]
     return np.array(multiples, np.uint64), np.array(cut, np.uint64), q

@@ -152,7 +152,7 @@ class SecureNoise:
         self.draws += flat.size
 
         def job(begin: int) -> None:
-            draw(flat[begin : begin + BLOCK], _cycled(kinds, begin, width))
+            draw(flat[begin : begin + BLOCK], _cycle_columns(kinds, begin, width))
             then(begin)
 
         _in_threads(job, range(0, flat.size, BLOCK), self.threads)
@@ -189,7 +189,7 @@ class SeededNoise:
             block = flat[begin : begin + BLOCK]
             noise = _float_noise(mechanism, block.size, np.random.Generator(np.random.SFC64(seed)), block.dtype)
             if inverse is not None:
-                noise *= _cycled(inverse, begin, block.size)
+                noise *= _cycle_columns(inverse, begin, block.size)
             block += noise
 
         _in_threads(job, range(0, flat.size, BLOCK), self.threads)
@@ -230,7 +230,7 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
             kinds,
             sampler.gaussian,
             arguments,
-            lambda kind, words: exact.rounded_gaussian(float(scales[kind]), words, limit=limit),
+            lambda kind, words: exact.round_gaussian(float(scales[kind]), words, limit=limit),
         )
 
     def exponential(offset: Fraction, slope: Fraction) -> Callable[..., None]:
@@ -241,7 +241,7 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
             kinds,
             sampler.exponential,
             arguments,
-            lambda kind, words: exact.rounded_exponential(*pairs[kind], words),
+            lambda kind, words: exact.round_exponential(*pairs[kind], words),
         )
 
     if isinstance(mechanism, Gaussian):
@@ -259,7 +259,7 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
         outside = words < threshold
         for index in np.flatnonzero(words == threshold):
             outside[index] = exact.in_tails(alpha, int(words[index]))
-        each = _cycled(kinds, 0, block.size)
+        each = _cycle_columns(kinds, 0, block.size)
         for part, sampled in ((outside, tail), (~outside, centre)):
             chosen = block[part]
             if chosen.size:
@@ -305,7 +305,7 @@ def _float_noise(mechanism: Mechanism, size: int, rng: np.random.Generator, dtyp
     return mechanism.sample(size, rng).astype(dtype)
 
 
-def _cycled(columns: NDArray[Any], begin: int, size: int) -> NDArray[Any]:
+def _cycle_columns(columns: NDArray[Any], begin: int, size: int) -> NDArray[Any]:
     """What belongs to the entries from ``begin`` on, when ``columns`` repeats along the rows."""
     start = begin % columns.size
     return np.tile(columns, -(-(start + size) // columns.size))[start : start + size]

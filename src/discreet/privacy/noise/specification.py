@@ -51,13 +51,13 @@ def edges() -> tuple[Decimal, ...]:
     return _tables()[0]
 
 
-def scaled_edge(region: int, sigma: float, bits: int) -> int:
+def scale_edge(region: int, sigma: float, bits: int) -> int:
     """⌊σ · x_region · 2^bits⌋, exactly."""
     numerator, denominator = sigma.as_integer_ratio()
     return (numerator * _tables()[1][region] << bits) // (denominator << _FINE)
 
 
-def rounded_gaussian(sigma: float, words: Iterable[int], bits: Bits = secrets.randbits, limit: float = 0.0) -> int:
+def round_gaussian(sigma: float, words: Iterable[int], bits: Bits = secrets.randbits, limit: float = 0.0) -> int:
     """Round(σ·N) by the four steps, from the given words and then from ``bits``; within |N| ≤ limit if that is set."""
     with localcontext(_CONTEXT):
         while True:
@@ -83,7 +83,7 @@ def _attempt(word: int, source: Iterator[int], bits: Bits) -> Decimal | None:
     return x if low + _unit(next(source), 64, bits) * (high - low) < _bell(x) else None
 
 
-def rounded_exponential(
+def round_exponential(
     offset: Fraction, scale: Fraction, words: Iterable[int] = (), bits: Bits = secrets.randbits
 ) -> int:
     """Round(±(offset + scale·E)) with E exponential: Laplace noise for offset zero, a tail of Huber noise otherwise."""

@@ -130,7 +130,7 @@ class Block:
         """All that it holds."""
         return [self.indptr, self.indices, self.values, self.mean, self.key, *self.state.values()]
 
-    def having(self, **arrays: NDArray[Any]) -> Block:
+    def with_state(self, **arrays: NDArray[Any]) -> Block:
         """With these arrays in the state beside the others."""
         return replace(self, state={**self.state, **arrays})
 
@@ -152,7 +152,7 @@ def sums_of_rows(indptr: NDArray[np.int64], x: NDArray[np.floating[Any]]) -> NDA
     return sums
 
 
-class OwnStep(ABC):
+class UserStep(ABC):
     """What each user does by itself. Subclasses are frozen dataclasses of public values."""
 
     #: What an error says could not be computed.

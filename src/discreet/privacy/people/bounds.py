@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from discreet.compiling import njit
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
-from discreet.kernels import aligned_empty
+from discreet.kernels import allocate_aligned_array
 from discreet.kernels.threads import even_cuts, run
 from discreet.privacy.accounting.budget import require_number
 
@@ -69,7 +69,7 @@ class Bounds:
             object.__setattr__(self, "items", _whole("items", self.items))
         for name in ("weight", "rating", "norm", "norm_l1"):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, bound(name, getattr(self, name)))
+                object.__setattr__(self, name, check_bound(name, getattr(self, name)))
         object.__setattr__(self, "prior_mean", public_number("prior_mean", self.prior_mean))
         object.__setattr__(self, "prior_count", public_number("prior_count", self.prior_count))
         if self.prior_count < 0:
@@ -84,13 +84,13 @@ class Bounds:
         """k: through how many items a user can contribute."""
         return n_items if self.items is None else min(self.items, n_items)
 
-    def squared_weight(self, n_items: int) -> float:
+    def max_squared_weight(self, n_items: int) -> float:
         """B: the most that Σ_j w_ij² can be."""
         return float(self.through(n_items)) if self.weight is None else self.weight
 
     def weight_sum(self, n_items: int) -> float:
         """S: the most that Σ_j w_ij can be, √(k B) by Cauchy and Schwarz, which is k for weights of 1."""
-        return math.sqrt(self.through(n_items) * self.squared_weight(n_items))
+        return math.sqrt(self.through(n_items) * self.max_squared_weight(n_items))
 
     @property
     def value(self) -> float:
@@ -126,7 +126,7 @@ def clip_rows(U: NDArray[Any], bounds: Bounds, intercept: float = 0.0) -> NDArra
         return np.column_stack([np.full(len(U), intercept * SHAVE, U.dtype), rest])
     long = np.empty(len(U))
     wide = np.empty(len(U))
-    cut = aligned_empty(U.shape, U.dtype)
+    cut = allocate_aligned_array(U.shape, U.dtype)
     run(lambda start, stop: _norms(U, long, wide, start, stop), even_cuts(len(U)))
     factor = np.minimum(1.0, bounds.norm / np.maximum(long, 1e-300))
     if bounds.norm_l1 is not None:
@@ -179,7 +179,7 @@ def _falls(indices: NDArray[Any]) -> NDArray[np.int64]:
     return np.concatenate([np.empty(0, np.int64), *parts])
 
 
-def bound(name: str, value: Any) -> float:
+def check_bound(name: str, value: Any) -> float:
     """The number given, if it can bound something."""
     require_number(name, value)
     if not SMALLEST <= value <= LARGEST:

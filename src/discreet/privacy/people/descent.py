@@ -30,15 +30,15 @@ from numpy.typing import NDArray
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant, sum_rows
 from discreet.kernels.gradient import residual_rows, share_rows, turn_rows
-from discreet.privacy.door.vault import Box
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
-from discreet.privacy.people.bounds import SHAVE, bound, clip_rows
+from discreet.privacy.door.vault import Sealed
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, check_bound, clip_rows
 from discreet.privacy.people.users import Users
 from discreet.privacy.statistics.contributions import Rows, entries_reach, row_sums
-from discreet.privacy.statistics.sums import Reach, Sum, per_item_total, registered
+from discreet.privacy.statistics.sums import SensitivityBounds, Sum, per_item_total, register
 
 
-class Descent(Box[Users]):
+class Descent(Sealed[Users]):
     """The words of users on their way down; all state is the users' own.
 
     Parameters
@@ -52,7 +52,7 @@ class Descent(Box[Users]):
     def __init__(self, users: Users) -> None:
         super().__init__(users, f"descent over {users.n_items:,} items")
         self._users = users
-        users.map(BeginDescent())
+        users.apply(BeginDescent())
 
     @property
     def n_items(self) -> int:
@@ -62,33 +62,33 @@ class Descent(Box[Users]):
 
     def weigh(self, importance: NDArray[np.floating[Any]]) -> None:
         """Each user gives its entries the weights w_ij² = q_j / Σ_j q_j, for a public `importance` q > 0 of items."""
-        self._users.map(WeighEntries(importance))
+        self._users.apply(WeighEntries(importance))
 
     def solve(self, V: NDArray[Any], ridge: float, **options: Any) -> None:
         """Each user's offset and vector by least squares on its own history: see `SolveWithOffset`."""
-        self._users.map(SolveWithOffset(V, ridge, **options))
+        self._users.apply(SolveWithOffset(V, ridge, **options))
 
     def start(self, W: NDArray[Any]) -> None:
         """Each user's vector as Σ_j y_j w_j, cut to the norm Γ."""
-        self._users.map(StartFrom(W))
+        self._users.apply(StartFrom(W))
 
     def look(self, V: NDArray[Any], largest: float, *, bias: NDArray[Any] | None = None, own: bool = True) -> None:
         """Each user compares its ratings with V and b: its residuals, cut to `largest` (G), and its own gradient."""
-        self._users.map(Look(V, largest, bias, own))
+        self._users.apply(ComputeResiduals(V, largest, bias, own))
 
     def step(self, rate: float, R: NDArray[Any], balance: float) -> None:
         """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and cut to the norm Γ."""
-        self._users.map(Move(rate, np.asarray(R, np.float64), balance))
+        self._users.apply(GradientStep(rate, np.asarray(R, np.float64), balance))
 
     # ------------------------------------------------------------ what may be released
 
     def gradient(self) -> Sum:
         """Σ_i x_ij u_i for each item j."""
-        return self._users.add_up(ResidualGradient())
+        return self._users.sum(WeightedResidualGradient())
 
     def bias_gradient(self) -> Sum:
         """Σ_i x_ij for each item j."""
-        return self._users.add_up(BiasGradient())
+        return self._users.sum(BiasGradient())
 
     def gram(self) -> Sum:
         """Σ_i u_i u_iᵀ, as one packed upper triangle."""
@@ -96,18 +96,18 @@ class Descent(Box[Users]):
 
     def counts(self) -> Sum:
         """Σ_i w_ij for each item j."""
-        return self._users.add_up(WeightCounts())
+        return self._users.sum(WeightCounts())
 
     def size(self, half: float) -> Sum:
         """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by it)."""
-        return self._users.add_up(Size(half))
+        return self._users.sum(Size(half))
 
 
 # ------------------------------------------------------------------ steps
 
 
 @dataclass(frozen=True)
-class BeginDescent(OwnStep):
+class BeginDescent(UserStep):
     """No offset, no weights, nothing seen yet."""
 
     what = "the start of a descent"
@@ -116,11 +116,11 @@ class BeginDescent(OwnStep):
         return replace(public, weighted=False, cut=0.0)
 
     def run(self, block: Block, public: Public) -> Block:
-        return block.without("entry_weight", "residual", "own").having(offset=np.zeros(block.n, np.float32))
+        return block.without("entry_weight", "residual", "own").with_state(offset=np.zeros(block.n, np.float32))
 
 
 @dataclass(frozen=True)
-class WeighEntries(OwnStep):
+class WeighEntries(UserStep):
     """Weights w_ij² = q_j / Σ_j q_j of a user's entries, for a public importance q > 0 of items."""
 
     importance: NDArray[np.floating[Any]]
@@ -136,11 +136,11 @@ class WeighEntries(OwnStep):
     def run(self, block: Block, public: Public) -> Block:
         q = np.asarray(self.importance, np.float64)
         weights = share_rows(block.indptr, block.indices, q / q.max(), SHAVE)
-        return block.without("residual").having(entry_weight=weights)
+        return block.without("residual").with_state(entry_weight=weights)
 
 
 @dataclass(frozen=True)
-class SolveWithOffset(OwnStep):
+class SolveWithOffset(UserStep):
     """Each user's offset and vector by least squares on its own history; then the vector is cut to the norm Γ.
 
         (o, u) = argmin Σ_j (o + u · v_j + b_j − y_j)² + λ ‖u‖² + κ (o − centre)² + λ₀ Σ_all (u · v_j)²
@@ -183,12 +183,12 @@ class SolveWithOffset(OwnStep):
             own = solve_rows(block.indptr, block.indices, values, one, ridge, offset=expected)[:, 0]
             X = np.zeros((n, 0), V.dtype)
         offset = np.nan_to_num(lead * own + middle, nan=0.0, posinf=0.0, neginf=0.0)
-        placed = placed_vectors(X, public, self.stretch, self.intercept)
-        return block.without("residual", "own").having(vectors=placed, offset=offset.astype(np.float32))
+        placed = scale_vectors(X, public, self.stretch, self.intercept)
+        return block.without("residual", "own").with_state(vectors=placed, offset=offset.astype(np.float32))
 
 
 @dataclass(frozen=True)
-class StartFrom(OwnStep):
+class StartFrom(UserStep):
     """Each user's vector as Σ_j y_j w_j, cut to the norm Γ."""
 
     W: NDArray[Any]
@@ -202,11 +202,11 @@ class StartFrom(OwnStep):
     def run(self, block: Block, public: Public) -> Block:
         W = public.factors(self.W)
         U = sum_rows(block.indptr, block.indices, block.values.astype(W.dtype), W)
-        return block.without("residual", "own").having(vectors=placed_vectors(U, public))
+        return block.without("residual", "own").with_state(vectors=scale_vectors(U, public))
 
 
 @dataclass(frozen=True)
-class Look(OwnStep):
+class ComputeResiduals(UserStep):
     """Each user compares its ratings with V and b: its residuals, weighted and cut to G, and its own gradient."""
 
     V: NDArray[Any]
@@ -220,7 +220,7 @@ class Look(OwnStep):
         public.need_vectors()
         public.factors(self.V, public.rank)
         public.per_item("bias", self.bias)
-        return replace(public, cut=bound("largest", self.largest))
+        return replace(public, cut=check_bound("largest", self.largest))
 
     def run(self, block: Block, public: Public) -> Block:
         U = block["vectors"]
@@ -238,11 +238,11 @@ class Look(OwnStep):
             block.state.get("entry_weight"),
             self.own,
         )
-        return block.having(residual=x, own=g)
+        return block.with_state(residual=x, own=g)
 
 
 @dataclass(frozen=True)
-class Move(OwnStep):
+class GradientStep(UserStep):
     """Each user moves: u − rate · Σ_j e_j v_j − balance · uᵀR, with what it saw last, and cut to the norm Γ."""
 
     rate: float
@@ -262,10 +262,10 @@ class Move(OwnStep):
         if own.shape != U.shape:
             raise ConfigError("users have not looked at the items yet: call look first")
         moved = turn_rows(U, own, self.R, self.rate, self.balance)
-        return block.without("residual", "own").having(vectors=placed_vectors(moved, public))
+        return block.without("residual", "own").with_state(vectors=scale_vectors(moved, public))
 
 
-def placed_vectors(U: NDArray[Any], public: Public, stretch: bool = False, intercept: float = 0.0) -> NDArray[Any]:
+def scale_vectors(U: NDArray[Any], public: Public, stretch: bool = False, intercept: float = 0.0) -> NDArray[Any]:
     """Vectors as they may be contributed: stretched, if wanted, and cut to the norm."""
     bounds = public.bounds
     if stretch:
@@ -285,22 +285,22 @@ class OfResiduals(Statistic):
         public.need_residuals()
 
 
-@registered("residual gradient")
+@register("residual gradient")
 @dataclass(frozen=True)
-class ResidualGradient(OfResiduals):
+class WeightedResidualGradient(OfResiduals):
     """Σ_i x_ij u_i for each item j: ‖x_i u_iᵀ‖ = ‖x_i‖ ‖u_i‖ ≤ G Γ."""
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items, public.rank)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         return entries_reach(public, public.cut)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         return lambda rows: row_sums(block, block["residual"], public.n_items, grid)[rows]
 
 
-@registered("bias gradient")
+@register("bias gradient")
 @dataclass(frozen=True)
 class BiasGradient(OfResiduals):
     """Σ_i x_ij for each item j, ‖x_i‖ ≤ G."""
@@ -308,14 +308,14 @@ class BiasGradient(OfResiduals):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items,)
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(public.cut, public.n_items**0.5 * public.cut, public.cut, 2.0)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(public.cut, public.n_items**0.5 * public.cut, public.cut, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         return lambda rows: per_item_total(block.indices, block["residual"], public.n_items, grid)[rows]
 
 
-@registered("weight counts")
+@register("weight counts")
 @dataclass(frozen=True)
 class WeightCounts(Statistic):
     """Σ_i w_ij for each item j, over all entries: Σ_j w_ij² ≤ 1, and no weight is below 0."""
@@ -327,14 +327,14 @@ class WeightCounts(Statistic):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items,)
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(1.0, public.n_items**0.5, 1.0, 2**0.5)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(1.0, public.n_items**0.5, 1.0, 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         return lambda rows: per_item_total(block.indices, block["entry_weight"], public.n_items, grid)[rows]
 
 
-@registered("size")
+@register("size")
 @dataclass(frozen=True)
 class Size(Statistic):
     """Σ_i (share of the items that i has rated, 1, its mean rating cut to ±half and divided by it)."""
@@ -342,13 +342,13 @@ class Size(Statistic):
     half: float
 
     def check(self, public: Public) -> None:
-        bound("half", self.half)
+        check_bound("half", self.half)
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (3,)
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(3**0.5, 3.0, 1.0, (5 / 3) ** 0.5, 1.0)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(3**0.5, 3.0, 1.0, (5 / 3) ** 0.5, 1.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         counts = block.counts

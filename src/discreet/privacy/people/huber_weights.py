@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from discreet.compiling import njit
 from discreet.kernels.threads import even_cuts, run
-from discreet.privacy.people.block import Block, OwnStep, Public
-from discreet.privacy.people.bounds import bound
+from discreet.privacy.people.block import Block, UserStep, Public
+from discreet.privacy.people.bounds import check_bound
 from discreet.privacy.people.users import Users
 
 
-def reweighted(users: Users, V: NDArray[Any], alpha: float) -> Users:
+def reweight(users: Users, V: NDArray[Any], alpha: float) -> Users:
     """The same users with the same vectors, each contribution multiplied by its Huber weight under the factors `V`.
 
     Privacy: releases nothing; the sums of the users returned are moved by one user no further than those of `users`.
@@ -40,11 +40,11 @@ def reweighted(users: Users, V: NDArray[Any], alpha: float) -> Users:
     alpha : float
         Residuals beyond it count less, in units of ratings.
     """
-    return users.then(Reweigh(V, alpha))
+    return users.after(Reweigh(V, alpha))
 
 
 @dataclass(frozen=True)
-class Reweigh(OwnStep):
+class Reweigh(UserStep):
     """Each user multiplies its contributions by their Huber weights under public factors."""
 
     V: NDArray[Any]
@@ -53,7 +53,7 @@ class Reweigh(OwnStep):
     what = "the users' weights"
 
     def check(self, public: Public) -> Public:
-        bound("alpha", self.alpha)
+        check_bound("alpha", self.alpha)
         public.need_contributions()
         public.need_vectors()
         public.factors(self.V, public.rank)
@@ -63,7 +63,7 @@ class Reweigh(OwnStep):
         item = np.repeat(np.arange(public.n_items), np.diff(block["by_item"]))
         V = public.factors(self.V)
         by_residual = huber_weights(item, block["user"], block["value"], block["vectors"], V, self.alpha)
-        return block.having(weight=block["weight"] * by_residual)
+        return block.with_state(weight=block["weight"] * by_residual)
 
 
 # ------------------------------------------------------------------ weights

@@ -22,18 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.kernels.left_out import left_out_errors
+from discreet.kernels.left_out import leave_one_out_errors
 from discreet.privacy.people.block import Block, Public, Statistic
-from discreet.privacy.people.bounds import SHAVE, bound
+from discreet.privacy.people.bounds import SHAVE, check_bound
 from discreet.privacy.statistics.contributions import Rows
-from discreet.privacy.statistics.sums import Reach, registered
+from discreet.privacy.statistics.sums import SensitivityBounds, register
 
 MIX = np.uint64(0x9E3779B97F4A7C15)  # so that coins have nothing to do with other choices by the same key
 
 
-@registered("left-out gains")
+@register("left-out gains")
 @dataclass(frozen=True)
-class LeftOutGains(Statistic):
+class LeaveOneOutGains(Statistic):
     """Σ_i w_i clip((E_i0 − E_ik)/variance, −1, 1)/√K for each of K ranks k, w_i = min(n_i/many, 1).
 
     E_ik is user i's mean square error with `first` + k columns of V beside its level, by ratings left out; w lets those
@@ -56,7 +56,7 @@ class LeftOutGains(Statistic):
         V = public.factors(self.V)
         public.per_item("bias", self.bias)
         for name in ("ridge", "prior_count", "variance", "many", "part"):
-            bound(name, getattr(self, name))
+            check_bound(name, getattr(self, name))
         columns = V.shape[1] - self.first
         rising = all(a < b for a, b in zip((0, *self.ranks), self.ranks, strict=False))
         if not self.ranks or not rising or self.ranks[-1] > columns:
@@ -65,19 +65,19 @@ class LeftOutGains(Statistic):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (len(self.ranks),)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         root = math.sqrt(len(self.ranks))
-        return Reach(1.0, root, 1 / root, 2.0)
+        return SensitivityBounds(1.0, root, 1 / root, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         V = public.factors(self.V)
         F = np.column_stack([np.ones(len(V)), V]).astype(np.float64)
         prior = np.append(self.prior_count, np.full(V.shape[1], self.ridge))
         lengths = 1 + self.first + np.array([0, *self.ranks])
-        indptr, indices, values = self._taking_part(block)
+        indptr, indices, values = self._select_participants(block)
         with np.errstate(all="ignore"):
             y = values.astype(np.float64) - np.asarray(self.bias, np.float64)[indices] - self.centre
-            error = left_out_errors(indptr, indices, y, F, prior, lengths)
+            error = leave_one_out_errors(indptr, indices, y, F, prior, lengths)
             gain = (error[:, :1] - error[:, 1:]) / self.variance
         gain = np.clip(np.nan_to_num(gain, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1)
         weight = np.minimum(np.diff(indptr) / self.many, 1.0) / math.sqrt(len(self.ranks))
@@ -85,7 +85,7 @@ class LeftOutGains(Statistic):
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
         return lambda rows: whole.sum(axis=0)[rows]
 
-    def _taking_part(self, block: Block) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def _select_participants(self, block: Block) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """CSR arrays of those who take part."""
         if self.part >= 1:
             return block.indptr, block.indices, block.values

@@ -33,15 +33,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.kernels import packed_grams, solve_rows, solve_rows_constant
+from discreet.kernels import pack_grams, solve_rows, solve_rows_constant
 from discreet.kernels.gradient import residual_rows
 from discreet.kernels.products import add_pair_products, inverse_diagonals
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
-from discreet.privacy.people.bounds import SHAVE, bound
-from discreet.privacy.people.descent import OfResiduals, placed_vectors
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, check_bound
+from discreet.privacy.people.descent import OfResiduals, scale_vectors
 from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.contributions import Rows
-from discreet.privacy.statistics.sums import Reach, packed_size, registered
+from discreet.privacy.statistics.sums import SensitivityBounds, triangle_size, register
 
 MOST = 3.0  # that t may be
 
@@ -50,7 +50,7 @@ MOST = 3.0  # that t may be
 
 
 @dataclass(frozen=True)
-class SolveOwn(OwnStep):
+class SolveUserEffects(UserStep):
     """Each user's offset and coefficients by least squares on its own history.
 
         (o, û) = argmin Σ_j (o + û · v_j + b_j − y_j)² + λ ‖û‖² + κ (o − centre)²
@@ -71,23 +71,23 @@ class SolveOwn(OwnStep):
     def check(self, public: Public) -> Public:
         V = public.factors(self.V)
         public.per_item("bias", self.bias)
-        bound("ridge", self.ridge)
-        bound("prior_count", self.prior_count)
+        check_bound("ridge", self.ridge)
+        check_bound("prior_count", self.prior_count)
         if not 0 <= self.first <= V.shape[1]:
             raise ConfigError(f"first is {self.first!r}, but must lie between 0 and the {V.shape[1]} columns")
         return replace(public, rank=V.shape[1] - self.first + bool(self.intercept), has_vectors=True, cut=0.0)
 
     def run(self, block: Block, public: Public) -> Block:
         V = public.factors(self.V)
-        X, own = own_solve(block.indptr, block.indices, block.values, V, self.ridge, self.prior_count, self.expected)
+        X, own = own_solve(block.indptr, block.indices, block.values, V, self.ridge, self.prior_count, self.item_baseline)
         with np.errstate(all="ignore"):
             offset = np.nan_to_num(own + self.centre, nan=0.0, posinf=0.0, neginf=0.0)
-        vectors = placed_vectors(np.ascontiguousarray(X[:, self.first :]), public, True, self.intercept)
+        vectors = scale_vectors(np.ascontiguousarray(X[:, self.first :]), public, True, self.intercept)
         state = block.without("residual", "own", "length")
-        return state.having(solution=X, vectors=vectors, offset=offset.astype(np.float32))
+        return state.with_state(solution=X, vectors=vectors, offset=offset.astype(np.float32))
 
     @property
-    def expected(self) -> NDArray[np.float32]:
+    def item_baseline(self) -> NDArray[np.float32]:
         """Of each item, before anything personal."""
         return (np.asarray(self.bias, np.float64) + self.centre).astype(np.float32)
 
@@ -116,7 +116,7 @@ def own_solve(
 
 
 @dataclass(frozen=True)
-class LookOwn(OwnStep):
+class ComputeOwnResiduals(UserStep):
     """Each user compares its ratings with its own solution: residuals, weighted, cut to G and divided by it.
 
     So their length is 1 at most, whatever G is, which may follow from numbers released before: sensitivities do not.
@@ -132,7 +132,7 @@ class LookOwn(OwnStep):
         public.need_vectors()
         public.factors(self.V)
         public.per_item("bias", self.bias)
-        bound("largest", self.largest)
+        check_bound("largest", self.largest)
         return replace(public, cut=1.0)
 
     def run(self, block: Block, public: Public) -> Block:
@@ -152,13 +152,13 @@ class LookOwn(OwnStep):
             lengths=length,
         )
         x /= x.dtype.type(self.largest)
-        return block.having(residual=x, length=length)
+        return block.with_state(residual=x, length=length)
 
 
 # ------------------------------------------------------------------ statistics
 
 
-@registered("prior moments")
+@register("prior moments")
 @dataclass(frozen=True)
 class PriorMoments(Statistic):
     """How much larger than their prior says the users' own coefficients are, for each of d of them.
@@ -178,14 +178,14 @@ class PriorMoments(Statistic):
         public.need_vectors()
         public.factors(self.V)
         for name in ("ridge", "prior_count", "variance"):
-            bound(name, getattr(self, name))
+            check_bound(name, getattr(self, name))
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (2, self.V.shape[1] + 1)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         d = self.V.shape[1] + 1
-        return Reach(math.sqrt(2 * d), 2.0 * d, 1.0, 5 / 3 / math.sqrt(2), 7 / 6)
+        return SensitivityBounds(math.sqrt(2 * d), 2.0 * d, 1.0, 5 / 3 / math.sqrt(2), 7 / 6)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         precision = np.append(np.full(self.V.shape[1], self.ridge), self.prior_count)
@@ -198,7 +198,7 @@ class PriorMoments(Statistic):
         return _totals(np.stack([t, s], axis=1), grid)
 
 
-@registered("fit moments")
+@register("fit moments")
 @dataclass(frozen=True)
 class FitMoments(OfResiduals):
     """How well the users' own solutions fit: three numbers between 0 and 1 of each user.
@@ -216,13 +216,13 @@ class FitMoments(OfResiduals):
     def check(self, public: Public) -> None:
         super().check(public)
         for name in ("most", "variance", "prior_count", "largest"):
-            bound(name, getattr(self, name))
+            check_bound(name, getattr(self, name))
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (3,)
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(math.sqrt(3), 3.0, 1.0, 1.0, 1.0)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(math.sqrt(3), 3.0, 1.0, 1.0, 1.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         n = block.counts
@@ -238,7 +238,7 @@ class FitMoments(OfResiduals):
         return _totals(each, grid)
 
 
-@registered("solution Gram matrix")
+@register("solution Gram matrix")
 @dataclass(frozen=True)
 class SolutionGram(Statistic):
     """Σ_i min(‖û_i‖/L, 1) ũ_i ũ_iᵀ, ũ_i = û_i/‖û_i‖, over the r coefficients from `first` on, as a packed triangle."""
@@ -249,13 +249,13 @@ class SolutionGram(Statistic):
 
     def check(self, public: Public) -> None:
         public.need_vectors()
-        bound("largest", self.largest)
+        check_bound("largest", self.largest)
 
     def shape(self, public: Public) -> tuple[int, ...]:
-        return (1, packed_size(self.rank))
+        return (1, triangle_size(self.rank))
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(1.0, (self.rank + 1) / 2, 1.0, 2.0)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(1.0, (self.rank + 1) / 2, 1.0, 2.0)
 
     def symmetric(self, public: Public) -> int | None:
         return self.rank
@@ -271,17 +271,17 @@ class SolutionGram(Statistic):
         step = min(max(4096, len(U) // 256), integer_sums.CHUNK)  # so that all cores share the work
         cuts = np.append(np.arange(0, len(U), step), len(U))
         if grid is None:
-            return lambda rows: packed_grams(cuts, everyone, np.ones(len(U)), U).sum(axis=0, keepdims=True)[rows]
+            return lambda rows: pack_grams(cuts, everyone, np.ones(len(U)), U).sum(axis=0, keepdims=True)[rows]
         c = np.full(len(U), grid**-0.5)
 
         def exact(rows: slice) -> NDArray[Any]:
-            whole = packed_grams(cuts, everyone, c, U, whole=True)
+            whole = pack_grams(cuts, everyone, c, U, whole=True)
             return np.asarray(whole.astype(np.int64).sum(axis=0, keepdims=True)[rows])
 
         return exact
 
 
-@registered("residual pairs")
+@register("residual pairs")
 @dataclass(frozen=True)
 class ResidualPairs(OfResiduals):
     """Σ_i √2 x_ij x_ik/q_i over pairs j < k of these items, as a strict upper triangle: the norm of a user is 1."""
@@ -298,9 +298,9 @@ class ResidualPairs(OfResiduals):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (len(self.items) * (len(self.items) - 1) // 2,)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         pairs = len(self.items) * (len(self.items) - 1) // 2
-        return Reach(1.0, max(math.sqrt(pairs), 1.0), 1.0, 2.0)
+        return SensitivityBounds(1.0, max(math.sqrt(pairs), 1.0), 1.0, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         position = np.full(public.n_items, -1, np.int32)
@@ -308,7 +308,7 @@ class ResidualPairs(OfResiduals):
         at = position[block.indices]
         keep = np.flatnonzero(at >= 0)
         indptr = np.searchsorted(keep, block.indptr)
-        item, x = ascending(indptr, at[keep], block["residual"][keep].astype(np.float64))
+        item, x = sort_by_item(indptr, at[keep], block["residual"][keep].astype(np.float64))
         m = len(self.items)
         if grid is None:
             return lambda rows: add_pair_products(indptr, item, x, m, SHAVE)[rows]
@@ -324,7 +324,7 @@ class ResidualPairs(OfResiduals):
         return exact
 
 
-def ascending(
+def sort_by_item(
     indptr: NDArray[Any], item: NDArray[np.int32], x: NDArray[np.float64]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Entries in the order of the items of each user, which they are in unless somebody renumbered them otherwise."""

@@ -13,17 +13,17 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic
 from discreet.privacy.statistics.sums import Compute
 
 
-class Place(ABC):
+class Partitions(ABC):
     """People in blocks. A place never changes: a step leads to another one."""
 
     __slots__ = ()
 
     @abstractmethod
-    def after(self, step: OwnStep, public: Public) -> Place:
+    def after(self, step: UserStep, public: Public) -> Partitions:
         """The same people after the step; `public` is what was known before it."""
 
     @abstractmethod
@@ -35,13 +35,13 @@ class Place(ABC):
         return
 
 
-class InMemory(tuple[Block, ...], Place):
+class MemoryPartitions(tuple[Block, ...], Partitions):
     """Blocks of arrays in this process."""
 
     __slots__ = ()
 
-    def after(self, step: OwnStep, public: Public) -> InMemory:
-        return InMemory(step.run(block, public) for block in self)
+    def after(self, step: UserStep, public: Public) -> MemoryPartitions:
+        return MemoryPartitions(step.run(block, public) for block in self)
 
     def adder(self, statistic: Statistic, public: Public) -> Compute:
         @cache  # once for all blocks of rows

@@ -30,13 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.door.vault import KEY, Key, guarded
+from discreet.privacy.door.vault import KEY, Key, guard
 from discreet.privacy.noise.sources import fresh_words
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
-from discreet.privacy.people.bounds import SHAVE, bound
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, check_bound
 from discreet.privacy.people.users import Users
 from discreet.privacy.statistics.contributions import Rows, row_sums
-from discreet.privacy.statistics.sums import Compute, Reach, Sum, registered, residuals
+from discreet.privacy.statistics.sums import Compute, SensitivityBounds, Sum, register, residuals
 
 _UNCUT = 1e100  # residuals are cut together with the vectors, below
 _COINS = 0x636F696E  # keeps the coins of research apart from noise and starting points of the same seed
@@ -53,7 +53,7 @@ class Batch(Users):
     _used: bool
 
 
-@guarded("a batch")
+@guard("a batch")
 def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None) -> Batch:
     """Each user with probability `rate`.
 
@@ -67,7 +67,7 @@ def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None
 
     Privacy: releases nothing. That a sum over the batch costs less holds for coins that are independent and unknown.
     """
-    some = users.then(ThrowCoins(rate, seed))
+    some = users.after(PoissonSample(rate, seed))
     batch = Batch(some.open(KEY), some.public)
     batch.rate = float(rate)
     batch.secret = seed is None
@@ -76,7 +76,7 @@ def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
-class ThrowCoins(OwnStep):
+class PoissonSample(UserStep):
     """Each user stays with probability `rate`, by a coin of its own."""
 
     rate: float
@@ -106,7 +106,7 @@ class BatchSum(Sum):
 
     __slots__ = ("_seen", "rate", "secret")
 
-    def __init__(self, shape: tuple[int, ...], reach: Reach, compute: Compute, rate: float, secret: bool) -> None:
+    def __init__(self, shape: tuple[int, ...], reach: SensitivityBounds, compute: Compute, rate: float, secret: bool) -> None:
         super().__init__(shape, reach, compute)
         self.rate = rate
         self.secret = secret
@@ -120,7 +120,7 @@ class BatchSum(Sum):
         return super().compute(key, grid=grid, rows=rows)
 
 
-def clipped_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None) -> Sum:
+def clip_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArray[Any] | None = None) -> Sum:
     """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C).
 
     Parameters
@@ -139,11 +139,11 @@ def clipped_gradient(users: Users, V: NDArray[Any], largest: float, scale: NDArr
             raise PrivacyError("a batch is released once: draw another one")
         users._used = users.rate < 1
         rate, secret = users.rate, users.secret
-    whole = users.add_up(ClippedGradient(V, largest, scale))
+    whole = users.sum(ClippedGradient(V, largest, scale))
     return BatchSum(whole.shape, whole.reach, whole._compute, rate, secret)
 
 
-@registered("clipped gradient")
+@register("clipped gradient")
 @dataclass(frozen=True)
 class ClippedGradient(Statistic):
     """Σ_i s_j e_ij u_i for each item j, each user's part cut to the Frobenius norm `largest` (C)."""
@@ -153,7 +153,7 @@ class ClippedGradient(Statistic):
     scale: NDArray[Any] | None = None
 
     def check(self, public: Public) -> None:
-        bound("largest", self.largest)
+        check_bound("largest", self.largest)
         public.need_vectors()
         public.factors(self.V, public.rank)
         self._spread(public)
@@ -161,9 +161,9 @@ class ClippedGradient(Statistic):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items, public.rank)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         C = self.largest
-        return Reach(C, (public.n_items * public.rank) ** 0.5 * C, C, 2.0)
+        return SensitivityBounds(C, (public.n_items * public.rank) ** 0.5 * C, C, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         V = public.factors(self.V)

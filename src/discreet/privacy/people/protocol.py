@@ -11,7 +11,7 @@ from discreet.privacy.people.users import Users
 
 
 @runtime_checkable
-class People(Protocol):
+class RatingsSource(Protocol):
     """People with their ratings, wherever they are; `discreet.Ratings` is one form.
 
     Everything here is public but what `seal` puts behind glass, and `rating_range`, which is asked for only where the
@@ -36,7 +36,7 @@ class People(Protocol):
         """Whether the items are a public catalogue, and were not found in the ratings."""
 
     @property
-    def filtered(self) -> str:
+    def filter_description(self) -> str:
         """How ratings were left out by looking at them, in words; empty where they were not."""
 
     def rating_range(self) -> tuple[float, float] | None:

@@ -31,9 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, EngineError, PrivacyError
-from discreet.privacy.door.vault import guarded
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
-from discreet.privacy.people.place import Place
+from discreet.privacy.door.vault import guard
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic
+from discreet.privacy.people.place import Partitions
 
 Point = tuple[int, ...]  # the numbers of the steps that led to a point
 
@@ -41,7 +41,7 @@ _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedStep:
     """A step as it is replayed, and what the twin saw it do.
 
     Parameters
@@ -57,7 +57,7 @@ class Recorded:
         No other step of this process has it.
     """
 
-    step: OwnStep
+    step: UserStep
     before: Public
     reads: frozenset[str]
     writes: frozenset[str]
@@ -66,7 +66,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SumRequest:
     """One sum of a pass: which statistic, of people known as `public`, on which grid; `place` is its own number."""
 
     place: int
@@ -83,15 +83,15 @@ class Wanted:
 class Node:
     """A step in the tree of a pass, what is summed right after it, and what comes then."""
 
-    taken: Recorded | None
-    sums: list[tuple[Wanted, frozenset[str]]] = field(default_factory=list)
+    taken: RecordedStep | None
+    sums: list[tuple[SumRequest, frozenset[str]]] = field(default_factory=list)
     then: list[Node] = field(default_factory=list)
 
 
-class Engine(Protocol):
+class ReplayEngine(Protocol):
     """Whoever can run a pass over blocks."""
 
-    def run(self, root: Node, wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
+    def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
         """The sums wanted, over all blocks, each block having been led through the tree by `follow`."""
 
     def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
@@ -101,23 +101,23 @@ class Engine(Protocol):
         """Drop the blocks that are kept between passes."""
 
 
-class Replay(Place):
+class Replay(Partitions):
     """People of an engine, and the steps that they have taken since they were sealed."""
 
     __slots__ = ("_steps", "_twin", "engine")
 
-    def __init__(self, engine: Engine, twin: Block, steps: tuple[Recorded, ...] = ()) -> None:
+    def __init__(self, engine: ReplayEngine, twin: Block, steps: tuple[RecordedStep, ...] = ()) -> None:
         self.engine = engine
         self._twin = twin
         self._steps = steps
 
-    def after(self, step: OwnStep, public: Public) -> Replay:
+    def after(self, step: UserStep, public: Public) -> Replay:
         if not step.repeatable:
             raise ConfigError(
                 f"{step.what} is drawn by secret coins, and a block that is read again would throw others: "
                 "train this model on Ratings in memory"
             )
-        twin, taken = watched(self._twin, step, public)
+        twin, taken = record_step(self._twin, step, public)
         return Replay(self.engine, twin, (*self._steps, taken))
 
     def close(self) -> None:
@@ -134,8 +134,8 @@ class RecordedSum:
 
     def __init__(
         self,
-        engine: Engine,
-        steps: tuple[Recorded, ...],
+        engine: ReplayEngine,
+        steps: tuple[RecordedStep, ...],
         statistic: Statistic,
         public: Public,
         reads: frozenset[str],
@@ -153,13 +153,13 @@ class RecordedSum:
         assert self._known is not None
         return self._known[1][rows].copy()  # noise is added in place
 
-    def wanted(self, place: int, grid: float | None) -> Wanted:
+    def describe(self, place: int, grid: float | None) -> SumRequest:
         if grid is None:
             raise EngineError("this engine adds up whole numbers only: train with noise='secure'")
-        return Wanted(place, self._statistic, self._public, grid)
+        return SumRequest(place, self._statistic, self._public, grid)
 
     @property
-    def steps(self) -> tuple[Recorded, ...]:
+    def steps(self) -> tuple[RecordedStep, ...]:
         return self._steps
 
     @property
@@ -171,10 +171,10 @@ class RecordedSum:
         self._known = (grid, found)
 
 
-@guarded("a sum over users")
+@guard("a sum over users")
 def one_pass(asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
     """Compute all these sums over the people of one engine, reading every block once."""
-    wanted = [one.wanted(place, grid) for place, (one, grid) in enumerate(asked)]
+    wanted = [one.describe(place, grid) for place, (one, grid) in enumerate(asked)]
     root = tree([(one.steps, want, one.reads) for want, (one, _) in zip(wanted, asked, strict=True)])
     found = asked[0][0].engine.run(root, wanted)
     for want, (one, grid), values in zip(wanted, asked, found, strict=True):
@@ -223,17 +223,17 @@ def _visit(
     """Not a function within `follow`: one that calls itself would hold blocks until garbage is collected."""
 
     @cache
-    def here() -> Block:
+    def empty_block() -> Block:
         if path in known:
             return known[path]
-        return before() if node.taken is None else _taken(node, before())
+        return before() if node.taken is None else _apply_steps(node, before())
 
     for want, _ in node.sums:
-        _add(want, here(), into[want.place])
+        _add(want, empty_block(), into[want.place])
     for child, way in _ways(node, path):
-        _visit(child, way, here, into, known, keep, kept)
+        _visit(child, way, empty_block, into, known, keep, kept)
     if path in keep:
-        kept[path] = here()
+        kept[path] = empty_block()
 
 
 def _ways(node: Node, path: Point) -> Iterator[tuple[Node, Point]]:
@@ -275,19 +275,19 @@ class Outlook:
         return frozenset(last)
 
 
-def _taken(node: Node, block: Block) -> Block:
+def _apply_steps(node: Node, block: Block) -> Block:
     assert node.taken is not None
     step, before = node.taken.step, node.taken.before
 
-    @guarded(step.what)
+    @guard(step.what)
     def run() -> Block:
         return step.run(block, before)
 
     return run()
 
 
-def _add(want: Wanted, block: Block, into: NDArray[np.int64]) -> None:
-    @guarded(want.statistic.what)
+def _add(want: SumRequest, block: Block, into: NDArray[np.int64]) -> None:
+    @guard(want.statistic.what)
     def run() -> NDArray[Any]:
         found: NDArray[Any] = want.statistic.partial(block, want.public, want.grid)(slice(0, want.shape[0]))
         return found
@@ -298,7 +298,7 @@ def _add(want: Wanted, block: Block, into: NDArray[np.int64]) -> None:
     into += found
 
 
-def nothing_yet(wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
+def nothing_yet(wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
     """Zeros to add sums to."""
     return [np.zeros(want.shape, np.int64) for want in wanted]
 
@@ -306,7 +306,7 @@ def nothing_yet(wanted: Sequence[Wanted]) -> list[NDArray[np.int64]]:
 # ------------------------------------------------------------------ which steps a pass needs
 
 
-def tree(asked: Sequence[tuple[tuple[Recorded, ...], Wanted, frozenset[str]]]) -> Node:
+def tree(asked: Sequence[tuple[tuple[RecordedStep, ...], SumRequest, frozenset[str]]]) -> Node:
     """The steps of all sums with common beginnings shared, and without those that no sum needs."""
     root = Node(None)
     for steps, want, reads in asked:
@@ -339,7 +339,7 @@ def _prune(node: Node) -> frozenset[str]:
     return live
 
 
-def steps_of(root: Node) -> Iterator[Recorded]:
+def steps_of(root: Node) -> Iterator[RecordedStep]:
     """All steps that are left in a tree."""
     for node in root.then:
         assert node.taken is not None
@@ -373,7 +373,7 @@ class _Watched(dict[str, Any]):
 _HISTORY = ("indptr", "indices", "values", "mean", "key")
 
 
-def watched(twin: Block, step: OwnStep, public: Public) -> tuple[Block, Recorded]:
+def record_step(twin: Block, step: UserStep, public: Public) -> tuple[Block, RecordedStep]:
     """The twin after the step, and the step with what it was seen to do."""
     state = _Watched(twin.state)
     after = step.run(replace(twin, state=state), public)
@@ -381,7 +381,7 @@ def watched(twin: Block, step: OwnStep, public: Public) -> tuple[Block, Recorded
     made = dict(after.state.items())
     changed = {name for name in names if dict(twin.state).get(name) is not made.get(name)}
     history = any(getattr(after, name) is not getattr(twin, name) for name in _HISTORY)
-    taken = Recorded(step, public, frozenset(state.asked), frozenset(changed), history)
+    taken = RecordedStep(step, public, frozenset(state.asked), frozenset(changed), history)
     return replace(after, state=made), taken
 
 

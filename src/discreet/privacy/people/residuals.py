@@ -28,19 +28,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.privacy.door.vault import Box
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
-from discreet.privacy.people.bounds import SHAVE, bound, public_number
+from discreet.privacy.door.vault import Sealed
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic
+from discreet.privacy.people.bounds import SHAVE, check_bound, public_number
 from discreet.privacy.people.users import Users
 from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.contributions import ItemTotals, Rows
-from discreet.privacy.statistics.sums import Reach, Sum, pack, packed_size, registered
+from discreet.privacy.statistics.sums import SensitivityBounds, Sum, pack, triangle_size, register
 
 _BLOCK = 1 << 22  # entries of the dense block in which rows are multiplied
 _UNBOUNDED = 1e100
 
 
-class Residuals(Box[Users]):
+class Residuals(Sealed[Users]):
     """The words of users with residuals, made by `residuals_of`; all state is the users' own."""
 
     __slots__ = ("_users",)
@@ -55,15 +55,15 @@ class Residuals(Box[Users]):
 
     def step(self, direction: NDArray[Any], length: float, size: float, gamma: float, largest: float) -> None:
         """Each user takes one step of Frank and Wolfe along a public direction; see `frank_wolfe_step`."""
-        self._users.map(FrankWolfeStep(np.asarray(direction, np.float64), length, size, gamma, largest))
+        self._users.apply(FrankWolfeStep(np.asarray(direction, np.float64), length, size, gamma, largest))
 
     def covariance(self, largest: float, per_rating: bool = False) -> Sum:
         """Σ_i a_i a_iᵀ, packed, (1, m(m+1)/2); rows a_i cut to the norm `largest` (L)."""
-        return self._users.add_up(ResidualCovariance(largest, per_rating))
+        return self._users.sum(ResidualCovariance(largest, per_rating))
 
     def pair_counts(self) -> Sum:
         """Σ_i x_i x_iᵀ, packed, with x_ij = 1/√c_i for the items that user i has rated: by whom a covariance is."""
-        return self._users.add_up(PairCounts())
+        return self._users.sum(PairCounts())
 
 
 def residuals_of(
@@ -82,24 +82,24 @@ def residuals_of(
     clamp : float, optional
         Cut what is left to ±clamp.
     """
-    return Residuals(users.then(Explain(offsets, prior_count, clamp)))
+    return Residuals(users.after(SubtractBaseline(offsets, prior_count, clamp)))
 
 
 def item_totals(users: Users) -> Sum:
     """Σ_i w_ij y_ij for each item j: of what users contribute, cut to the bounds."""
-    return users.add_up(ItemTotals())
+    return users.sum(ItemTotals())
 
 
 def crowd(users: Users) -> Sum:
     """How many users there are, shape (1,)."""
-    return users.add_up(Crowd())
+    return users.sum(PopulationTotals())
 
 
 # ------------------------------------------------------------------ steps
 
 
 @dataclass(frozen=True)
-class Explain(OwnStep):
+class SubtractBaseline(UserStep):
     """Each user takes public offsets, and perhaps its own mean, from its ratings, and cuts what is left."""
 
     offsets: NDArray[Any] | None = None
@@ -113,7 +113,7 @@ class Explain(OwnStep):
         if self.prior_count is not None:
             public_number("prior_count", self.prior_count)
         if self.clamp is not None:
-            bound("clamp", self.clamp)
+            check_bound("clamp", self.clamp)
         return public
 
     def run(self, block: Block, public: Public) -> Block:
@@ -125,11 +125,11 @@ class Explain(OwnStep):
         if self.clamp is not None:
             y = np.clip(y, -self.clamp, self.clamp)
         y = np.nan_to_num(y, nan=0.0, posinf=0.0, neginf=0.0)
-        return block.having(y=y, fitted=np.zeros_like(y))
+        return block.with_state(y=y, fitted=np.zeros_like(y))
 
 
 @dataclass(frozen=True)
-class FrankWolfeStep(OwnStep):
+class FrankWolfeStep(UserStep):
     """One step along a public direction: see `frank_wolfe_step`."""
 
     direction: NDArray[np.float64]
@@ -156,7 +156,7 @@ class FrankWolfeStep(OwnStep):
             self.gamma,
             self.largest,
         )
-        return block.having(fitted=np.nan_to_num(fitted, posinf=0.0, neginf=0.0))
+        return block.with_state(fitted=np.nan_to_num(fitted, posinf=0.0, neginf=0.0))
 
 
 def frank_wolfe_step(
@@ -205,7 +205,7 @@ class OuterProducts(Statistic):
         """The rows are bounded when they are made."""
 
     def shape(self, public: Public) -> tuple[int, ...]:
-        return (1, packed_size(public.n_items))
+        return (1, triangle_size(public.n_items))
 
     def symmetric(self, public: Public) -> int | None:
         return public.n_items
@@ -223,7 +223,7 @@ class OuterProducts(Statistic):
         return lambda rows: pack(_gram(block.indptr, block.indices, whole, m, np.int64)[None])[rows]
 
 
-@registered("covariance of residuals")
+@register("covariance of residuals")
 @dataclass(frozen=True)
 class ResidualCovariance(OuterProducts):
     """Σ_i a_i a_iᵀ with rows a_i of residuals, cut to the norm `largest` (L).
@@ -235,11 +235,11 @@ class ResidualCovariance(OuterProducts):
     per_rating: bool = False
 
     def check(self, public: Public) -> None:
-        bound("largest", self.largest)
+        check_bound("largest", self.largest)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         l2 = self.largest**2
-        return Reach(l2, (public.n_items + 1) / 2 * l2, l2, 2**0.5)
+        return SensitivityBounds(l2, (public.n_items + 1) / 2 * l2, l2, 2**0.5)
 
     def rows_of(self, block: Block) -> NDArray[np.float64]:
         row = block.row
@@ -251,22 +251,22 @@ class ResidualCovariance(OuterProducts):
         return cut
 
 
-@registered("pair counts")
+@register("pair counts")
 @dataclass(frozen=True)
 class PairCounts(OuterProducts):
     """Σ_i x_i x_iᵀ with x_ij = 1/√c_i for the items that user i has rated: by whom a covariance is."""
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(1.0, (public.n_items + 1) / 2, 1.0, 2**0.5)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(1.0, (public.n_items + 1) / 2, 1.0, 2**0.5)
 
     def rows_of(self, block: Block) -> NDArray[np.float64]:
         x = SHAVE / np.sqrt(np.maximum(block.counts, 1).astype(np.float64))
         return x[block.row]
 
 
-@registered("number of users")
+@register("number of users")
 @dataclass(frozen=True)
-class Crowd(Statistic):
+class PopulationTotals(Statistic):
     """How many users there are, shape (1,). Replacing one does not change it, and is priced as if it did."""
 
     def check(self, public: Public) -> None:
@@ -275,8 +275,8 @@ class Crowd(Statistic):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (1,)
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(1.0, 1.0, 1.0, 1.0, 1.0)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(1.0, 1.0, 1.0, 1.0, 1.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         found = np.array([float(block.n) if grid is None else block.n * math.floor(1 / grid)])

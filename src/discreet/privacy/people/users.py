@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows
-from discreet.privacy.door.vault import KEY, Box, guarded
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic, sums_of_rows
+from discreet.privacy.door.vault import KEY, Sealed, guard
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic, sums_of_rows
 from discreet.privacy.people.bounds import SHAVE, Bounds, check_rows, clip_rows, public_number
 from discreet.privacy.people.item_sampling import by_item, pick, sample, user_keys
-from discreet.privacy.people.place import InMemory, Place
+from discreet.privacy.people.place import MemoryPartitions, Partitions
 from discreet.privacy.statistics.contributions import (
     ContributedCovariance,
     GlobalGram,
@@ -40,13 +40,13 @@ from discreet.privacy.statistics.contributions import (
     RatingCount,
     RatingSum,
 )
-from discreet.privacy.statistics.sums import Reach, Sum
+from discreet.privacy.statistics.sums import SensitivityBounds, Sum
 
 LARGEST_RATING = 2.0**40  # beyond, float32 would overflow in a user's own least squares
 CONTRIBUTIONS = ("user", "by_item", "value", "weight")  # the state that `Choose` and `Weigh` make, by item
 
 
-@guarded("sealed ratings")
+@guard("sealed ratings")
 def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
     """Users with their ratings behind glass.
 
@@ -91,7 +91,7 @@ def sealed_block(
     return Block(indptr, indices, values, mean, keys)
 
 
-class Users(Box[Place]):
+class Users(Sealed[Partitions]):
     """Sealed people, in blocks. Public: the bounds, the number of items, the rank of vectors; all else is refused.
 
     Parameters
@@ -102,8 +102,8 @@ class Users(Box[Place]):
 
     __slots__ = ("_public",)
 
-    def __init__(self, people: Sequence[Block] | Place, public: Public) -> None:
-        place = people if isinstance(people, Place) else InMemory(people)
+    def __init__(self, people: Sequence[Block] | Partitions, public: Public) -> None:
+        place = people if isinstance(people, Partitions) else MemoryPartitions(people)
         super().__init__(place, f"ratings of {public.n_items:,} items")
         self._public = public
 
@@ -126,43 +126,43 @@ class Users(Box[Place]):
 
     # ------------------------------------------------------------ the two verbs
 
-    @guarded("what users do")
-    def map(self, step: OwnStep) -> None:
+    @guard("what users do")
+    def apply(self, step: UserStep) -> None:
         """Every user takes the step; what comes of it stays where the user is."""
         after = step.check(self._public)
         place = self._after(step)
         self._content = lambda: place
         self._public = after
 
-    @guarded("what users do")
-    def then(self, step: OwnStep) -> Self:
+    @guard("what users do")
+    def after(self, step: UserStep) -> Self:
         """The same users after the step, beside these, who stay as they are."""
         return type(self)(self._after(step), step.check(self._public))
 
-    @guarded("a sum over users")
-    def add_up(self, statistic: Statistic) -> Sum:
+    @guard("a sum over users")
+    def sum(self, statistic: Statistic) -> Sum:
         """The sum of the statistic over all users as they are now: exact integers, added block by block."""
         public = self._public
         statistic.check(public)
         adder = self.open(KEY).adder(statistic, public)
         return Sum(statistic.shape(public), self._reach(statistic), adder, statistic.symmetric(public))
 
-    @guarded("what users do")
+    @guard("what users do")
     def close(self) -> None:
         """Drop what an engine keeps of these users in memory: the training has ended, or failed."""
         self.open(KEY).close()
 
-    def _reach(self, statistic: Statistic) -> Reach:
-        found: Reach = statistic.reach(self._public)
+    def _reach(self, statistic: Statistic) -> SensitivityBounds:
+        found: SensitivityBounds = statistic.reach(self._public)
         return found
 
-    def _after(self, step: OwnStep) -> Place:
+    def _after(self, step: UserStep) -> Partitions:
         step.check(self._public)
         place = self.open(KEY)
         public = self._public
 
-        @guarded(step.what)
-        def run() -> Place:
+        @guard(step.what)
+        def run() -> Partitions:
             return place.after(step, public)
 
         return run()
@@ -171,67 +171,67 @@ class Users(Box[Place]):
 
     def restrict(self, items: NDArray[np.integer[Any]]) -> Users:
         """The same users with only these items (public positions), renumbered in the order given."""
-        return self.then(Restrict(np.asarray(items)))
+        return self.after(Restrict(np.asarray(items)))
 
     def recentre(self, centre: float) -> None:
         """Subtract this public number from every rating instead of what was subtracted before; then choose again."""
-        self.map(Recentre(centre))
+        self.apply(Recentre(centre))
 
     def choose(self, priority: NDArray[np.floating[Any]] | None = None, draw: int = 0) -> None:
         """Each user picks at most k items to contribute through: at random, or those of lowest public `priority`.
 
         `draw` numbers the random choices: another number is another sample.
         """
-        self.map(Choose(priority, draw))
+        self.apply(Choose(priority, draw))
 
     def weigh(self, importance: NDArray[np.floating[Any]]) -> None:
         """Each user contributes through all its items, with w_ij² = B q_j / Σ_j q_j for a public `importance` q ≥ 0."""
-        self.map(Weigh(importance))
+        self.apply(Weigh(importance))
 
     def solve(self, V: NDArray[Any], ridge: float, **options: Any) -> None:
         """Each user's vector by least squares on its own history, cut to the norm: see `Solve`."""
-        self.map(Solve(V, ridge, **options))
+        self.apply(Solve(V, ridge, **options))
 
     # ------------------------------------------------------------ what may be released
 
     def item_counts(self) -> Sum:
         """Σ_i w_ij for each item j."""
-        return self.add_up(ItemCounts())
+        return self.sum(ItemCounts())
 
     def item_grams(self, isometric: bool = True) -> Sum:
         """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles; isometric: with less noise off the diagonal."""
-        return self.add_up(ItemGrams(isometric))
+        return self.sum(ItemGrams(isometric))
 
     def item_sums(self) -> Sum:
         """Σ_i w_ij y_ij u_i for each item j."""
-        return self.add_up(ItemSums())
+        return self.sum(ItemSums())
 
     def gradient(self, V: NDArray[Any], largest: float, bias: NDArray[Any] | None = None) -> Sum:
         """Σ_i e_ij u_i for each item j, e_ij = u_i · v_j + b_j − y_ij being cut to ‖e_i‖ ≤ `largest` (G)."""
-        return self.add_up(Gradient(V, largest, bias))
+        return self.sum(Gradient(V, largest, bias))
 
     def global_gram(self) -> Sum:
         """Σ_i u_i u_iᵀ over all users, as one packed upper triangle."""
-        return self.add_up(GlobalGram())
+        return self.sum(GlobalGram())
 
     def covariance(self, largest: float) -> Sum:
         """Σ_i y_i y_iᵀ, (n_items, n_items), y_i being what user i contributes, cut to ‖y_i‖ ≤ `largest` (L)."""
-        return self.add_up(ContributedCovariance(largest))
+        return self.sum(ContributedCovariance(largest))
 
     def rating_sum(self) -> Sum:
         """Σ w y over everything contributed, shape (1,)."""
-        return self.add_up(RatingSum())
+        return self.sum(RatingSum())
 
     def rating_count(self) -> Sum:
         """Σ w over everything contributed, shape (1,)."""
-        return self.add_up(RatingCount())
+        return self.sum(RatingCount())
 
 
 # ------------------------------------------------------------------ steps
 
 
 @dataclass(frozen=True)
-class Restrict(OwnStep):
+class Restrict(UserStep):
     """Keep only these items (public positions), renumbered in the order given, and choose again."""
 
     items: NDArray[np.integer[Any]]
@@ -256,7 +256,7 @@ class Restrict(OwnStep):
 
 
 @dataclass(frozen=True)
-class Recentre(OwnStep):
+class Recentre(UserStep):
     """Subtract a public number from every rating instead of what was subtracted before."""
 
     centre: float
@@ -276,7 +276,7 @@ class Recentre(OwnStep):
 
 
 @dataclass(frozen=True)
-class Choose(OwnStep):
+class Choose(UserStep):
     """Pick at most k items to contribute through: at random, or those of lowest public priority."""
 
     priority: NDArray[np.floating[Any]] | None = None
@@ -296,12 +296,12 @@ class Choose(OwnStep):
         k = public.bounds.through(public.n_items)
         priority = public.per_item("priority", self.priority)
         chosen = pick(block.indptr, block.indices, block.key, priority, k, self.draw)
-        weight = np.sqrt(public.bounds.squared_weight(public.n_items) / max(k, 1))
-        return contributing(block, public, chosen, np.full(1, weight))
+        weight = np.sqrt(public.bounds.max_squared_weight(public.n_items) / max(k, 1))
+        return set_contributions(block, public, chosen, np.full(1, weight))
 
 
 @dataclass(frozen=True)
-class Weigh(OwnStep):
+class Weigh(UserStep):
     """Contribute through all items, with w_ij² = B q_j / Σ_j q_j for a public importance q ≥ 0."""
 
     importance: NDArray[np.floating[Any]]
@@ -322,11 +322,11 @@ class Weigh(OwnStep):
         row = block.row
         all_own = np.bincount(row, q, minlength=block.n)[row]
         share = np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)
-        return contributing(block, public, None, np.sqrt(public.bounds.weight * share))
+        return set_contributions(block, public, None, np.sqrt(public.bounds.weight * share))
 
 
 @dataclass(frozen=True)
-class Solve(OwnStep):
+class Solve(UserStep):
     """Each user's vector by least squares on its own history, cut to the norm.
 
         u = (Σ v vᵀ + λ₀ VᵀV + λ · scale · c^exponent I)⁻¹ Σ (y − b) v,   with c the user's own number of ratings.
@@ -372,12 +372,12 @@ class Solve(OwnStep):
             indices = indices[taken]
             target = target[taken]
         U = solve_rows(indptr, indices, target, V, penalty, shared, offset=offset)
-        return block.having(vectors=clip_rows(U, public.bounds, self.intercept))
+        return block.with_state(vectors=clip_rows(U, public.bounds, self.intercept))
 
 
-def contributing(block: Block, public: Public, chosen: NDArray[np.bool_] | None, weights: NDArray[np.float64]) -> Block:
+def set_contributions(block: Block, public: Public, chosen: NDArray[np.bool_] | None, weights: NDArray[np.float64]) -> Block:
     """With the chosen entries of the history, or all, turned by item, with a weight each, or one for all."""
     start, user, value, weight = by_item(block.indptr, block.indices, block.values, weights, public.n_items, chosen)
     np.clip(value, -public.bounds.value, public.bounds.value, out=value)
     weight *= SHAVE
-    return block.having(user=user, by_item=start, value=value, weight=weight)
+    return block.with_state(user=user, by_item=start, value=value, weight=weight)

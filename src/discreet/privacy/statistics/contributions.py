@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.kernels import on_cache_lines, packed_grams, sum_rows
+from discreet.kernels import on_cache_lines, pack_grams, sum_rows
 from discreet.kernels.exact import exact_sums
 from discreet.kernels.gradient import sum_columns
 from discreet.privacy.people.block import Block, Public, Statistic
-from discreet.privacy.people.bounds import SHAVE, bound
+from discreet.privacy.people.bounds import SHAVE, check_bound
 from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.integer_sums import by_segments
 from discreet.privacy.statistics.sums import (
-    Reach,
-    packed_size,
+    SensitivityBounds,
+    triangle_size,
     per_item_total,
     per_user_total,
-    registered,
+    register,
     residuals,
 )
 
@@ -35,7 +35,7 @@ class OfContributions(Statistic):
         public.need_contributions()
 
 
-@registered("item counts")
+@register("item counts")
 @dataclass(frozen=True)
 class ItemCounts(OfContributions):
     """Σ_i w_ij for each item j. One user adds its weights, Σ_j w_ij² ≤ B, and never less than 0."""
@@ -43,16 +43,16 @@ class ItemCounts(OfContributions):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items,)
 
-    def reach(self, public: Public) -> Reach:
-        root = public.bounds.squared_weight(public.n_items) ** 0.5
-        return Reach(root, public.bounds.weight_sum(public.n_items), root, 2**0.5)
+    def reach(self, public: Public) -> SensitivityBounds:
+        root = public.bounds.max_squared_weight(public.n_items) ** 0.5
+        return SensitivityBounds(root, public.bounds.weight_sum(public.n_items), root, 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         item = np.repeat(np.arange(public.n_items), np.diff(block["by_item"]))
         return lambda rows: per_item_total(item, block["weight"], public.n_items, grid)[rows]
 
 
-@registered("item totals")
+@register("item totals")
 @dataclass(frozen=True)
 class ItemTotals(OfContributions):
     """Σ_i w_ij y_ij for each item j, |y_ij| ≤ c: one user moves it by at most √B c, replacing one by twice that."""
@@ -60,10 +60,10 @@ class ItemTotals(OfContributions):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items,)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         bounds, m = public.bounds, public.n_items
-        root = bounds.squared_weight(m) ** 0.5 * bounds.value
-        return Reach(root, bounds.weight_sum(m) * bounds.value, root, 2.0)
+        root = bounds.max_squared_weight(m) ** 0.5 * bounds.value
+        return SensitivityBounds(root, bounds.weight_sum(m) * bounds.value, root, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         item = np.repeat(np.arange(public.n_items), np.diff(block["by_item"]))
@@ -71,7 +71,7 @@ class ItemTotals(OfContributions):
         return lambda rows: per_item_total(item, c, public.n_items, grid)[rows]
 
 
-@registered("item Gram matrices")
+@register("item Gram matrices")
 @dataclass(frozen=True)
 class ItemGrams(OfContributions):
     """Σ_i w_ij u_i u_iᵀ for each item j, as packed upper triangles; isometric: with less noise off the diagonal."""
@@ -83,12 +83,12 @@ class ItemGrams(OfContributions):
         public.need_vectors()
 
     def shape(self, public: Public) -> tuple[int, ...]:
-        return (public.n_items, packed_size(public.rank))
+        return (public.n_items, triangle_size(public.rank))
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         bounds, m = public.bounds, public.n_items
-        l2 = bounds.squared_weight(m) ** 0.5 * bounds.vector_l2**2
-        return Reach(l2, bounds.weight_sum(m) * bounds.triangle_l1(public.rank), l2, 2**0.5)
+        l2 = bounds.max_squared_weight(m) ** 0.5 * bounds.vector_l2**2
+        return SensitivityBounds(l2, bounds.weight_sum(m) * bounds.triangle_l1(public.rank), l2, 2**0.5)
 
     def symmetric(self, public: Public) -> int | None:
         return public.rank if self.isometric else None
@@ -100,17 +100,17 @@ class ItemGrams(OfContributions):
         if grid is None:
             c = whole.astype(U.dtype)
             vectors = on_cache_lines(U)
-            return lambda rows: packed_grams(_cuts(block, rows), block["user"], c, vectors, columns=rank)
+            return lambda rows: pack_grams(_cuts(block, rows), block["user"], c, vectors, columns=rank)
         whole /= grid**0.5  # in place: new memory for every entry costs more than the division
         exact = on_cache_lines(U, np.float64)
 
         def sums(cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-            return packed_grams(cuts, block["user"], whole, exact, whole=True, columns=rank)
+            return pack_grams(cuts, block["user"], whole, exact, whole=True, columns=rank)
 
         return lambda rows: by_segments(_cuts(block, rows), sums)
 
 
-@registered("item sums")
+@register("item sums")
 @dataclass(frozen=True)
 class ItemSums(OfContributions):
     """Σ_i w_ij y_ij u_i for each item j."""
@@ -122,10 +122,10 @@ class ItemSums(OfContributions):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items, public.rank)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         bounds, m = public.bounds, public.n_items
-        l2 = bounds.squared_weight(m) ** 0.5 * bounds.value * bounds.vector_l2
-        return Reach(l2, bounds.weight_sum(m) * bounds.value * bounds.vector_l1(public.rank), l2, 2.0)
+        l2 = bounds.max_squared_weight(m) ** 0.5 * bounds.value * bounds.vector_l2
+        return SensitivityBounds(l2, bounds.weight_sum(m) * bounds.value * bounds.vector_l1(public.rank), l2, 2.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         U = block["vectors"]
@@ -141,7 +141,7 @@ class ItemSums(OfContributions):
         return lambda rows: by_segments(_cuts(block, rows), sums)
 
 
-@registered("global Gram matrix")
+@register("global Gram matrix")
 @dataclass(frozen=True)
 class GlobalGram(Statistic):
     """Σ_i u_i u_iᵀ over all users, as one packed upper triangle."""
@@ -150,11 +150,11 @@ class GlobalGram(Statistic):
         public.need_vectors()
 
     def shape(self, public: Public) -> tuple[int, ...]:
-        return (1, packed_size(public.rank))
+        return (1, triangle_size(public.rank))
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         l2 = public.bounds.vector_l2**2
-        return Reach(l2, public.bounds.triangle_l1(public.rank), l2, 2**0.5)
+        return SensitivityBounds(l2, public.bounds.triangle_l1(public.rank), l2, 2**0.5)
 
     def symmetric(self, public: Public) -> int | None:
         return public.rank
@@ -166,17 +166,17 @@ class GlobalGram(Statistic):
         cuts = np.append(np.arange(0, len(U), step), len(U))
         if grid is None:
             ones = np.ones(len(U), U.dtype)
-            return lambda rows: packed_grams(cuts, everyone, ones, U).sum(axis=0, keepdims=True)[rows]
+            return lambda rows: pack_grams(cuts, everyone, ones, U).sum(axis=0, keepdims=True)[rows]
         c = np.full(len(U), grid**-0.5)
 
         def exact(rows: slice) -> NDArray[Any]:
-            whole = packed_grams(cuts, everyone, c, U.astype(np.float64), whole=True)
+            whole = pack_grams(cuts, everyone, c, U.astype(np.float64), whole=True)
             return np.asarray(whole.astype(np.int64).sum(axis=0, keepdims=True)[rows])
 
         return exact
 
 
-@registered("covariance of contributions")
+@register("covariance of contributions")
 @dataclass(frozen=True)
 class ContributedCovariance(OfContributions):
     """Σ_i y_i y_iᵀ, (n_items, n_items), y_i being what user i contributes, cut to ‖y_i‖ ≤ `largest` (L)."""
@@ -185,15 +185,15 @@ class ContributedCovariance(OfContributions):
 
     def check(self, public: Public) -> None:
         super().check(public)
-        bound("largest", self.largest)
+        check_bound("largest", self.largest)
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items, public.n_items)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         bounds, m = public.bounds, public.n_items
-        L2 = min(self.largest**2, bounds.squared_weight(m) * bounds.value**2)
-        return Reach(L2, bounds.through(m) * L2, L2, 2**0.5)
+        L2 = min(self.largest**2, bounds.max_squared_weight(m) * bounds.value**2)
+        return SensitivityBounds(L2, bounds.through(m) * L2, L2, 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         from scipy import sparse
@@ -209,7 +209,7 @@ class ContributedCovariance(OfContributions):
         return lambda rows: sum((P[rows] @ P.T).toarray().astype(np.int64) for P in parts)
 
 
-@registered("sum of ratings")
+@register("sum of ratings")
 @dataclass(frozen=True)
 class RatingSum(OfContributions):
     """Σ w y over everything contributed, shape (1,). Without ratings it is a count, and moves like one."""
@@ -217,17 +217,17 @@ class RatingSum(OfContributions):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (1,)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         S = public.bounds.weight_sum(public.n_items) * public.bounds.value
         factor = 1.0 if public.bounds.rating is None else 2.0
-        return Reach(S, S, S, factor, factor)
+        return SensitivityBounds(S, S, S, factor, factor)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         each = np.bincount(block["user"], block["weight"] * block["value"], minlength=1).astype(np.float64)
         return lambda rows: per_user_total(each, grid)[rows]
 
 
-@registered("number of ratings")
+@register("number of ratings")
 @dataclass(frozen=True)
 class RatingCount(OfContributions):
     """Σ w over everything contributed, shape (1,). Replacing a user moves it no further than removing one."""
@@ -235,16 +235,16 @@ class RatingCount(OfContributions):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (1,)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         S = public.bounds.weight_sum(public.n_items)
-        return Reach(S, S, S, 1.0, 1.0)
+        return SensitivityBounds(S, S, S, 1.0, 1.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         each = np.bincount(block["user"], block["weight"], minlength=1).astype(np.float64)
         return lambda rows: per_user_total(each, grid)[rows]
 
 
-@registered("gradient")
+@register("gradient")
 @dataclass(frozen=True)
 class Gradient(Statistic):
     """Σ_i e_ij u_i for each item j, e_ij = u_i · v_j + b_j − y_ij being cut to ‖e_i‖ ≤ `largest` (G)."""
@@ -256,13 +256,13 @@ class Gradient(Statistic):
     def check(self, public: Public) -> None:
         public.need_vectors()
         public.factors(self.V, public.rank)
-        bound("largest", self.largest)
+        check_bound("largest", self.largest)
         public.per_item("bias", self.bias)
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items, public.rank)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         return entries_reach(public, self.largest)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
@@ -272,11 +272,11 @@ class Gradient(Statistic):
         return lambda rows: row_sums(block, e, public.n_items, grid)[rows]
 
 
-def entries_reach(public: Public, largest: float) -> Reach:
+def entries_reach(public: Public, largest: float) -> SensitivityBounds:
     """Of Σ_i c_ij u_i for each item j, with ‖c_i‖₂ ≤ largest: ‖c_i u_iᵀ‖ = ‖c_i‖ ‖u_i‖ ≤ largest · Γ."""
     l2 = largest * public.bounds.vector_l2
     l1 = public.n_items**0.5 * largest * public.bounds.vector_l1(public.rank)  # of every item at most
-    return Reach(l2, l1, l2, 2.0)
+    return SensitivityBounds(l2, l1, l2, 2.0)
 
 
 def row_sums(block: Block, c: NDArray[Any], m: int, grid: float | None) -> NDArray[Any]:

@@ -41,10 +41,10 @@ from numpy.typing import NDArray
 from discreet.compiling import njit
 from discreet.errors import ConfigError
 from discreet.kernels.threads import cost_cuts, run
-from discreet.privacy.people.block import Block, OwnStep, Public, Statistic
+from discreet.privacy.people.block import Block, UserStep, Public, Statistic
 from discreet.privacy.people.bounds import SHAVE, public_number
 from discreet.privacy.statistics.contributions import Rows
-from discreet.privacy.statistics.sums import Reach, per_item_total, per_user_total, registered
+from discreet.privacy.statistics.sums import SensitivityBounds, per_item_total, per_user_total, register
 
 IN_CACHE = 1 << 18  # entries of users whose pairs are added up together
 LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
@@ -53,7 +53,7 @@ LEVELS = 20  # of liking: steps of 1/20 hold stars, half stars and points of ten
 
 
 @dataclass(frozen=True)
-class KeepLiked(OwnStep):
+class ThresholdRatings(UserStep):
     """Keep what was rated with at least `least`, a public number; from then on only the choice counts."""
 
     least: float
@@ -75,7 +75,7 @@ class KeepLiked(OwnStep):
 
 
 @dataclass(frozen=True)
-class Graded(OwnStep):
+class GradeRatings(UserStep):
     """Each item by how much it is liked: a level of 1 to `levels` by its rating's place in the public range.
 
     The lowest rating says no more than no rating: such entries are dropped.
@@ -97,7 +97,7 @@ class Graded(OwnStep):
 
     def run(self, block: Block, public: Public) -> Block:
         rating = block.values.astype(np.float64) + np.repeat(block.mean, block.counts)
-        level = graded(rating, self.low, self.high, self.levels)
+        level = grade_ratings(rating, self.low, self.high, self.levels)
         keep = np.flatnonzero(level > 0)
         return replace(
             block,
@@ -109,7 +109,7 @@ class Graded(OwnStep):
         )
 
 
-def graded(rating: NDArray[Any], low: float, high: float, levels: int = LEVELS) -> NDArray[np.int64]:
+def grade_ratings(rating: NDArray[Any], low: float, high: float, levels: int = LEVELS) -> NDArray[np.int64]:
     """Levels from 0 to `levels` of ratings."""
     place = np.clip((rating - low) / (high - low), 0.0, 1.0)
     return np.rint(levels * place).astype(np.int64)
@@ -118,7 +118,7 @@ def graded(rating: NDArray[Any], low: float, high: float, levels: int = LEVELS) 
 # ------------------------------------------------------------------ statistics
 
 
-@registered("pair sums")
+@register("pair sums")
 @dataclass(frozen=True)
 class PairSums(Statistic):
     """Σ_i p_i,jk for each pair of items, as a folded strict triangle.
@@ -137,21 +137,21 @@ class PairSums(Statistic):
         check_levels(self.levels)
 
     def shape(self, public: Public) -> tuple[int, ...]:
-        return folded_shape(public.n_items)
+        return fold_shape(public.n_items)
 
-    def reach(self, public: Public) -> Reach:
+    def reach(self, public: Public) -> SensitivityBounds:
         pairs = public.n_items * (public.n_items - 1) / 2
-        return Reach(1.0, max(math.sqrt(pairs), 1.0), 1.0, 2**0.5)
+        return SensitivityBounds(1.0, max(math.sqrt(pairs), 1.0), 1.0, 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         level = levels_of(block, self.levels)
         each = pair_weights(block.indptr, level)
         whole = each if grid is None else np.trunc(each / grid).astype(np.int64)
-        indices, level = ascending(block.indptr, block.indices, level)
+        indices, level = sort_by_item(block.indptr, block.indices, level)
         return PairAdder(block.indptr, indices, level, whole, public.n_items).rows
 
 
-@registered("like counts")
+@register("like counts")
 @dataclass(frozen=True)
 class LikeCounts(Statistic):
     """Σ_i a_ij/‖a_i‖ for each item j, shape (n_items,)."""
@@ -164,8 +164,8 @@ class LikeCounts(Statistic):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (public.n_items,)
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(1.0, max(math.sqrt(public.n_items), 1.0), 1.0, 2**0.5)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(1.0, max(math.sqrt(public.n_items), 1.0), 1.0, 2**0.5)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         level = levels_of(block, self.levels)
@@ -174,9 +174,9 @@ class LikeCounts(Statistic):
         return lambda rows: sums[rows].copy()  # noise is added in place
 
 
-@registered("active users")
+@register("active users")
 @dataclass(frozen=True)
-class ActiveUsers(Statistic):
+class UserCount(Statistic):
     """How many users have an item at all, shape (1,)."""
 
     def check(self, public: Public) -> None:
@@ -185,8 +185,8 @@ class ActiveUsers(Statistic):
     def shape(self, public: Public) -> tuple[int, ...]:
         return (1,)
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(1.0, 1.0, 1.0, 1.0, 1.0)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(1.0, 1.0, 1.0, 1.0, 1.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         there = (block.counts > 0).astype(np.float64)
@@ -263,7 +263,7 @@ def _add_likes(
 # ------------------------------------------------------------------ a strict triangle as a rectangle
 
 
-def folded_shape(m: int) -> tuple[int, int]:
+def fold_shape(m: int) -> tuple[int, int]:
     """(⌊m/2⌋, columns) with exactly m(m − 1)/2 entries."""
     return (m // 2, max(m - 1, 0) if m % 2 == 0 else m)
 
@@ -281,7 +281,7 @@ def folds(m: int, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
 def fold_triangle(A: NDArray[Any]) -> NDArray[Any]:
     """The strict upper triangle of A (m, m) as a rectangle."""
     m = len(A)
-    folded = np.empty(folded_shape(m), A.dtype)
+    folded = np.empty(fold_shape(m), A.dtype)
     for row, j, k in folds(m, 0, len(folded)):
         folded[row] = np.concatenate([A[j, j + 1 :], A[k, k + 1 :]])
     return folded
@@ -309,7 +309,7 @@ def pair_sums_numpy(
     return fold_triangle(A.T @ (w[:, None] * A))
 
 
-def ascending(
+def sort_by_item(
     indptr: NDArray[Any], indices: NDArray[Any], level: NDArray[Any]
 ) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """The items of each user in ascending order, which they are in unless somebody renumbered them otherwise."""
@@ -340,7 +340,7 @@ class PairAdder:
         self.after, self.each, self.entry, self.start, self.cost = _by_item(indptr, indices, level, w, self.blocks, m)
 
     def rows(self, rows: slice) -> NDArray[Any]:
-        folded = np.zeros((rows.stop - rows.start, folded_shape(self.m)[1]), self.each.dtype)
+        folded = np.zeros((rows.stop - rows.start, fold_shape(self.m)[1]), self.each.dtype)
         both = np.array([(j, k) for _, j, k in folds(self.m, rows.start, rows.stop)], np.int64).reshape(-1, 2)
         cost = self.cost[both].sum(axis=1) + self.m
 

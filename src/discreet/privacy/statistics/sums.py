@@ -51,7 +51,7 @@ S = TypeVar("S", bound=Statistic)
 
 
 @dataclass(frozen=True)
-class Reach:
+class SensitivityBounds:
     """How far one user moves a statistic: remove in ℓ₂ and ℓ₁, the factor for replacing, and one entry at most."""
 
     l2: float
@@ -76,7 +76,7 @@ class Sum:
 
     __slots__ = ("_compute", "_reach", "_shape", "_symmetric")
 
-    def __init__(self, shape: tuple[int, ...], reach: Reach, compute: Compute, symmetric: int | None = None) -> None:
+    def __init__(self, shape: tuple[int, ...], reach: SensitivityBounds, compute: Compute, symmetric: int | None = None) -> None:
         self._shape = shape
         self._reach = reach
         self._symmetric = symmetric
@@ -87,7 +87,7 @@ class Sum:
         return self._shape
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> SensitivityBounds:
         return self._reach
 
     def sensitivity(self, neighbouring: Neighbouring, norm: Norm) -> float:
@@ -157,7 +157,7 @@ def look_together(key: Key, asked: Sequence[tuple[Any, float | None]]) -> None:
 STATISTICS: dict[str, type[Statistic]] = {}
 
 
-def registered(name: str) -> Callable[[type[S]], type[S]]:
+def register(name: str) -> Callable[[type[S]], type[S]]:
     """Enter a kind of statistic under that name; messages call it so, too."""
 
     def enter(kind: type[S]) -> type[S]:
@@ -185,7 +185,7 @@ def per_item_total(item: NDArray[np.integer], x: NDArray[Any], m: int, grid: flo
 # ------------------------------------------------------------------ symmetric matrices as vectors
 
 
-def packed_size(r: int) -> int:
+def triangle_size(r: int) -> int:
     """Entries of the upper triangle."""
     return r * (r + 1) // 2
 
@@ -198,7 +198,7 @@ def isometry(r: int) -> NDArray[np.float64]:
 
 def pack(A: NDArray[Any]) -> NDArray[Any]:
     """Upper triangles (n, r(r+1)/2) of symmetric matrices (n, r, r), row by row."""
-    packed = np.empty((len(A), packed_size(A.shape[1])), A.dtype)
+    packed = np.empty((len(A), triangle_size(A.shape[1])), A.dtype)
     run(lambda start, stop: _pack(A, packed, start, stop), even_cuts(len(A)))
     return packed
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.privacy.door.vault import guarded
+from discreet.privacy.door.vault import guard
 from discreet.privacy.people.block import Block, Public, Statistic
-from discreet.privacy.people.bounds import SHAVE, Bounds, bound
+from discreet.privacy.people.bounds import SHAVE, Bounds, check_bound
 from discreet.privacy.people.users import Users
-from discreet.privacy.statistics.sums import Reach, registered
+from discreet.privacy.statistics.sums import SensitivityBounds, register
 
 
-@guarded("what users measured")
+@guard("what users measured")
 def seal_values(measure: Callable[[], NDArray[Any]]) -> Users:
     """Users behind glass with one row of numbers each, and nothing else.
 
@@ -43,7 +43,7 @@ def seal_values(measure: Callable[[], NDArray[Any]]) -> Users:
     return Users((block,), Public(Bounds(items=1), values.shape[1]))
 
 
-@registered("user values")
+@register("user values")
 @dataclass(frozen=True)
 class UserValues(Statistic):
     """Σ_i x_i, x_i being what user i measured, cut to 0 ≤ x_ij ≤ m_j for public `most` m.
@@ -60,13 +60,13 @@ class UserValues(Statistic):
                 f"users measured {public.n_items} numbers, and {len(self.most)} bounds are given for them"
             )
         for value in self.most:
-            bound("most", value)
+            check_bound("most", value)
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (len(self.most),)
 
-    def reach(self, public: Public) -> Reach:
-        return Reach(math.hypot(*self.most), math.fsum(self.most), max(self.most), 1.0, 1.0)
+    def reach(self, public: Public) -> SensitivityBounds:
+        return SensitivityBounds(math.hypot(*self.most), math.fsum(self.most), max(self.most), 1.0, 1.0)
 
     def partial(self, block: Block, public: Public, grid: float | None) -> Any:
         x = np.clip(block["measured"], 0.0, np.asarray(self.most)) * SHAVE

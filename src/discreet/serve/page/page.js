@@ -153,7 +153,7 @@ function recommendedItem([j, score], top) {
     type: "button", on: { click: () => { compared = j; lists(); byId("alike").scrollIntoView({ block: "nearest" }); } },
   }, "Similar");
   const like = element("button", { type: "button", class: "main", on: { click: () => add(j) } }, "I like this");
-  const unlearnt = model.rank - model.likeness.first <= 0;
+  const unlearnt = model.rank - model.item_similarity.first <= 0;
   return element("li", {},
     element("span", { class: "line" }, element("span", { class: "name" }, shownTitle(j)),
       model.range ? element("span", { class: "score" }, shown) : element("span", { class: "track" }, bar)),

@@ -115,7 +115,7 @@ const READ_OUTS = {
     const sum = new Float64Array(r);
     let squares = 0, best = 0;
     at.forEach((j, e) => {
-      let x = p.liked_from === null || values[e] >= p.liked_from ? 1 : 0;
+      let x = p.like_threshold === null || values[e] >= p.like_threshold ? 1 : 0;
       if (p.levels) {
         const up = p.levels * Math.min(Math.max((values[e] - p.low) / (p.high - p.low), 0), 1);
         const whole = Math.floor(up), rest = up - whole;
@@ -127,7 +127,7 @@ const READ_OUTS = {
       for (let k = 0; k < r; k++) sum[k] += x * gain[place[j] * r + k];
     });
     if (!squares) return { u: Float64Array.from(prior), offset: 0 };
-    const liked = p.liked_from === null ? p.high : p.liked_from;
+    const liked = p.like_threshold === null ? p.high : p.like_threshold;
     const conviction = p.levels ? Math.min(best * (p.high - p.low) / Math.max(liked - p.low, 1e-9), 1) : 1;
     const whole = sum.map((value, k) => base[k] + value / Math.sqrt(squares));
     return { u: whole.map((value, k) => prior[k] + conviction * (value - prior[k])), offset: 0 };
@@ -228,7 +228,7 @@ function whyItem(model, history, item) {
 }
 
 function similarItems(model, item, n) {
-  const r = model.rank, first = model.likeness.first, known = model.arrays["likeness.known"];
+  const r = model.rank, first = model.item_similarity.first, known = model.arrays["item_similarity.known"];
   if (!model.lengths) {
     model.lengths = new Float64Array(model.count);
     for (let j = 0; j < model.count; j++) {
@@ -275,6 +275,6 @@ function unpackModel(document) {
   return {
     count: document.ids.length, rank: document.rank, ids: document.ids, titles: document.titles,
     range: document.range, liked: document.liked, rate: document.rate, step: document.step, numbers: document.numbers,
-    likeness: document.likeness, factors: arrays.factors, biases: arrays.biases, arrays,
+    item_similarity: document.item_similarity, factors: arrays.factors, biases: arrays.biases, arrays,
   };
 }
