@@ -19,13 +19,13 @@ from scipy import sparse
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import second_moment, tall_product
-from discreet.models.read_outs import project
+from discreet.models.fold_in import project
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.door.plan import Plan, Release
-from discreet.privacy.door.session import Session
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Descent
-from discreet.privacy.people.users import seal
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import Session
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.gradient_steps import Descent
+from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import triangle_size, unpack
 
 RATIO = 1.0

@@ -32,7 +32,7 @@ import numpy as np
 
 from discreet.models.als import ALS
 from discreet.models.storage import load
-from discreet.models.storage.scorer_folder import open_model
+from discreet.models.storage.load_scorer import open_model
 
 RANK = 64
 HISTORY = 20

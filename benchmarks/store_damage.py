@@ -25,9 +25,9 @@ from benchmarks.store_stress import _ledger
 from discreet.errors import DiscreetError
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.accounting.lifetime import Balance, BudgetStore
-from discreet.privacy.door.ledger import Ledger
-from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.release.budget_store import Balance, BudgetStore
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.plan import Plan, Release
 
 NAME = "people.sqlite"
 PAGE = 4096

@@ -22,9 +22,9 @@ from typing import Any
 
 from discreet.errors import BudgetExceeded
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.accounting.lifetime import BudgetStore
-from discreet.privacy.door.ledger import Ledger
-from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.release.budget_store import BudgetStore
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.plan import Plan, Release
 
 RELEASES = 4
 #: Of single trainings, and so small that about half of all attempts find room.

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from discreet.data.splits import Split
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.models import model_class
 from discreet.models.base import Recommender
 from discreet.models.bias import Bias

@@ -21,7 +21,7 @@ from discreet.data.features import read_features
 from discreet.data.ratings import Ratings
 from discreet.data.splits import Split
 from discreet.errors import DataError
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.models.als import ALS
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS

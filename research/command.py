@@ -9,7 +9,7 @@ import typer
 
 from discreet.cli.app import command
 from discreet.cli.output import Output
-from discreet.cli.words import format_count, for_shell
+from discreet.cli.messages import format_count, for_shell
 from discreet.errors import ConfigError, DiscreetError
 
 if TYPE_CHECKING:

@@ -32,12 +32,12 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.engines.local import RatingsSourceMixin
 from discreet.errors import ConfigError, EngineError
-from discreet.privacy.door.vault import guard
-from discreet.privacy.people.block import Block, UserStep, Public, Statistic
-from discreet.privacy.people.bounds import Bounds, check_rows
-from discreet.privacy.people.item_sampling import user_keys
-from discreet.privacy.people.place import Partitions
-from discreet.privacy.people.users import Users, sealed_block
+from discreet.privacy.sealed import guard
+from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
+from discreet.privacy.statistics.bounds import Bounds, check_rows
+from discreet.privacy.users.item_sampling import user_keys
+from discreet.privacy.users.partitions import Partitions
+from discreet.privacy.users.sealed_users import Users, sealed_block
 from discreet.privacy.statistics.sums import Compute
 
 _HEAD = struct.Struct("<qq")  # how many rows are sent, and how many numbers each has

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from discreet.data.splits import Holdout, Split
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.models.als import ALS
 from discreet.models.base import Recommender
-from discreet.models.baselines import DPFrankWolfe
+from discreet.models.frank_wolfe import DPFrankWolfe
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
 from discreet.models.popularity import Popularity

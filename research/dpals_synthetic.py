@@ -6,10 +6,10 @@ import math
 from functools import lru_cache
 from typing import Any
 
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.models.als import ALS
 from discreet.models.base import Recommender
-from discreet.models.baselines import DPFrankWolfe
+from discreet.models.frank_wolfe import DPFrankWolfe
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
 from discreet.models.private import PrivateRecommender

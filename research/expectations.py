@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from discreet.data.splits import strong_generalisation
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.models.als import ALS
 from discreet.models.dpmf import DPMF
 from discreet.models.popularity import Popularity

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.compiling import njit
+from discreet._numba import njit
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 

@@ -19,21 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import solve_psd
-from discreet.models.algorithms.algorithm import EVERY_ITEM, Algorithm, Learnt, Progress, Range
-from discreet.models.algorithms.robust_solve import MECHANISMS, SOLVERS
-from discreet.models.checks import MOST_SWEEPS, check_number, check_choice, check_positive, check_int
-from discreet.models.huber import HuberALS
-from discreet.models.read_outs import LeastSquaresFoldIn, FoldIn
+from discreet.models.algorithm import EVERY_ITEM, Algorithm, Learnt, Progress, Range
+from discreet.models.huber_als import MECHANISMS, SOLVERS
+from discreet.models.parameters import MOST_SWEEPS, check_number, check_choice, check_positive, check_int
+from discreet.models.huber_als import HuberALS
+from discreet.models.fold_in import LeastSquaresFoldIn, FoldIn
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.door.ledger import Ledger
-from discreet.privacy.door.plan import Line, Plan
-from discreet.privacy.door.session import Session, ReleasableSum
-from discreet.privacy.door.statement import PrivacyStatement
-from discreet.privacy.door.unsafe import reveal, under_noised
-from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanism
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.huber_weights import reweight
-from discreet.privacy.people.users import Users
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.plan import Line, Plan
+from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.statement import PrivacyStatement
+from discreet.privacy.release.unsafe import reveal, under_noised
+from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.huber_weights import reweight
+from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.statistics.sums import unpack
 
 UNBOUNDED = 1e9  # bounds that nobody reaches: the paper has none

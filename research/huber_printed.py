@@ -25,8 +25,8 @@ from discreet.data.datasets import load_dataset
 from discreet.data.ratings import Ratings
 from discreet.data.splits import random_ratings
 from discreet.kernels import solve_rows
-from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanism
-from discreet.privacy.people.huber_weights import huber_weights
+from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
+from discreet.privacy.users.huber_weights import huber_weights
 from research import papers
 from research.entry import Record, Settings
 from research.huber_as_printed import HuberALSAsPrinted, HuberAsPrinted

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from discreet.data.splits import Split
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.models import model_class
 from discreet.models.bias import Bias
-from discreet.models.huber import HuberALS
-from discreet.privacy.accounting.events import Event, calibrate
+from discreet.models.huber_als import HuberALS
+from discreet.privacy.accounting.pricing import Event, calibrate
 from research.entry import Record, Settings
 from research.huber_printed import of_variance
 from research.sources import Sources

@@ -20,8 +20,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from discreet.privacy.accounting.events import Event
-from discreet.privacy.noise.mechanisms import Huber, Laplace
+from discreet.privacy.accounting.pricing import Event
+from discreet.privacy.accounting.mechanisms import Huber, Laplace
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from discreet.compiling import njit
+from discreet._numba import njit
 from discreet.data.download import Progress
 
 BLOCK = 48  # users per matrix product: 48 × 20,000 scores stay in the last-level cache

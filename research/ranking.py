@@ -20,12 +20,12 @@ from discreet.data import datasets
 from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, strong_generalisation
 from discreet.errors import DataError
-from discreet.evaluation.protocols import Evaluation, evaluate
-from discreet.models.algorithms.pair_factors import FittedFactors, leading_eigenpairs
-from discreet.models.algorithms.pair_ranking import PairRanking
+from discreet.evaluation.evaluator import Evaluation, evaluate
+from discreet.models.dpmf.pair_factorization import FittedFactors, leading_eigenpairs
+from discreet.models.dpmf.ranking import PairRanking
 from discreet.models.als import ALS
 from discreet.models.base import Recommender
-from discreet.models.baselines import DPSVD
+from discreet.models.dpsvd import DPSVD
 from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
 from discreet.models.popularity import Popularity

@@ -20,13 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.splits import Split, random_ratings
-from discreet.models.algorithms import residual_gradient, residual_pairs, tasting
-from discreet.models.algorithms.feature_prior import FeaturePrior, Sums, likelihood
-from discreet.models.algorithms.personal import UserEffects
-from discreet.models.algorithms.residual_pairs import FactorPosterior
-from discreet.models.algorithms.tasting import Steps, FactorStage
+from discreet.models.dpmf import rating
+from discreet.models.dpmf import residual_covariance
+from discreet.models.dpmf import rating_factors
+from discreet.models.dpmf.feature_prior import FeaturePrior, Sums, likelihood
+from discreet.models.dpmf.user_effects import UserEffects
+from discreet.models.dpmf.residual_covariance import FactorPosterior
+from discreet.models.dpmf.rating_factors import Steps, FactorStage
 from discreet.models.dpals import DPALS
-from discreet.privacy.door.plan import Line
+from discreet.privacy.release.plan import Line
 from research.beyond import genres_and_years, score, split_of
 from research.entry import Record, Settings
 from research.families import SCALES, Family, item_vectors, made
@@ -102,7 +104,7 @@ class StepsAlone(FactorStage):
             found = FactorPosterior(nothing, B, np.ones((M, RANK)), B**2, nothing[:0], 0.0, 0)
             self.steps = Steps(self.core, found, None, self.state.counts)
             self.steps.V[self.core] = deviation * np.random.default_rng(0).standard_normal((M, RANK))
-            self.check_gain(residual_gradient.WORTH)
+            self.check_gain(rating.WORTH)
         return False
 
 
@@ -122,18 +124,18 @@ class Change:
     beside: str = "DPMF by default"
 
 
-HOWEVER_FEW = ((tasting, "FEWEST", 0.0), (tasting, "FEWEST_OF_ALL", 0.0))
-NEVER_GIVEN_UP = ((tasting, "A_LOSS", math.inf),)
-NOT_COMPARED = ((tasting, "CLEARLY", math.inf),)
-NEVER_BACK = ((tasting, "ASTRAY", math.inf),)
-BELIEVED = ((residual_gradient, "FeaturePrior", Believed),)
-AS_THEY_ARE = (*BELIEVED, (residual_pairs, "STRENGTHS", (3.0, 3.0)))
+HOWEVER_FEW = ((rating_factors, "FEWEST", 0.0), (rating_factors, "FEWEST_OF_ALL", 0.0))
+NEVER_GIVEN_UP = ((rating_factors, "A_LOSS", math.inf),)
+NOT_COMPARED = ((rating_factors, "CLEARLY", math.inf),)
+NEVER_BACK = ((rating_factors, "ASTRAY", math.inf),)
+BELIEVED = ((rating, "FeaturePrior", Believed),)
+AS_THEY_ARE = (*BELIEVED, (residual_covariance, "STRENGTHS", (3.0, 3.0)))
 OWN_PRIOR = dict(regularization=8.0, prior_count=3.0, slope=0.05, taste=0.01)
 
 #: The levers that are measured on all sets.
 LEVERS: dict[str, Change] = {
     "DPMF by default": Change(),
-    "σ is the cut": Change(parts=((residual_gradient, "Personal", CutAsDeviation),)),
+    "σ is the cut": Change(parts=((rating, "Personal", CutAsDeviation),)),
     "the cut is not made up for": Change(dict(attenuation=False)),
     "users solve with λ = 8": Change(dict(regularization=8.0)),
     "users solve with a fixed prior": Change(OWN_PRIOR),
@@ -145,13 +147,13 @@ LEVERS: dict[str, Change] = {
     "steps never taken back": Change(parts=NEVER_BACK),
     "no gate at all": Change(dict(gate=1e9), parts=HOWEVER_FEW + NEVER_GIVEN_UP + NEVER_BACK),
     "biases alone": Change(dict(largest_core=0)),
-    "pairs alone": Change(parts=((residual_gradient, "Tasting", PairsAlone),)),
-    "steps alone": Change(parts=((residual_gradient, "Tasting", StepsAlone), *NEVER_GIVEN_UP, *NEVER_BACK)),
+    "pairs alone": Change(parts=((rating, "Tasting", PairsAlone),)),
+    "steps alone": Change(parts=((rating, "Tasting", StepsAlone), *NEVER_GIVEN_UP, *NEVER_BACK)),
     "ranks are not compared": Change(parts=NOT_COMPARED),
-    "rank 8": Change(dict(factors=8), parts=((tasting, "MARGIN", 8), *NOT_COMPARED)),
+    "rank 8": Change(dict(factors=8), parts=((rating_factors, "MARGIN", 8), *NOT_COMPARED)),
     "4 steps": Change(dict(iterations=4)),
     "rank 8, λ = 8, 4 steps": Change(
-        dict(factors=8, regularization=8.0, iterations=4), parts=((tasting, "MARGIN", 8), *NOT_COMPARED)
+        dict(factors=8, regularization=8.0, iterations=4), parts=((rating_factors, "MARGIN", 8), *NOT_COMPARED)
     ),
 }
 #: Where there are public features.

@@ -21,8 +21,8 @@ from discreet.data.datasets import load_dataset
 from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, random_ratings
 from discreet.errors import BudgetExceeded
-from discreet.evaluation.protocols import evaluate
-from discreet.models.algorithms.residual_gradient import COMPARISONS
+from discreet.evaluation.evaluator import evaluate
+from discreet.models.dpmf.rating import COMPARISONS
 from discreet.models.base import Recommender
 from discreet.models.dpmf import DPMF
 from research.families import FAMILIES, SCALES, made

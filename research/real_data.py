@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from discreet.data.splits import Split
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.models.als import ALS
 from discreet.models.base import Recommender
 from discreet.models.bias import Bias

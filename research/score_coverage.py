@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.evaluation.metrics import parse
-from discreet.evaluation.priced import RELEASE, ScoreLayout
+from discreet.evaluation.private_scores import RELEASE, ScoreLayout
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.door.plan import Plan, Release
-from discreet.privacy.door.session import Session
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import Session
 from discreet.privacy.statistics.user_values import UserValues, seal_values
 
 METRICS = ("rmse", "mae", "recall@20", "ndcg@100")
@@ -66,7 +66,7 @@ def crowd_of(metrics: Sequence[str] = METRICS, scale: float = 1.0, most_ratings:
     """What everybody in the generated cinema adds to the scores of a plain model."""
     from discreet.data.datasets import load_dataset
     from discreet.data.splits import random_ratings
-    from discreet.evaluation.protocols import evaluate
+    from discreet.evaluation.evaluator import evaluate
     from discreet.models.als import ALS
 
     split = random_ratings(load_dataset("cinema", scale=scale), seed=0)

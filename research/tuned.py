@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from discreet.data.splits import Split
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from research.entry import Record, Settings
 from research.search import Candidate, Found, Rounds, grid, search
 

@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from discreet.data.datasets import load_dataset
 from discreet.data.splits import by_person
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.evaluation.tuning import Between, Space, Tuning
 from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting import gdp, selection
-from discreet.privacy.accounting.selection import Runs
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting import private_selection
+from discreet.privacy.accounting.private_selection import Runs
 
 DELTA = 1e-6
 LAWS = ("geometric", "logarithmic", "poisson")
@@ -50,10 +51,10 @@ def prices() -> None:
             cells = [f"{base:g}", str(mean), f"{gdp.epsilon(mu * math.sqrt(mean), DELTA):.2f}"]
             for law in LAWS:
                 runs = Runs(mean, law)
-                found = selection.epsilon(mu, runs, DELTA)
+                found = private_selection.epsilon(mu, runs, DELTA)
                 cells += [
                     f"**{found:.2f}**",
-                    f"{selection.renyi_epsilon(mu, runs, DELTA):.2f}",
+                    f"{private_selection.renyi_epsilon(mu, runs, DELTA):.2f}",
                     f"{_least(mu, runs):.2f}",
                 ]
             print(f"| {' | '.join(cells)} |")

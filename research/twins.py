@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.compiling import njit
+from discreet._numba import njit
 from discreet.data.download import Progress, cache_folder, atomic_write
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError

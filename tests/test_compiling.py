@@ -13,7 +13,7 @@ import numba
 import pytest
 
 import discreet
-from discreet import compiling
+from discreet import _numba
 from discreet.data.download import cache_folder
 from discreet.errors import DataError
 
@@ -144,11 +144,11 @@ def test_where_nothing_at_all_can_be_written_everything_is_compiled_anew(contain
     script = """if True:
         import tempfile
         tempfile.tempdir = "/nowhere"
-        from discreet import compiling
+        from discreet import _numba
         compiling.Path = lambda place: type("Missing", (), {"is_dir": lambda self: False})()
         import numpy as np
         from discreet.kernels.cholesky import solve_one
-        from discreet.kernels import pairs  # a second module: nothing is said twice
+        from discreet.kernels import dot_products  # a second module: nothing is said twice
         print(solve_one(np.eye(2), np.ones(2)), solve_one.stats.cache_path)
     """
     done = inside(container, "-c", script)
@@ -158,17 +158,17 @@ def test_where_nothing_at_all_can_be_written_everything_is_compiled_anew(contain
 
 def test_the_folder_is_nobody_elses(tmp_path, monkeypatch):
     """What numba keeps there is code that it will run: a folder that others can write, or made, is not taken."""
-    monkeypatch.setattr(compiling, "_usual", lambda: tmp_path)
+    monkeypatch.setattr(_numba, "_usual", lambda: tmp_path)
     name = f"discreet-compiled-{os.getuid()}"
-    assert next(compiling._private_folders()) == tmp_path / name
+    assert next(_numba._private_folders()) == tmp_path / name
     (tmp_path / name).chmod(0o770)
-    other = next(compiling._private_folders())
+    other = next(_numba._private_folders())
     assert other != tmp_path / name
     assert other.stat().st_mode & 0o777 == 0o700
     shutil.rmtree(tmp_path / name)
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / name).symlink_to(tmp_path / "elsewhere")
-    assert next(compiling._private_folders()).resolve() != tmp_path / "elsewhere"
+    assert next(_numba._private_folders()).resolve() != tmp_path / "elsewhere"
 
 
 def test_other_errors_of_the_compiler_are_not_hidden(monkeypatch):
@@ -176,6 +176,6 @@ def test_other_errors_of_the_compiler_are_not_hidden(monkeypatch):
         raise RuntimeError("something else")
 
     monkeypatch.setattr(numba, "njit", lambda **options: fails)
-    monkeypatch.setattr(compiling, "_use_temporary_folder", lambda: None)
+    monkeypatch.setattr(_numba, "_use_temporary_folder", lambda: None)
     with pytest.raises(RuntimeError, match="something else"):
-        compiling.njit(cache=True)(len)
+        _numba.njit(cache=True)(len)

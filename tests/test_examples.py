@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "extending.md"
 @pytest.fixture
 def registries():
     """What examples register is forgotten afterwards."""
-    from discreet.models.algorithms import ALGORITHMS
+    from discreet.models.algorithm import ALGORITHMS
     from discreet.privacy.statistics.sums import STATISTICS
 
     before = [(registry, dict(registry)) for registry in (ALGORITHMS, STATISTICS)]

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet import showing
+from discreet import progress
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
-from discreet.showing import html_notes, html_table, in_notebook, progress_bar
+from discreet.progress import html_notes, html_table, in_notebook, progress_bar
 
 HOSTILE = "<script>alert('x')</script>"
 
@@ -28,9 +28,9 @@ def terminal(monkeypatch):
     """A stderr that says it is a terminal, and no patience."""
     stream = io.StringIO()
     stream.isatty = lambda: True
-    monkeypatch.setattr(showing, "sys", types.SimpleNamespace(stderr=stream, modules=sys.modules))
+    monkeypatch.setattr(progress, "sys", types.SimpleNamespace(stderr=stream, modules=sys.modules))
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(showing, "PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
     return stream
 
 
@@ -49,7 +49,7 @@ def test_a_terminal_gets_a_bar_that_is_gone_afterwards(ratings, terminal):
 
 
 def test_what_is_done_in_an_instant_has_no_bar(terminal, monkeypatch):
-    monkeypatch.setattr(showing, "PATIENCE", 60.0)
+    monkeypatch.setattr(progress, "PATIENCE", 60.0)
     with progress_bar(None, "Training") as step:
         step(1, 2, "half")
     assert terminal.getvalue() == ""
@@ -60,9 +60,9 @@ def test_one_bar_at_a_time(terminal):
         outer(1, 2, "going")
         with progress_bar(None, "Inner") as inner:
             inner(1, 2, "going")
-            assert inner is showing.no_progress
+            assert inner is progress.no_progress
     with progress_bar(None, "Again") as again:
-        assert again is not showing.no_progress
+        assert again is not progress.no_progress
     assert "Inner" not in terminal.getvalue()
 
 
@@ -75,7 +75,7 @@ def test_an_error_takes_its_bar_with_it(terminal):
     with pytest.raises(ZeroDivisionError):
         fail()
     with progress_bar(None, "Again") as again:
-        assert again is not showing.no_progress
+        assert again is not progress.no_progress
 
 
 def test_lines_where_they_are_asked_for(ratings, capsys):
@@ -117,7 +117,7 @@ def test_a_real_pipe_and_a_real_notebook(monkeypatch):
     ipython.display.display = display
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", ipython.display)
-    monkeypatch.setattr(showing, "PATIENCE", -1.0)
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
     assert in_notebook()
     with progress_bar(None, HOSTILE) as step:
         step(1, 2, HOSTILE)
@@ -194,7 +194,7 @@ def test_lists_of_hostile_titles_are_text():
 
 
 def test_a_bar_says_that_code_is_being_compiled(terminal, capsys):
-    from discreet.compiling import njit
+    from discreet._numba import njit
 
     @njit
     def doubled(x):

@@ -133,7 +133,7 @@ def test_one_place_multiplies_a_noise_multiplier_by_a_sensitivity():
                     yield node
 
     found = {file.relative_to(ROOT / "src/discreet").as_posix() for file in FILES if list(multiplied(_tree(file)))}
-    assert found == {"privacy/accounting/events.py", "testing/promise_rules.py"}
+    assert found == {"privacy/accounting/pricing.py", "auditing/conformance/guarantee_rules.py"}
 
 
 def _tree(file: Path) -> ast.AST:

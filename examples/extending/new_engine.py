@@ -8,9 +8,9 @@ import numpy as np
 
 import discreet
 from discreet.engines import LocalRatings, RatingsSource
-from discreet.privacy.door.vault import KEY  # only `privacy` and `engines` may import this: an engine belongs to them
-from discreet.privacy.people.block import Public
-from discreet.privacy.people.users import Users, seal
+from discreet.privacy.sealed import KEY  # only `privacy` and `engines` may import this: an engine belongs to them
+from discreet.privacy.statistics.base import Public
+from discreet.privacy.users.sealed_users import Users, seal
 
 
 class ManySources:

@@ -10,10 +10,10 @@ from typing import ClassVar
 import numpy as np
 
 import discreet
-from discreet.models.algorithms import Algorithm, Learnt
+from discreet.models.algorithm import Algorithm, Learnt
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.door.plan import Line
-from discreet.privacy.people.bounds import Bounds
+from discreet.privacy.release.plan import Line
+from discreet.privacy.statistics.bounds import Bounds
 from discreet.testing import check_private_model
 
 

@@ -10,11 +10,11 @@ import numpy as np
 
 import discreet
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.door.plan import Line, Plan
-from discreet.privacy.door.session import Session
-from discreet.privacy.people.block import Statistic
-from discreet.privacy.people.bounds import SHAVE, Bounds
-from discreet.privacy.people.users import seal
+from discreet.privacy.release.plan import Line, Plan
+from discreet.privacy.release.session import Session
+from discreet.privacy.statistics.base import Statistic
+from discreet.privacy.statistics.bounds import SHAVE, Bounds
+from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import SensitivityBounds, per_item_total, register
 
 

@@ -19,20 +19,23 @@ if TYPE_CHECKING:
     from discreet.data.splits import Split
     from discreet.engines.blocks import BlockRatings
     from discreet.engines.spark import SparkRatings
-    from discreet.evaluation.protocols import evaluate
+    from discreet.evaluation.evaluator import evaluate
     from discreet.evaluation.tuning import tune
     from discreet.models.als import ALS
-    from discreet.models.baselines import DPSGD, DPSGLD, DPSVD, DPFrankWolfe
+    from discreet.models.dpsgd import DPSGD
+    from discreet.models.dpsgld import DPSGLD
+    from discreet.models.dpsvd import DPSVD
+    from discreet.models.frank_wolfe import DPFrankWolfe
     from discreet.models.bias import Bias
     from discreet.models.dpals import DPALS
     from discreet.models.dplmc import DPLMC
     from discreet.models.dpmf import DPMF
-    from discreet.models.huber import HuberALS
+    from discreet.models.huber_als import HuberALS
     from discreet.models.irls import IRLS
-    from discreet.models.lists import recommend_frame
+    from discreet.models.recommend_table import recommend_frame
     from discreet.models.popularity import Popularity
-    from discreet.models.storage.model_folder import load
-    from discreet.privacy.accounting.lifetime import BudgetStore
+    from discreet.models.storage.save_load import load
+    from discreet.privacy.release.budget_store import BudgetStore
 
 __all__ = [
     "ALS",
@@ -67,15 +70,15 @@ __all__ = [
 _HOME = MODELS | {
     "Blocks": "discreet.engines.blocks",
     "SparkRatings": "discreet.engines.spark",
-    "BudgetStore": "discreet.privacy.accounting.lifetime",
+    "BudgetStore": "discreet.privacy.release.budget_store",
     "Ratings": "discreet.data.ratings",
     "Split": "discreet.data.splits",
     "audit": "discreet.auditing",
-    "evaluate": "discreet.evaluation.protocols",
+    "evaluate": "discreet.evaluation.evaluator",
     "tune": "discreet.evaluation.tuning",
-    "load": "discreet.models.storage.model_folder",
+    "load": "discreet.models.storage.save_load",
     "load_dataset": "discreet.data.datasets",
-    "recommend_frame": "discreet.models.lists",
+    "recommend_frame": "discreet.models.recommend_table",
 }
 _MODULES = ("errors", "mechanisms", "report")
 

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.auditing import audit, entry
+from discreet.auditing import audit
+from discreet.auditing import run_audit
 from discreet.auditing.scores import audit_scores, audit_tuning, delta_of_best
-from discreet.auditing.worlds import NeighboringRuns
+from discreet.auditing.neighboring_runs import NeighboringRuns
 from discreet.data.splits import by_person
 from discreet.errors import ConfigError
 from discreet.kernels import threads
-from discreet.privacy.accounting import gdp, selection
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting import private_selection
 from support.fault_helpers import planted
 
 RANKING = discreet.DPMF(epsilon=2.0, rating_range=(1.0, 5.0))
@@ -71,7 +73,7 @@ def test_the_example_for_the_best_of_several_runs_lies_between_one_run_and_the_p
     for mu in (0.2, 0.5, 1.0):
         for epsilon in (0.5, 2.0):
             found = delta_of_best(epsilon, mu, 10.0)
-            assert gdp.delta(epsilon, mu) < found <= selection.delta(epsilon, mu, selection.Runs(10.0))
+            assert gdp.delta(epsilon, mu) < found <= private_selection.delta(epsilon, mu, private_selection.Runs(10.0))
 
 
 def test_a_model_that_tuning_refuses_is_audited_without_it(monkeypatch):
@@ -79,6 +81,6 @@ def test_a_model_that_tuning_refuses_is_audited_without_it(monkeypatch):
     with pytest.raises(ConfigError, match="tuning has no price"):
         audit(model, levels=["tuning"])
     with monkeypatch.context() as patched:  # which takes long, and is tested elsewhere
-        patched.setattr(entry, "audit_noise", lambda worlds, **options: audit_scores(worlds))
+        patched.setattr(run_audit, "audit_noise", lambda worlds, **options: audit_scores(worlds))
         found = audit(model, search=0, canaries=100, seed=1)
     assert {level.name for level in found.levels} == {"transcript", "one run", "scores"}

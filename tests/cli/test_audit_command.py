@@ -9,7 +9,7 @@ import pytest
 
 import discreet
 from discreet.auditing import Audit
-from discreet.cli import choice
+from discreet.cli import model_options
 
 
 class ScalesByN(discreet.DPALS):
@@ -47,7 +47,7 @@ def test_json_is_the_result_and_nothing_else(run):
 
 
 def test_a_refuted_claim_ends_with_code_1(run, monkeypatch, tmp_path):
-    monkeypatch.setattr(choice, "model_class", lambda name: ScalesByN)
+    monkeypatch.setattr(model_options, "model_class", lambda name: ScalesByN)
     wanted = ("--levels", "transcript", "--search", 1, "--plot", tmp_path / "a.svg")
     result = run("audit", "--model", "dpals", "--epsilon", 1, *wanted)
     assert result.code == 1, result.err

@@ -380,7 +380,7 @@ def test_nothing_is_left_behind(run, tmp_path, shelf):
 
 
 def test_unexpected_errors_are_one_line_too_and_debug_shows_more(run, shelf, monkeypatch):
-    monkeypatch.setattr("discreet.models.storage.scorer_folder.open_model", lambda folder, once: 1 / 0)
+    monkeypatch.setattr("discreet.models.storage.load_scorer.open_model", lambda folder, once: 1 / 0)
     result = run("similar", shelf / "model", "12")
     assert result.code == 1
     assert result.err.count("\n") == 1
@@ -395,7 +395,7 @@ def test_running_out_of_disk_is_said(run, shelf, tmp_path, monkeypatch):
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", str(tmp_path / "model"))
 
-    monkeypatch.setattr("discreet.models.storage.model_folder.save", full)
+    monkeypatch.setattr("discreet.models.storage.save_load.save", full)
     result = run("train", "--not-private", shelf / "ratings.csv", "--out", tmp_path / "model", "--factors", 2)
     assert result.code == 2
     assert result.err == f"discreet: {tmp_path / 'model'}: No space left on device\n"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import discreet
-from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting import pricing as accounting
 
 PLAN = ("budget", "--factors", 32, "--epsilon", 1, "--delta", "1e-6", "--items", 20000)
 
@@ -186,7 +186,7 @@ def test_an_independent_price_above_the_stated_one_is_an_error(run, private, mon
 
 
 def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
-    from discreet.privacy.door.unsafe import NoNoise
+    from discreet.privacy.release.unsafe import NoNoise
 
     data = discreet.Ratings.read(private / "ratings.csv", items=private / "films.csv")
     discreet.DPMF(3, epsilon=5, noise=NoNoise()).fit(data).save(tmp_path / "m")

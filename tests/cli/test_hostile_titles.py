@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 import discreet
 from discreet.cli.recommend import escape_formula
-from discreet.models.storage.contents import checksum
+from discreet.models.storage.read_folder import checksum
 
 FORMULAS = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3", "\tx", "\rx", "\uff1d1", "'=1"]
 HARMLESS = ["-5", "+49301234", "-2.5", "1e-3", "a=b", "'71", "Alien", ""]

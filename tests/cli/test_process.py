@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.release.ledger import Ledger
 
 DISCREET = [sys.executable, "-m", "discreet"]
 WAIT = 120  # seconds that no answer takes, also on a busy machine that still has to compile
@@ -179,7 +179,7 @@ except KeyboardInterrupt:
 SIGNALLED = """
 import os, sys
 from discreet.cli import main
-from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.release.ledger import Ledger
 
 number, record, save = int(sys.argv[1]), Ledger.record, Ledger.save
 

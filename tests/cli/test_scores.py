@@ -171,14 +171,14 @@ def test_scores_of_a_saved_model_refuse_a_column_that_does_not_identify_users(ru
 
 
 def test_scores_of_a_saved_model_merge_spellings_of_an_id_if_asked_to(run, private, tmp_path, monkeypatch):
-    from discreet.evaluation import priced
+    from discreet.evaluation import private_scores
 
     rows = [f"User {u},{i},{r}" for u in range(120) for i, r in (("1", 5), ("2", 3))]
     file = tmp_path / "known.csv"
     file.write_text("\n".join(["user,item,rating", *rows, *map(str.upper, rows)]) + "\n")
     counted = []
-    columns = priced.ScoreLayout.columns
-    monkeypatch.setattr(priced.ScoreLayout, "columns", lambda *a: counted.append(len(a[2])) or columns(*a))
+    columns = private_scores.ScoreLayout.columns
+    monkeypatch.setattr(private_scores.ScoreLayout, "columns", lambda *a: counted.append(len(a[2])) or columns(*a))
     call = ("evaluate", private / "model", "--known", file, "--target", file, "--score-epsilon", 1, "--relevant", 4)
     assert run(*call).code == 0
     assert run(*call, "--normalize-ids").code == 0

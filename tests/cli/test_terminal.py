@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.cli.words import printable
+from discreet.cli.messages import printable
 
 NASTY = "Film \x1b]0;owned\x07\x1b[2J \x9b31m \u202egnp.exe\x7f"
 STEERING = set("\x1b\x07\x9b\x7f\u202e")
@@ -95,7 +95,7 @@ def test_too_little_memory_ends_in_one_sentence_without_numbers(run, folder, mon
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr("discreet.models.storage.scorer_folder.open_model", fail)
+    monkeypatch.setattr("discreet.models.storage.load_scorer.open_model", fail)
     left = run("recommend", folder / "model", "--history", "x")
     assert left.code == 2
     assert left.err == ("discreet: there is not enough memory for this: use fewer factors, or a part of the data\n")

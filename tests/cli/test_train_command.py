@@ -11,9 +11,9 @@ import pytest
 import discreet
 from discreet.cli.train import examples
 from discreet.models.private import PrivateRecommender
-from discreet.models.read_outs import ItemSimilarity
-from discreet.models.storage import model_folder
-from discreet.privacy.door.ledger import Ledger
+from discreet.models.fold_in import ItemSimilarity
+from discreet.models.storage import save_load
+from discreet.privacy.release.ledger import Ledger
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_model_that_cannot_be_saved_leaves_its_ledger(train, tmp_path, monkeyp
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(model_folder, "_description", full)
+    monkeypatch.setattr(save_load, "_description", full)
     done = train("--epsilon", 20)
     assert done.code == 2
     (file,) = tmp_path.iterdir()
@@ -77,7 +77,7 @@ def test_a_ledger_that_cannot_be_written_is_shown(train, tmp_path, monkeypatch):
     def full(*args, **options):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(model_folder, "_description", full)
+    monkeypatch.setattr(save_load, "_description", full)
     monkeypatch.setattr(Ledger, "save", full)
     done = train("--epsilon", 20)
     assert done.code == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import discreet
-from discreet.cli.words import for_shell
+from discreet.cli.messages import for_shell
 
 # parameters of the readers of data that have an option of the command line
 OPTIONS = [

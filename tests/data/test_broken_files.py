@@ -201,10 +201,10 @@ def test_unreadable_file(tmp_path):
 
 def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
     """Some megabytes of one letter are a few kilobytes of gzip, and took time by the square of their length."""
-    from discreet.data.catalogue import read_catalogue
+    from discreet.data.catalog import read_catalogue
     from discreet.data.features import read_features
-    from discreet.data.scan import scan
-    from discreet.data.text import MOST_LINE, find_layout
+    from discreet.data.csv_scan import scan
+    from discreet.data.csv_format import MOST_LINE, find_layout
     from discreet.engines.blocks import BlockRatings
 
     head = b"item_id,user,rating\n1,2,3\n"
@@ -249,7 +249,7 @@ def test_a_million_columns_are_refused_before_their_names_are_compared(tmp_path)
 
 
 def test_lines_up_to_the_limit_and_old_line_ends_are_read(tmp_path):
-    from discreet.data.text import MOST_LINE
+    from discreet.data.csv_format import MOST_LINE
     from discreet.engines.blocks import BlockRatings
 
     note = "x" * (MOST_LINE - 100)
@@ -261,10 +261,10 @@ def test_lines_up_to_the_limit_and_old_line_ends_are_read(tmp_path):
 
 
 def test_a_list_of_items_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    from discreet.data import files
-    from discreet.data.catalogue import read_catalogue
+    from discreet.data import readers
+    from discreet.data.catalog import read_catalogue
 
-    monkeypatch.setattr(files, "MOST_LIST", 1000)
+    monkeypatch.setattr(readers, "MOST_LIST", 1000)
     file = tmp_path / "items.csv.gz"
     file.write_bytes(gzip.compress(b"item_id,title\n" + b"1,a\n" * 1000))
     with pytest.raises(DataError, match="holds more than 1,000 bytes of text"):

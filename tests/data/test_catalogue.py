@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from discreet import Ratings
-from discreet.data.catalogue import Catalogue
+from discreet.data.catalog import Catalogue
 from discreet.errors import DataError
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet import Ratings
-from discreet.data.encode import IdIndex, as_ids, encode, stands_for_nothing
+from discreet.data.ids import IdIndex, as_ids, encode, stands_for_nothing
 from discreet.errors import DataError
 from support.ratings_helpers import small, triples
 

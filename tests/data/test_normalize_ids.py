@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet import Ratings
-from discreet.data.encode import normalize_id
+from discreet.data.ids import normalize_id
 
 COMPOSED = unicodedata.normalize("NFC", "José")
 SPELLINGS = [COMPOSED, unicodedata.normalize("NFD", "José"), " JOSÉ", "josé\t", "\u00a0José "]

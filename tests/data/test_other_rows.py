@@ -27,13 +27,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from discreet import Ratings
-from discreet.data.encode import Coded, encode
-from discreet.data.numbers import seconds, text_times
-from discreet.data.text import CsvFormat, read_text
+from discreet.data.ids import Coded, encode
+from discreet.data.values import seconds, text_times
+from discreet.data.csv_format import CsvFormat, read_text
 from discreet.errors import DataError
-from discreet.privacy.door.vault import KEY
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.users import seal
+from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.sealed_users import seal
 
 FILMS = {item: f"Film {item}" for item in range(1, 41)} | {"tt0111161": "Shawshank", "042": "Padded"}
 

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from discreet import Ratings
-from discreet.data.row_groups import read_row_groups
+from discreet.data.parquet import read_row_groups
 from discreet.errors import DataError
 
 ROWS = 60

@@ -12,8 +12,9 @@ import pytest
 import discreet
 from discreet.data.ratings import Ratings
 from discreet.engines import RatingsSource
-from discreet.engines.blocks import BlockRatings, streams
-from discreet.engines.blocks.folder import Manifest, read_portion
+from discreet.engines.blocks import BlockRatings
+from discreet.engines.blocks import readers
+from discreet.engines.blocks.manifest import Manifest, read_portion
 from discreet.engines.local import LocalRatings
 from discreet.errors import ConfigError, DataError, EngineError, PrivacyError
 from support.engine_helpers import (
@@ -91,8 +92,8 @@ def write_csv(ratings, path, rows=slice(None), separator=","):
 
 @pytest.mark.parametrize("kind", ["csv", "::", "two files", "folder", "parquet", "feather", "frame", "frames"])
 def test_from_any_source(ratings, silent, tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(streams, "BYTES", 1 << 14)  # so that a small file has many pieces
-    monkeypatch.setattr(streams, "ROWS", 1 << 10)
+    monkeypatch.setattr(readers, "BYTES", 1 << 14)  # so that a small file has many pieces
+    monkeypatch.setattr(readers, "ROWS", 1 << 10)
     table = ratings.to_frame("pyarrow")
     source = tmp_path / "source"
     if kind in ("csv", "::"):
@@ -298,7 +299,7 @@ def test_a_block_that_comes_back_gives_the_same_bits(ratings, silent, blocks, tm
 
 
 def test_errors_name_nobody(blocks, monkeypatch):
-    from discreet.engines.portion import PackedBlock
+    from discreet.engines.block_format import PackedBlock
 
     def fails(self, bounds, seed, secret):
         raise ValueError("user 4711 rated 3.5")

@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 import discreet
-import discreet.privacy.people
+import discreet.privacy.users
 import discreet.privacy.statistics
-from discreet.engines import handshake
-from discreet.testing.people import make_ratings
+from discreet.engines import fingerprint
+from discreet.auditing.conformance.adversarial_ratings import make_ratings
 
 #: Which compute nothing.
-WITHOUT_NUMBERS = ("discreet.kernels.threads.", "discreet.kernels.packed.aligned_empty")
+WITHOUT_NUMBERS = ("discreet.kernels.threads.", "discreet.kernels.gather.aligned_empty")
 #: What becomes of numbers that are released already.
 AFTER_RELEASE = ("discreet.privacy.statistics.sums._unpack",)
 
 
 def modules():
     """Everything that users' steps and sums are made of."""
-    for package in (discreet.privacy.people, discreet.privacy.statistics):
+    for package in (discreet.privacy.users, discreet.privacy.statistics):
         for found in pkgutil.iter_modules(package.__path__):
             yield importlib.import_module(f"{package.__name__}.{found.name}")
 
@@ -59,9 +59,9 @@ def watching(monkeypatch, change=None):
 
 @pytest.mark.parametrize("goal", ["ranking", "rating"])
 def test_every_kernel_that_dpmf_uses_is_compared(monkeypatch, goal):
-    handshake.canary()  # compiles what is not compiled yet, which would not find the functions that are watched
+    fingerprint.canary()  # compiles what is not compiled yet, which would not find the functions that are watched
     with watching(monkeypatch) as compared:
-        handshake.canary()
+        fingerprint.canary()
     ratings = make_ratings(640, far=False)
     for epsilon in (8.0, 400.0):  # with much noise, and with so little that all stages are worth it
         model = discreet.DPMF(epsilon=epsilon, goal=goal, rating_range=(1.0, 5.0)).fit(ratings)
@@ -89,14 +89,14 @@ class Changed:
     "name", ["normal.solve_rows_constant", "gradient.sum_columns", "products.add_pair_products", "exact.packed_grams"]
 )
 def test_a_kernel_that_gives_other_numbers_gives_another_fingerprint(monkeypatch, name):
-    before = handshake.canary()
+    before = fingerprint.canary()
     with watching(monkeypatch, Changed(f"discreet.kernels.{name}")) as called:
-        after = handshake.canary()
+        after = fingerprint.canary()
     assert f"discreet.kernels.{name}" in called
-    assert after != before == handshake.canary()
+    assert after != before == fingerprint.canary()
 
 
 def test_the_fingerprint_does_not_change_with_its_surroundings():
-    assert handshake.fingerprint() == handshake.fingerprint()
-    assert "check" in handshake.fingerprint()
+    assert fingerprint.fingerprint() == fingerprint.fingerprint()
+    assert "check" in fingerprint.fingerprint()
     assert "numba" in sys.modules

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.engines.blocks.folder import Manifest, read_portion, read_secret
-from discreet.engines.identity import Secret, block_of, identities, siphash
-from discreet.privacy.people.item_sampling import user_numbers
+from discreet.engines.blocks.manifest import Manifest, read_portion, read_secret
+from discreet.engines.user_hash import Secret, block_of, identities, siphash
+from discreet.privacy.users.item_sampling import user_numbers
 
 KEY = Secret(bytes(range(32)))
 OTHER = Secret(bytes(range(1, 33)))

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.engines.identity import Secret
-from discreet.engines.kept import BlockCache, memory_of
-from discreet.engines.portion import PackedBlock
+from discreet.engines.user_hash import Secret
+from discreet.engines.block_cache import BlockCache, memory_of
+from discreet.engines.block_format import PackedBlock
 from discreet.engines.spark import worker
 from discreet.errors import ConfigError
-from discreet.privacy.door.vault import KEY
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import ComputeResiduals
-from discreet.privacy.people.replay import Node, Outlook, RecordedStep, follow
-from discreet.privacy.people.users import Users
+from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.gradient_steps import ComputeResiduals
+from discreet.privacy.users.lazy_partitions import Node, Outlook, RecordedStep, follow
+from discreet.privacy.users.sealed_users import Users
 from support.engine_helpers import MODELS, SCALE, Interrupted, interrupt, same_bits, silenced, some_ratings, trained
 
 BOUNDS = Bounds(items=10**9, rating=1.0, centre=3.0)

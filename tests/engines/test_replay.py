@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.engines.blocks.people import FileEngine
+from discreet.engines.blocks.ratings import FileEngine
 from discreet.errors import ConfigError, EngineError
-from discreet.privacy.door.vault import KEY
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Descent
-from discreet.privacy.people.replay import steps_of
-from discreet.privacy.people.users import seal
+from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.gradient_steps import Descent
+from discreet.privacy.users.lazy_partitions import steps_of
+from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import look_together
 from support.engine_helpers import some_ratings
 

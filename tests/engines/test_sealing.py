@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from discreet.data.worker_errors import WorkerError
-from discreet.engines.identity import Secret, identities
-from discreet.engines.portion import PackedBlock, portion_of
-from discreet.engines.spark import sealing
+from discreet.engines.user_hash import Secret, identities
+from discreet.engines.block_format import PackedBlock, portion_of
+from discreet.engines.spark import shuffle
 from discreet.engines.spark.jobs import outcome
 from discreet.errors import DataError
 
@@ -26,7 +26,7 @@ def sealed(given, parts=3, items=ITEMS, unknown="error", duplicates="error", shu
     packets = [
         one
         for batch in given
-        for one in sealing.divider(items, unknown, np.arange(parts, dtype=np.int32), KEY)([batch])
+        for one in shuffle.divider(items, unknown, np.arange(parts, dtype=np.int32), KEY)([batch])
     ]
     rows = [row for batch in packets for row in batch.to_pylist()]
     assert all(row["key"] == row["part"] for row in rows)
@@ -35,7 +35,7 @@ def sealed(given, parts=3, items=ITEMS, unknown="error", duplicates="error", shu
     found = {}
     for part in range(parts):
         own = pa.Table.from_pylist([row for row in rows if row["part"] == part], packets[0].schema)
-        for batch in sealing.sealer(len(items), duplicates, lambda part=part: part)(own.to_batches(2)):
+        for batch in shuffle.sealer(len(items), duplicates, lambda part=part: part)(own.to_batches(2)):
             (row,) = batch.to_pylist()
             assert (row["part"], row["source"], row["size"]) == (part, part, len(row["payload"]))
             found[part, row["piece"]] = row["payload"]
@@ -51,14 +51,14 @@ def someone(rng, n=2000):
 @pytest.mark.parametrize("timed", [False, True])
 def test_packets_come_out_as_the_blocks_that_their_rows_make(names, timed, monkeypatch):
     """In any order, from batches of any size, and in packets of a few rows."""
-    monkeypatch.setattr(sealing, "ROWS_OF_A_PACKET", 7)
+    monkeypatch.setattr(shuffle, "ROWS_OF_A_PACKET", 7)
     rng = np.random.default_rng(3)
     user, item, rating = someone(rng)
     users = pa.array(user) if names == "numbers" else pa.array([f"u{one}" if one % 3 else str(one) for one in user])
     time = rng.integers(0, 99, len(user)) if timed else None
     found = sealed(batches(users, item, rating, time), shuffled=rng)
     who = identities(users, KEY)
-    part = sealing.block_of(who, 3)
+    part = shuffle.block_of(who, 3)
     for number in range(3):
         own = part == number
         when = None if time is None else time[own]
@@ -84,7 +84,7 @@ def test_repeated_ratings_do_not_depend_on_the_order_of_rows(duplicates):
 
 
 def test_pieces_are_of_whole_users(monkeypatch):
-    monkeypatch.setattr(sealing, "RATINGS_OF_A_PIECE", 64)
+    monkeypatch.setattr(shuffle, "RATINGS_OF_A_PIECE", 64)
     rng = np.random.default_rng(5)
     user, item, rating = someone(rng)
     found = sealed(batches(user, item, rating), parts=1)

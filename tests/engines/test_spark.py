@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.engines import RatingsSource, handshake
+from discreet.engines import RatingsSource
+from discreet.engines import fingerprint
 from discreet.engines.spark import jobs
 from discreet.errors import ConfigError, DataError, EngineError
 from discreet.evaluation.spark_scores import evaluate_frame
@@ -179,7 +180,7 @@ def test_blocks_that_spark_hands_over_and_sums_that_are_added_on_the_workers(rat
 
 
 def test_machines_that_compute_otherwise_are_refused_before_anything_is_charged(ratings, frame, monkeypatch):
-    monkeypatch.setattr(handshake, "_fingerprint", lambda vector: "another machine")
+    monkeypatch.setattr(fingerprint, "_fingerprint", lambda vector: "another machine")
     model = MODELS["DPMF, rating"]()
     with pytest.raises(EngineError, match="do not compute alike"):
         model.fit(people(frame, ratings))

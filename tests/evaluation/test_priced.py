@@ -14,9 +14,9 @@ from discreet.data.cinema import make_cinema
 from discreet.data.ratings import Ratings
 from discreet.data.splits import by_person, leave_one_out, random_ratings
 from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, NotFittedError, PrivacyError
-from discreet.evaluation import priced
+from discreet.evaluation import private_scores
 from discreet.evaluation.metrics import parse
-from discreet.evaluation.priced import MOMENTS, ScoreLayout, ratio
+from discreet.evaluation.private_scores import MOMENTS, ScoreLayout, ratio
 from research.score_coverage import coverage, crowd_of
 
 METRICS = ["rmse", "mae", "recall@20", "ndcg@100"]
@@ -328,7 +328,7 @@ def release(model, split, part):
 def released_rows(monkeypatch, model, split, part):
     """What each user adds to the release, by id."""
     kept = {}
-    original = priced.seal_values
+    original = private_scores.seal_values
 
     def watch(measure):
         found = measure()
@@ -336,7 +336,7 @@ def released_rows(monkeypatch, model, split, part):
         return original(lambda: found)
 
     with monkeypatch.context() as patched:
-        patched.setattr(priced, "seal_values", watch)
+        patched.setattr(private_scores, "seal_values", watch)
         release(model, split, part)
     return kept
 
@@ -408,7 +408,7 @@ def test_no_spelling_of_an_item_changes_what_others_add(metric, monkeypatch):
 
     def measure(rows):
         kept = {}
-        original = priced.seal_values
+        original = private_scores.seal_values
         split = by_person(as_ratings(rows), (0.5, 0.5), seed=1)
 
         def watch(measure):
@@ -417,7 +417,7 @@ def test_no_spelling_of_an_item_changes_what_others_add(metric, monkeypatch):
             return original(lambda: found)
 
         with monkeypatch.context() as patched:
-            patched.setattr(priced, "seal_values", watch)
+            patched.setattr(private_scores, "seal_values", watch)
             discreet.evaluate(model, split, metric, epsilon=1.0, relevant=4)
         return kept
 

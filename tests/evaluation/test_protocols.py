@@ -12,8 +12,9 @@ from discreet.data.cinema import make_cinema
 from discreet.data.ratings import Ratings
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
-from discreet.evaluation import metrics, protocols
-from discreet.evaluation.protocols import evaluate, lowest_relevant
+from discreet.evaluation import metrics
+from discreet.evaluation import evaluator
+from discreet.evaluation.evaluator import evaluate, lowest_relevant
 from discreet.models.bias import Bias
 
 
@@ -123,7 +124,7 @@ def test_ratings_agree_with_a_loop(case):
 @pytest.mark.parametrize("threshold", [None, 3.0])
 def test_rankings_agree_with_a_loop(case, monkeypatch, block, threshold):
     split, scores, model = case
-    monkeypatch.setattr(protocols, "BLOCK", block)
+    monkeypatch.setattr(evaluator, "BLOCK", block)
     model.feedback = "implicit"
     found = evaluate(model, split, list(RANKED), relevant=threshold)
     assert model.widest <= block
@@ -154,7 +155,7 @@ def test_known_items_are_not_ranked_and_count_as_nothing():
 
 def test_coverage_by_slice_and_over_blocks(case, monkeypatch):
     split, _, model = case
-    monkeypatch.setattr(protocols, "BLOCK", 7)
+    monkeypatch.setattr(evaluator, "BLOCK", 7)
     found = evaluate(model, split, ["coverage@2"], slices="items", relevant=1)
     known = split.test.known
     lists, _ = model.recommend_indices(known.select_users(np.diff(split.test.target.indptr) > 0), 2)
@@ -304,7 +305,7 @@ def test_one_name_as_a_string_and_repeated_names(case):
 
 def test_progress(case, monkeypatch):
     split, _, model = case
-    monkeypatch.setattr(protocols, "BLOCK", 20)
+    monkeypatch.setattr(evaluator, "BLOCK", 20)
     calls = []
     evaluate(model, split, ["rmse", "recall@5"], relevant=1, progress=lambda *args: calls.append(args))
     assert calls == [(20, 54, "ranking"), (40, 54, "ranking"), (54, 54, "ranking")]

@@ -14,9 +14,10 @@ from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError
 from discreet.evaluation import tuning
 from discreet.evaluation.metrics import parse
 from discreet.evaluation.tuning import Between, Tuning, goodness, tune
-from discreet.privacy.accounting import events as accounting
-from discreet.privacy.accounting import gdp, selection
-from discreet.privacy.accounting.selection import Runs
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting import private_selection
+from discreet.privacy.accounting.private_selection import Runs
 
 SPACE = {"factors": [2, 3]}
 
@@ -47,7 +48,7 @@ def test_training_and_score_together_cost_what_was_asked_for(law, epsilon):
     if law == "composed":
         assert prepared.mu * math.sqrt(5) == pytest.approx(gdp.mu(epsilon, 1e-6), rel=1e-9)
     else:
-        assert selection.epsilon(prepared.mu, Runs(5, law), 1e-6) <= epsilon * (1 + 1e-9)
+        assert private_selection.epsilon(prepared.mu, Runs(5, law), 1e-6) <= epsilon * (1 + 1e-9)
 
 
 def test_settings_are_of_the_model_or_of_its_algorithm():

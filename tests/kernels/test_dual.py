@@ -5,7 +5,7 @@ import pytest
 
 from discreet.kernels import set_threads, simd, solve_rows
 from discreet.kernels.dual import dual_size, prefers_dual, solve_dual_numpy
-from discreet.kernels.normal import DUAL_RANK, solve_rows_numpy
+from discreet.kernels.least_squares import DUAL_RANK, solve_rows_numpy
 
 
 @pytest.fixture(autouse=True)

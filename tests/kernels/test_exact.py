@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from discreet.kernels import set_threads, simd
-from discreet.kernels.exact import LARGEST, exact_grams, exact_grams_numpy, exact_sums, exact_sums_numpy
-from discreet.kernels.normal import PACK
+from discreet.kernels.integer_sums import LARGEST, exact_grams, exact_grams_numpy, exact_sums, exact_sums_numpy
+from discreet.kernels.least_squares import PACK
 
 
 @pytest.fixture(params=["vector", "plain"])

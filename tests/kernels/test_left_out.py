@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discreet.kernels import threads
-from discreet.kernels.left_out import leave_one_out_errors, leave_one_out_errors_numpy
+from discreet.kernels.leave_one_out import leave_one_out_errors, leave_one_out_errors_numpy
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

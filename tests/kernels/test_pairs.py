@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.kernels.pairs import pair_products, pair_products_numpy
+from discreet.kernels.dot_products import pair_products, pair_products_numpy
 
 
 @pytest.mark.parametrize("kinds", ["ff", "dd", "fd", "df"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from discreet.kernels import threads
-from discreet.kernels.products import (
+from discreet.kernels.grams import (
     add_pair_products,
     inverse_diagonals,
     inverse_diagonals_numpy,

@@ -6,8 +6,8 @@ import pytest
 import discreet
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
-from discreet.models.algorithms.frank_wolfe import top_eigen
-from discreet.privacy.door.unsafe import NoNoise
+from discreet.models.frank_wolfe import top_eigen
+from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model
 from support import baseline_twins as twins
 

@@ -10,10 +10,10 @@ import discreet
 from discreet import DPALS, DPMF, Ratings
 from discreet.data.splits import by_person
 from discreet.errors import DataError
-from discreet.evaluation.protocols import evaluate
-from discreet.models.lists import recommend_frame
+from discreet.evaluation.evaluator import evaluate
+from discreet.models.recommend_table import recommend_frame
 from discreet.models.scorer import as_history
-from discreet.models.storage.scorer_folder import open_model
+from discreet.models.storage.load_scorer import open_model
 
 SEEDED = {"epsilon": 10, "noise": "seeded", "random_state": 0}
 OUTSIDE = "outside the range 1 to 5"

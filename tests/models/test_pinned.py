@@ -18,8 +18,8 @@ import discreet
 import discreet.models
 import discreet.privacy
 from discreet.models import MODELS as NAMES
-from discreet.models import read_outs
-from discreet.models.algorithms import ALGORITHMS
+from discreet.models import fold_in
+from discreet.models.algorithm import ALGORITHMS
 
 PRIVATE = {"epsilon": 50.0, "rating_range": (1.0, 5.0), "noise": "seeded", "random_state": 0}
 MODELS = {
@@ -92,7 +92,7 @@ def said(model, ratings):
 
 
 #: What they hold are limits, which refuse what nobody can mean, and no numbers that anything is predicted with.
-LIMITS = ("discreet.models.checks", "discreet.privacy.accounting.budget", "discreet.privacy.accounting.events")
+LIMITS = ("discreet.models.parameters", "discreet.privacy.accounting.budget", "discreet.privacy.accounting.pricing")
 
 
 def our_modules():
@@ -165,7 +165,7 @@ def change_everything(monkeypatch):
 
 def test_what_is_left_out_of_a_read_out_is_off():
     """So its defaults are no settings: nothing is centred, counted, masked or iterated that was not asked for."""
-    for kind in read_outs.KINDS.values():
+    for kind in fold_in.KINDS.values():
         for entry in dataclasses.fields(kind):
             if entry.default is not dataclasses.MISSING:
                 assert entry.default in (0, None, False, "constant", "all"), (kind, entry.name)
@@ -184,7 +184,7 @@ def test_another_version_is_another_version(monkeypatch):
     constants, defaults = change_everything(monkeypatch)
     assert constants > 40
     assert defaults > 300
-    assert discreet.models.algorithms.noisy_solve.LARGE == 10_003
+    assert discreet.models.dpals.LARGE == 10_003
     assert discreet.DPMF(epsilon=1.0, random_state=0, item_features=None).delta == pytest.approx(0.3 + 1.7e-6)
     assert type(before)().rarity == pytest.approx(1.7 * 0.3 + 0.3)
     assert dataclasses.replace(before).rarity == 0.3

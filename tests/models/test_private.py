@@ -7,7 +7,7 @@ import pytest
 
 import discreet
 from discreet.errors import BudgetExceeded, ConfigError, DataError, NotFittedError
-from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.release.ledger import Ledger
 
 MODELS = {
     "DPMF": lambda: discreet.DPMF(3, epsilon=50.0, goal="rating"),

@@ -9,12 +9,12 @@ import pytest
 
 import discreet
 from discreet.errors import ConfigError, DataError, PrivacyError
-from discreet.kernels import once
-from discreet.models.read_outs import KINDS, PosteriorMeanFoldIn, fold_in_from_dict
+from discreet.kernels import reference
+from discreet.models.fold_in import KINDS, PosteriorMeanFoldIn, fold_in_from_dict
 from discreet.models.scorer import as_history
-from discreet.models.storage import contents
-from discreet.models.storage.scorer_folder import open_model
-from discreet.privacy.door.chain import check_chain
+from discreet.models.storage import read_folder
+from discreet.models.storage.load_scorer import open_model
+from discreet.privacy.release.hash_chain import check_chain
 from support.served_models import ITEMS, MODELS, fitted, histories
 
 
@@ -64,7 +64,7 @@ def test_a_folder_from_before_read_outs_were_saved(saved):
     described = json.loads((folder / "model.json").read_text())
     for name in ("checksum", "fold_in_rule", "item_similarity", "default_rating"):
         del described[name]
-    (folder / "model.json").write_text(json.dumps({"checksum": contents.checksum(described)} | described))
+    (folder / "model.json").write_text(json.dumps({"checksum": read_folder.checksum(described)} | described))
     opened = open_model(folder)
     history = histories(3)[2]
     best, scores = opened.scorer.best(*as_history(opened.scorer, history), 5)
@@ -76,7 +76,7 @@ def test_a_folder_from_before_read_outs_were_saved(saved):
 @pytest.mark.parametrize("saved", ["DPMF"], indirect=True)
 def test_factors_of_a_large_catalogue_stay_on_disk(saved, monkeypatch):
     model, folder = saved
-    monkeypatch.setattr("discreet.models.storage.scorer_folder.MAPPED", 1)
+    monkeypatch.setattr("discreet.models.storage.load_scorer.MAPPED", 1)
     opened = open_model(folder, once=True)
     base = opened.scorer.factors
     while base.base is not None and not isinstance(base, np.memmap):
@@ -98,7 +98,7 @@ def test_a_read_out_that_nobody_wrote_is_refused(saved, change):
         del described["fold_in_rule"]["like_threshold"]
     else:
         described["fold_in_rule"]["low"] = float("inf")
-    (folder / "model.json").write_text(json.dumps({"checksum": contents.checksum(described)} | described))
+    (folder / "model.json").write_text(json.dumps({"checksum": read_folder.checksum(described)} | described))
     with pytest.raises(DataError):
         open_model(folder)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from discreet.models import MODELS, model_class
-from discreet.models.algorithms import ALGORITHMS, Algorithm, algorithm_class
+from discreet.models.algorithm import ALGORITHMS, Algorithm, algorithm_class
 from discreet.models.private import PrivateRecommender
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"

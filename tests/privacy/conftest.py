@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from discreet.privacy.door.vault import Sealed, require
+from discreet.privacy.sealed import Sealed, require
 
 
 class RowSum:

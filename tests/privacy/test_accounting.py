@@ -3,9 +3,9 @@ import math
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting import gdp, pld
-from discreet.privacy.accounting.events import Event
+from discreet.privacy.accounting.pricing import Event
 
 GAUSSIAN = [Event("gaussian", 12.0, 3), Event("gaussian", 7.5, 3), Event("gaussian", 40.0)]
 PURE = [Event("laplace", 30.0, 4), Event("huber", 20.0, 2, alpha=0.8)]

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from discreet.errors import ConfigError, PlanMismatch, PrivacyError
-from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.accounting.events import Event
-from discreet.privacy.door.ledger import Ledger
-from discreet.privacy.door.plan import Plan, Release
-from discreet.privacy.door.session import Session
-from discreet.privacy.door.statement import PrivacyStatement
-from discreet.privacy.door.vault import KEY
+from discreet.privacy.accounting.pricing import Event
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import Session
+from discreet.privacy.release.statement import PrivacyStatement
+from discreet.privacy.sealed import KEY
 from discreet.privacy.noise.sources import delta_of, fresh_words
-from discreet.privacy.people import poisson_batches as subsample
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.poisson_batches import clip_gradient, draw_batch, throw
-from discreet.privacy.people.users import Users, seal
+from discreet.privacy.users import poisson_batches as subsample
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch, throw
+from discreet.privacy.users.sealed_users import Users, seal
 from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from discreet.privacy.people.block import Block
+from discreet.privacy.statistics.base import Block
 
 
 def test_a_block_does_not_print_its_ratings():

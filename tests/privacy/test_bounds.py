@@ -11,9 +11,9 @@ from hypothesis.extra.numpy import arrays
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DiscreetError, PrivacyError
-from discreet.privacy.people import bounds as module
-from discreet.privacy.people.bounds import LARGEST, SMALLEST, Bounds, check_rows, clip_rows
-from discreet.privacy.people.users import seal
+from discreet.privacy.statistics import bounds as module
+from discreet.privacy.statistics.bounds import LARGEST, SMALLEST, Bounds, check_rows, clip_rows
+from discreet.privacy.users.sealed_users import seal
 from support.sealed_helpers import make
 
 

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.door.vault import KEY
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Descent
-from discreet.privacy.people.users import seal
+from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.gradient_steps import Descent
+from discreet.privacy.users.sealed_users import seal
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 N_ITEMS, RANK = 6, 2

@@ -13,12 +13,12 @@ import discreet
 from discreet.kernels import solve_psd
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.audit import Copies
-from discreet.privacy.door import unsafe
-from discreet.privacy.door.plan import Plan, Release
-from discreet.privacy.door.session import Session
-from discreet.privacy.door.vault import KEY
-from discreet.privacy.people.bounds import SHAVE, Bounds, clip_rows
-from discreet.privacy.people.users import seal
+from discreet.privacy.release import unsafe
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import Session
+from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.bounds import SHAVE, Bounds, clip_rows
+from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import isometry, pack, unpack
 from support.sealed_helpers import block, distance, exact, make, quick
 

@@ -44,8 +44,8 @@ def test_without_faults_the_same_tests_pass():
 
 
 def test_a_planted_fault_is_gone_afterwards():
-    from discreet.privacy.people import bounds
-    from discreet.privacy.people import users as sealed
+    from discreet.privacy.statistics import bounds
+    from discreet.privacy.users import sealed_users as sealed
 
     before = bounds.clip_rows
     with planted("vectors are not clipped"):

@@ -8,10 +8,10 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import ndtr, ndtri
 
-from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting import gdp, pld
-from discreet.privacy.noise import mechanisms
-from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace
+from discreet.privacy.accounting import mechanisms
+from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace
 from research import papers
 
 ALPHAS = [0.3, 1.0, 3.0, 10.0]

@@ -4,11 +4,11 @@ import math
 import pytest
 
 from discreet.errors import PrivacyError
-from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.door.chain import check_chain, early_seal_of
-from discreet.privacy.door.ledger import Ledger
-from discreet.privacy.door.plan import Plan, Release
+from discreet.privacy.release.hash_chain import check_chain, early_seal_of
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.plan import Plan, Release
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from benchmarks.store_stress import stress
 from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
 from discreet.privacy import Budget, BudgetStore, Plan, Release, Session
 from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting.store_log import UNITS
-from discreet.privacy.door.chain import seal_of
-from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.release.budget_store_file import UNITS
+from discreet.privacy.release.hash_chain import seal_of
+from discreet.privacy.release.ledger import Ledger
 
 
 def plan(epsilon=0.5, delta=1e-6, neighbouring="add-remove", **release):

@@ -8,8 +8,8 @@ from scipy import integrate, stats
 
 from discreet.errors import ConfigError
 from discreet.privacy.accounting import gdp, pld
-from discreet.privacy.noise import mechanisms
-from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace
+from discreet.privacy.accounting import mechanisms
+from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace
 
 ALL = [Gaussian(1.7), Laplace(0.6), Huber(0.4), Huber(1.3, 2.0), Huber(3.0, 0.5)]
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import set_threads
-from discreet.privacy.door.vault import KEY
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.item_sampling import pick, pick_numpy, user_keys
-from discreet.privacy.people.users import seal
+from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.item_sampling import pick, pick_numpy, user_keys
+from discreet.privacy.users.sealed_users import seal
 from support.sealed_helpers import (
     NORMS,
     RELATIONS,

@@ -13,7 +13,7 @@ from scipy import stats
 
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.noise import sources as noise
-from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace
+from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise, delta_of, grid_for
 
 ALARM = 1e-6
@@ -83,7 +83,7 @@ def test_low_bits_are_fair(sigma):
 def test_pending_draws_do_not_distort_the_law(monkeypatch):
     """With three digits of doubt in five, most draws go through the specification; the law stays."""
     from discreet.privacy.noise import sampler
-    from discreet.privacy.noise import specification as exact
+    from discreet.privacy.noise import gaussian_spec as exact
 
     finished = Counter()
     original = exact.round_gaussian

@@ -7,7 +7,7 @@ import numpy as np
 
 from discreet.auditing.correlation import Correlation
 from discreet.auditing.frozen import freeze
-from discreet.privacy.noise.mechanisms import Gaussian
+from discreet.privacy.accounting.mechanisms import Gaussian
 from discreet.privacy.noise.sources import SecureNoise
 
 GRID = 4.0**-14

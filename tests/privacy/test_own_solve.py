@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from discreet.errors import ConfigError
-from discreet.kernels.products import inverse_diagonals_numpy
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import BiasGradient, WeightedResidualGradient, WeighEntries
-from discreet.privacy.people.left_out import LeaveOneOutGains
-from discreet.privacy.people.own_solve import (
+from discreet.kernels.grams import inverse_diagonals_numpy
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.gradient_steps import BiasGradient, WeightedResidualGradient, WeighEntries
+from discreet.privacy.users.leave_one_out import LeaveOneOutGains
+from discreet.privacy.users.ridge import (
     FitMoments,
     ComputeOwnResiduals,
     PriorMoments,
@@ -20,7 +20,7 @@ from discreet.privacy.people.own_solve import (
     SolutionGram,
     SolveUserEffects,
 )
-from discreet.privacy.people.users import seal
+from discreet.privacy.users.sealed_users import seal
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 N_ITEMS, OWN, RANK = 6, 1, 2

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from discreet.errors import ConfigError
 from discreet.kernels import set_threads
-from discreet.privacy.door.vault import KEY
-from discreet.privacy.people.bounds import SHAVE, Bounds
-from discreet.privacy.people.users import Restrict, seal
+from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.bounds import SHAVE, Bounds
+from discreet.privacy.users.sealed_users import Restrict, seal
 from discreet.privacy.statistics import pairs
 from discreet.privacy.statistics.pairs import (
     LEVELS,

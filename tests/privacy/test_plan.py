@@ -3,9 +3,9 @@ import json
 import pytest
 
 from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch
-from discreet.privacy.accounting import events as accounting
+from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.door.plan import RESERVE, Plan, Release
+from discreet.privacy.release.plan import RESERVE, Plan, Release
 
 RELEASES = [Release("counts", 1, 4.0), Release("gram", 3, 2.0, shape=(5, 6)), Release("sum", 3, 1.0)]
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import discreet.privacy
-from discreet.privacy.people.block import Statistic
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Descent, WeighEntries
-from discreet.privacy.people.left_out import LeaveOneOutGains
-from discreet.privacy.people.own_solve import (
+from discreet.privacy.statistics.base import Statistic
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.gradient_steps import Descent, WeighEntries
+from discreet.privacy.users.leave_one_out import LeaveOneOutGains
+from discreet.privacy.users.ridge import (
     FitMoments,
     ComputeOwnResiduals,
     PriorMoments,
@@ -21,9 +21,9 @@ from discreet.privacy.people.own_solve import (
     SolutionGram,
     SolveUserEffects,
 )
-from discreet.privacy.people.poisson_batches import clip_gradient
-from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
-from discreet.privacy.people.users import seal
+from discreet.privacy.users.poisson_batches import clip_gradient
+from discreet.privacy.users.residual_covariance import crowd, item_totals, residuals_of
+from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.pairs import UserCount, LikeCounts, PairSums
 from discreet.privacy.statistics.sums import STATISTICS
 from discreet.privacy.statistics.user_values import UserValues, seal_values

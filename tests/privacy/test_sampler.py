@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from discreet.privacy.noise import sampler
-from discreet.privacy.noise import specification as exact
+from discreet.privacy.noise import gaussian_spec as exact
 
 ONE_KIND = np.zeros(1, np.uint8)
 

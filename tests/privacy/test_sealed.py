@@ -23,11 +23,11 @@ import discreet
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DiscreetError, PrivacyError
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.door.plan import Plan, Release
-from discreet.privacy.door.session import Session
-from discreet.privacy.door.vault import KEY, Sealed, Key
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.users import seal
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import Session
+from discreet.privacy.sealed import KEY, Sealed, Key
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import Sum
 from support.sealed_helpers import STATISTICS, block, make, quick
 
@@ -377,11 +377,11 @@ def test_import_linter_fails_when_a_model_imports_the_vault(tmp_path):
     shutil.copy(ROOT.parents[1] / "pyproject.toml", tmp_path)
     clean = lint(tmp_path)
     assert clean.returncode == 0, clean.stdout
-    (tmp_path / "src/discreet/models/peek.py").write_text("from discreet.privacy.door.vault import KEY\n")
+    (tmp_path / "src/discreet/models/peek.py").write_text("from discreet.privacy.sealed import KEY\n")
     caught = lint(tmp_path)
     assert caught.returncode != 0
     assert "discreet.models.peek" in caught.stdout
-    assert "discreet.privacy.door.vault" in caught.stdout
+    assert "discreet.privacy.sealed" in caught.stdout
 
 
 KEY_HOLDERS = ("privacy", "engines")
@@ -389,7 +389,7 @@ RESERVED = {"KEY", "vault", "_content", "_compute", "Block"}
 
 
 def test_no_code_outside_privacy_and_engines_names_the_key_or_what_it_opens():
-    """The import contract sees modules; this sees ``from discreet.privacy.people.users import KEY`` as well."""
+    """The import contract sees modules; this sees ``from discreet.privacy.users.sealed_users import KEY`` as well."""
     looked_at = 0
     for path in ROOT.rglob("*.py"):
         if path.relative_to(ROOT).parts[0] in KEY_HOLDERS:
@@ -407,7 +407,7 @@ def test_no_code_outside_privacy_and_engines_names_the_key_or_what_it_opens():
 
 def test_sealed_statistics_are_all_tested():
     """A statistic that is added to `Users` without being added to the tests is found here."""
-    from discreet.privacy.people.users import Users
+    from discreet.privacy.users.sealed_users import Users
 
     returns = {name: getattr(method, "__annotations__", {}).get("return") for name, method in vars(Users).items()}
     offered = {name for name, kind in returns.items() if kind == "Sum" and not name.startswith("_")} - {"add_up"}

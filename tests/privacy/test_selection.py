@@ -8,12 +8,13 @@ from scipy.special import ndtr, ndtri
 
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy import Budget, Plan, Release
-from discreet.privacy.accounting import events as accounting
-from discreet.privacy.accounting import gdp, selection
-from discreet.privacy.accounting.events import Event
-from discreet.privacy.accounting.selection import Runs
-from discreet.privacy.accounting.store_log import cost
-from discreet.privacy.door.ledger import Ledger
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting import private_selection
+from discreet.privacy.accounting.pricing import Event
+from discreet.privacy.accounting.private_selection import Runs
+from discreet.privacy.release.budget_store_file import cost
+from discreet.privacy.release.ledger import Ledger
 
 LAWS = ["geometric", "logarithmic", "poisson", "negative-binomial:-0.5", "negative-binomial:3"]
 EPSILONS = np.concatenate([np.linspace(0, 2, 21), [2.5, 3, 4, 6]])
@@ -117,7 +118,7 @@ def test_no_small_mechanism_costs_more_than_the_bound(law):
         mu = least_mu(q, other) * (1 + 1e-12)
         a, b = best(q, classes, p), best(other, classes, p)
         for epsilon in EPSILONS:
-            bound = selection.delta(epsilon, mu, runs)
+            bound = private_selection.delta(epsilon, mu, runs)
             true = max(hockey_stick(a, b, epsilon), hockey_stick(b, a, epsilon))
             assert true <= bound + 1e-12, (trial, epsilon)
             if true > 1e-6:
@@ -140,7 +141,7 @@ def test_no_gaussian_run_costs_more_than_the_bound(law, mean, mu):
         a = base * runs.slope(ndtr(-sign * x))
         b = moved * runs.slope(ndtr(-sign * (x - mu)))
         for epsilon in (0.0, 0.5, 1.0, 2.0, 4.0):
-            bound = selection.delta(epsilon, mu, runs)
+            bound = private_selection.delta(epsilon, mu, runs)
             for one, two in ((a, b), (b, a)):
                 true = float(np.maximum(one - math.exp(epsilon) * two, 0).sum() * step)
                 assert true <= bound * (1 + 1e-3) + 1e-9
@@ -154,7 +155,7 @@ def test_no_gaussian_run_costs_more_than_the_bound(law, mean, mu):
 def test_the_bound_is_never_above_the_one_that_is_easy_to_remember(law, mu):
     runs = Runs(10, law)
     for epsilon in (0.0, 0.3, 1.0, 3.0, 10.0):
-        assert selection.delta(epsilon, mu, runs) <= selection.simple_delta(epsilon, mu, runs) * (1 + 1e-6)
+        assert private_selection.delta(epsilon, mu, runs) <= private_selection.simple_delta(epsilon, mu, runs) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson"])
@@ -163,43 +164,43 @@ def test_the_bound_is_never_above_the_one_that_is_easy_to_remember(law, mu):
 def test_the_price_is_below_that_of_renyi_divergences_and_above_one_run(law, mean, base):
     runs = Runs(mean, law)
     mu = gdp.mu(base, 1e-6)
-    price = selection.epsilon(mu, runs, 1e-6)
-    assert base < price < selection.renyi_epsilon(mu, runs, 1e-6)
+    price = private_selection.epsilon(mu, runs, 1e-6)
+    assert base < price < private_selection.renyi_epsilon(mu, runs, 1e-6)
 
 
 def test_one_run_is_the_limit():
     mu = gdp.mu(1.0, 1e-6)
     for law in LAWS:
-        assert selection.epsilon(mu, Runs(1 + 1e-6, law), 1e-6) == pytest.approx(1.0, abs=2e-3)
+        assert private_selection.epsilon(mu, Runs(1 + 1e-6, law), 1e-6) == pytest.approx(1.0, abs=2e-3)
 
 
 def test_finer_cells_change_nothing_that_matters(monkeypatch):
     runs = Runs(10)
     mu = gdp.mu(1.0, 1e-6)
-    coarse = selection.epsilon(mu, runs, 1e-6)
-    monkeypatch.setattr(selection, "_FINEST", 1 / 1500)
-    selection._hinges.cache_clear()
-    fine = selection.epsilon(mu, runs, 1e-6)
-    selection._hinges.cache_clear()
+    coarse = private_selection.epsilon(mu, runs, 1e-6)
+    monkeypatch.setattr(private_selection, "_FINEST", 1 / 1500)
+    private_selection._hinges.cache_clear()
+    fine = private_selection.epsilon(mu, runs, 1e-6)
+    private_selection._hinges.cache_clear()
     assert fine <= coarse <= fine * 1.002
 
 
 def test_the_inverses_agree():
     runs = Runs(10, "logarithmic")
     for epsilon in (0.1, 1.0, 8.0):
-        mu = selection.mu(epsilon, 1e-6, runs)
-        assert selection.delta(epsilon, mu, runs) <= 1e-6
-        assert selection.epsilon(mu, runs, 1e-6) == pytest.approx(epsilon, rel=1e-6)
-        assert selection.delta(epsilon, mu * 1.001, runs) > 1e-6
-    assert selection.epsilon(0.0, runs, 1e-6) == 0.0
-    assert selection.epsilon(0.1, runs, 0.0) == math.inf
+        mu = private_selection.mu(epsilon, 1e-6, runs)
+        assert private_selection.delta(epsilon, mu, runs) <= 1e-6
+        assert private_selection.epsilon(mu, runs, 1e-6) == pytest.approx(epsilon, rel=1e-6)
+        assert private_selection.delta(epsilon, mu * 1.001, runs) > 1e-6
+    assert private_selection.epsilon(0.0, runs, 1e-6) == 0.0
+    assert private_selection.epsilon(0.1, runs, 0.0) == math.inf
 
 
 # ------------------------------------------------------------ in plans and ledgers
 
 
 def test_a_ledger_of_tuning_is_priced_again_from_its_file():
-    mu = selection.mu(1.0, 1e-6, Runs(10))
+    mu = private_selection.mu(1.0, 1e-6, Runs(10))
     plan = Plan.explicit([Release("best training", weight=1 / mu, law="geometric", runs=10)], 1e-6)
     assert plan.epsilon() == pytest.approx(1.0, rel=1e-6)
     assert plan.mu is None

@@ -12,10 +12,10 @@ from scipy import stats
 
 from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch, PrivacyError
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.door import unsafe
-from discreet.privacy.door.plan import Plan, Release
-from discreet.privacy.door.session import Session
-from discreet.privacy.door.unsafe import NoNoise
+from discreet.privacy.release import unsafe
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import Session
+from discreet.privacy.release.unsafe import NoNoise
 from discreet.privacy.noise import sources as noise
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 
@@ -273,7 +273,7 @@ def test_dtype_of_results(row_sum, rows):
 def test_importing_the_session_is_light():
     """Neither numba nor dp-accounting is imported before it is needed."""
     code = (
-        "import sys, discreet.privacy.door.session; print([m for m in ('numba', 'dp_accounting') if m in sys.modules])"
+        "import sys, discreet.privacy.release.session; print([m for m in ('numba', 'dp_accounting') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.door import unsafe
-from discreet.privacy.door.ledger import Ledger
-from discreet.privacy.door.plan import Plan, Release
-from discreet.privacy.door.session import Session
+from discreet.privacy.release import unsafe
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import Session
 
 
 @pytest.fixture

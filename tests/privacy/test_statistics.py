@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import minimize
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.door.vault import KEY
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.users import seal
+from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import (
     SensitivityBounds,
     Sum,

@@ -14,8 +14,8 @@ import pytest
 from benchmarks.store_damage import OUTCOMES, run
 from discreet.errors import ConfigError, DamagedStore, DataError, PrivacyError
 from discreet.privacy import Budget, BudgetStore, Plan, Release
-from discreet.privacy.accounting import store_log
-from discreet.privacy.accounting.store_log import digest
+from discreet.privacy.release import budget_store_file
+from discreet.privacy.release.budget_store_file import digest
 
 #: Set it to 5000 for the table of docs/budget.md.
 NUMBER = int(os.environ.get("DISCREET_STORE_DAMAGE", "200"))
@@ -79,7 +79,7 @@ def test_a_changed_file_reserves_nothing(store, statement, why):
 
 
 def test_negative_spending_is_refused_when_it_is_reserved(store, monkeypatch):
-    monkeypatch.setattr("discreet.privacy.accounting.store_log.cost", lambda events: -(2**40))
+    monkeypatch.setattr("discreet.privacy.release.budget_store_file.cost", lambda events: -(2**40))
     with pytest.raises(PrivacyError, match="less than nothing"):
         store["customers"].reserve(plan(0.1), "secure", "x")
     assert len(store.log()) == 4
@@ -103,7 +103,7 @@ def test_sums_are_checked_also_where_the_chain_is_whole(store, kind, reservation
     with store._writing() as (base, log):
         if kind == "settle":
             base.execute("INSERT INTO ledgers VALUES (?, ?, '')", (named, digest("")))
-        store_log.append(base, log, "customers", kind, named, units, 0, {"ledger": digest("")})
+        budget_store_file.append(base, log, "customers", kind, named, units, 0, {"ledger": digest("")})
     for use in (store.verify, lambda: account.balance, lambda: account.reserve(plan(0.1), "secure", "x")):
         with pytest.raises(DamagedStore, match=why):
             use()
@@ -111,7 +111,7 @@ def test_sums_are_checked_also_where_the_chain_is_whole(store, kind, reservation
 
 def test_an_account_without_a_total_is_damage(store):
     with store._writing() as (base, log):
-        store_log.append(base, log, "others", "open", "", 0, 0, {"note": "by another program"})
+        budget_store_file.append(base, log, "others", "open", "", 0, 0, {"note": "by another program"})
     with pytest.raises(DamagedStore, match="record 5 does not open the account 'others'"):
         _ = store["others"].balance
 
@@ -204,7 +204,7 @@ def test_a_backup_is_complete_and_replaces_nothing(store, tmp_path, monkeypatch)
         store.backup(tmp_path / "missing" / "copy.sqlite")
     full = OSError(errno.ENOSPC, "No space left on device")
     with monkeypatch.context() as patch:
-        patch.setattr("discreet.privacy.accounting.lifetime._copy", Mock(side_effect=full))
+        patch.setattr("discreet.privacy.release.budget_store._copy", Mock(side_effect=full))
         with pytest.raises(DataError, match=r"other\.sqlite cannot be written: No space left"):
             store.backup(tmp_path / "other.sqlite")
     change(store, "DELETE FROM log WHERE sequence = 4")

@@ -13,15 +13,15 @@ import pytest
 
 import discreet.privacy
 from discreet.errors import ConfigError, PrivacyError
-from discreet.kernels.boundary import same_length
-from discreet.privacy.door.vault import KEY, Sealed, Key, guard, require
-from discreet.privacy.people.block import UserStep, Statistic
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Descent
-from discreet.privacy.people.huber_weights import reweight
-from discreet.privacy.people.poisson_batches import clip_gradient, draw_batch
-from discreet.privacy.people.residuals import crowd, item_totals, residuals_of
-from discreet.privacy.people.users import seal
+from discreet.kernels.validation import same_length
+from discreet.privacy.sealed import KEY, Sealed, Key, guard, require
+from discreet.privacy.statistics.base import UserStep, Statistic
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.gradient_steps import Descent
+from discreet.privacy.users.huber_weights import reweight
+from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch
+from discreet.privacy.users.residual_covariance import crowd, item_totals, residuals_of
+from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import SensitivityBounds
 
 
@@ -233,9 +233,9 @@ LIMITED = """
 import resource, sys, traceback
 import numpy as np
 from discreet.data.ratings import Ratings
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.descent import Descent
-from discreet.privacy.people.users import seal
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.gradient_steps import Descent
+from discreet.privacy.users.sealed_users import seal
 
 def sealed(n):
     indptr, items = np.arange(n + 1), np.zeros(n, np.int32)

@@ -21,7 +21,9 @@ import discreet
 from discreet.cli import main
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
-from discreet.report import charts, html, promise, quality, write_report
+from discreet.report import charts, html, write_report
+from discreet.report import ledger_summary
+from discreet.report import evaluation_section
 from discreet.report.page import render
 from discreet.report.sign_off import write_sign_off
 from discreet.serve.web_page import web_page
@@ -206,16 +208,16 @@ def contrast(one: str, other: str) -> float:
 def test_how_many_people_it_takes_is_what_dpals_itself_reckons():
     ratings = make_cinema(0, 0.1)
     model = discreet.DPALS(4, epsilon=5, rating_range=(1, 5), item_fraction=0.3).fit(ratings)
-    loudest = promise.loudest(promise.audible(promise.kinds(model)))
+    loudest = ledger_summary.loudest(ledger_summary.audible(ledger_summary.kinds(model)))
     assert loudest is not None
     assert loudest.entry.name.startswith("sum")
     counts = loudest.hearing * model.details_["signal_to_noise"]["average"]
     assert 1 < counts < ratings.n_users  # both say the same of the average item, but for what a person spreads over
-    assert math.isclose(sum(kind.share for kind in promise.kinds(model)), 1.0)
-    assert promise.spending_steps(model.privacy_)[-1][1] <= model.privacy_.epsilon * (1 + 1e-9)
-    points = promise.curve(model.privacy_)
+    assert math.isclose(sum(kind.share for kind in ledger_summary.kinds(model)), 1.0)
+    assert ledger_summary.spending_steps(model.privacy_)[-1][1] <= model.privacy_.epsilon * (1 + 1e-9)
+    points = ledger_summary.curve(model.privacy_)
     assert all(a[1] < b[1] for a, b in pairwise(points))
-    assert math.isclose(promise.epsilon_at(model.privacy_, 1e-6), model.privacy_.epsilon, rel_tol=1e-9)
+    assert math.isclose(ledger_summary.epsilon_at(model.privacy_, 1e-6), model.privacy_.epsilon, rel_tol=1e-9)
 
 
 def test_released_counts_are_used_where_a_model_keeps_them(shelf, tmp_path):
@@ -223,7 +225,7 @@ def test_released_counts_are_used_where_a_model_keeps_them(shelf, tmp_path):
     model.counts_ = np.linspace(2000, -5, len(model.item_ids_))
     write_report(model, tmp_path / "counts.html")
     assert "by the noisy counts that were released" in text_of(tmp_path / "counts.html")
-    groups = promise.quintiles(model, promise.read_released_counts(model), 10.0)
+    groups = ledger_summary.quintiles(model, ledger_summary.read_released_counts(model), 10.0)
     assert sum(group.n_items for group in groups) == len(model.item_ids_)
     assert groups[0].raters > groups[4].raters
 
@@ -243,12 +245,12 @@ def test_a_loaded_model_shows_popularity_from_the_counts_it_released(shelf, tmp_
 def test_what_is_said_of_the_number_of_items_is_what_the_model_bounds(tmp_path):
     ratings = make_cinema(0, 0.05)
     together = discreet.DPMF(2, epsilon=8, goal="rating", rating_range=(1, 5)).fit(ratings)
-    assert promise.has_joint_bound(together)
+    assert ledger_summary.has_joint_bound(together)
     write_report(together, tmp_path / "r.html")
     page = text_of(tmp_path / "r.html")
     assert "bounds all items of a person together" in page
     each = discreet.DPALS(2, epsilon=8, rating_range=(1, 5), max_items=30).fit(ratings)
-    assert not promise.has_joint_bound(each)
+    assert not ledger_summary.has_joint_bound(each)
     write_report(each, tmp_path / "r.html")
     page = text_of(tmp_path / "r.html")
     assert "A person speaks through 30 items at most" in page
@@ -269,14 +271,14 @@ def test_relevance_is_named_by_a_rating_that_exists(reports):
 
 
 def test_a_belief_moves_by_its_odds():
-    assert math.isclose(promise.belief(0.5, math.log(3)), 0.75)
-    assert promise.belief(0.1, 0.0) == pytest.approx(0.1)
+    assert math.isclose(ledger_summary.belief(0.5, math.log(3)), 0.75)
+    assert ledger_summary.belief(0.1, 0.0) == pytest.approx(0.1)
 
 
 def test_the_trace_of_a_training_on_the_ratings_given_is_a_look_at_them():
     ratings = make_cinema(0, 0.05)
     model = discreet.DPLMC(2, epsilon=20, rating_range=(0.5, 5)).fit(ratings)
-    measured = quality.measure(model, ratings)
+    measured = evaluation_section.measure(model, ratings)
     own = render(model, measured, []).count('class="look"')
     model.details_ = {name: value for name, value in model.details_.items() if name != "trace"}
     assert render(model, measured, []).count('class="look"') == own + 1
@@ -290,7 +292,7 @@ def test_a_belief_counts_delta(prior, epsilon, delta):
     seen = 0.05
     tells, yes = delta, (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
     coin = (1 - delta) / (1 + math.exp(epsilon))  # what the others see as a yes
-    bound = promise.belief(prior, epsilon, delta, seen)
+    bound = ledger_summary.belief(prior, epsilon, delta, seen)
     for share in np.linspace(0, 1, 101):  # events: all that tells, and a part of the coin's yes
         right, wrong = tells + share * yes, share * coin
         if right >= seen:
@@ -298,7 +300,7 @@ def test_a_belief_counts_delta(prior, epsilon, delta):
     rest = max(0.0, seen - tells)  # the event that is seen just as often reaches the bound
     tight = prior * max(seen, tells) / (prior * max(seen, tells) + (1 - prior) * rest * math.exp(-epsilon))
     assert tight == pytest.approx(bound, rel=1e-12)
-    assert bound > promise.belief(prior, epsilon) or delta == 0
+    assert bound > ledger_summary.belief(prior, epsilon) or delta == 0
 
 
 def test_the_page_counts_delta_in_beliefs(tmp_path):
@@ -306,8 +308,8 @@ def test_the_page_counts_delta_in_beliefs(tmp_path):
     model = discreet.DPALS(2, epsilon=4, delta=9e-4, rating_range=(1, 5), item_fraction=0.2).fit(ratings)
     write_report(model, tmp_path / "r.html")
     page = html_free(text_of(tmp_path / "r.html"))
-    after = promise.belief(0.5, model.privacy_.epsilon, 9e-4, promise.SEEN)
-    without = promise.belief(0.5, model.privacy_.epsilon)
+    after = ledger_summary.belief(0.5, model.privacy_.epsilon, 9e-4, ledger_summary.SEEN)
+    without = ledger_summary.belief(0.5, model.privacy_.epsilon)
     assert (f"{100 * after:.1f} %", f"{100 * without:.1f} %") == ("98.4 %", "98.2 %")
     assert "98.4 %" in page
     assert "98.2 %" not in page
@@ -348,18 +350,18 @@ def test_the_saved_model_is_asked_about_test_ratings_and_a_fresh_one_about_held_
     ratings = make_cinema(0, 0.05)
     split = discreet.data.splits.random_ratings(ratings, (0.8, 0.2), 3)
     model = discreet.ALS(4, iterations=3).fit(split.train)
-    given = quality.measure(model, split.train, split.test.target)
+    given = evaluation_section.measure(model, split.train, split.test.target)
     direct = discreet.evaluate(model, split, ["rmse"])
     assert math.isclose(given.found.rows[0].scores["rmse"].mean, direct["rmse"], rel_tol=1e-6)
     assert not given.retrained
     before = model.item_factors_.copy()
-    anew = quality.measure(model, ratings)
+    anew = evaluation_section.measure(model, ratings)
     assert anew.retrained
     assert [row.name for row in anew.found.rows] == ["ALS", "Bias", "User's mean", "Popularity"]
     assert (model.item_factors_ == before).all()
     strangers = discreet.Ratings.from_arrays(["nobody"], [ratings.item_ids[0]], [3.0])
     with pytest.raises(DataError, match="no user"):
-        quality.measure(model, split.train, strangers)
+        evaluation_section.measure(model, split.train, strangers)
 
 
 def test_round_numbers_and_powers():
@@ -435,7 +437,7 @@ def test_test_ratings_without_data_are_refused(tmp_path):
 
 
 def test_features_that_are_gone_are_said_to_be(tmp_path):
-    from discreet.report.quality import measure
+    from discreet.report.evaluation_section import measure
 
     ratings = discreet.load_dataset("cinema", scale=0.02)
     public = np.random.default_rng(0).random((ratings.n_items, 2))

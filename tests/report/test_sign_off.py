@@ -15,9 +15,9 @@ import discreet
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
 from discreet.privacy import Budget, Ledger, Plan, PrivacyStatement, Release
-from discreet.report import privacy_part
+from discreet.report import privacy_section
 from discreet.report.sign_off import Signing, families, read_audit, render, write_sign_off
-from discreet.testing.report import Check, Report
+from discreet.auditing.conformance.report import Check, Report
 
 AUDIT = {
     "format": "discreet-audit/1",
@@ -95,7 +95,7 @@ def test_a_ledger_has_one_checksum_everywhere(tmp_path):
     loaded = discreet.load(tmp_path / "model")
     assert of_file in render(loaded, Signing(account=account), tmp_path / "model")
     assert of_file in render(model, Signing())
-    assert of_file in privacy_part.ledger(loaded)
+    assert of_file in privacy_section.ledger(loaded)
     model.privacy_.ledger.save(tmp_path / "alone.json")
     assert hashlib.sha256((tmp_path / "alone.json").read_bytes()).hexdigest() == of_file
 

@@ -9,7 +9,7 @@ import discreet
 from discreet.data.splits import random_ratings
 from discreet.engines import RatingsSource
 from discreet.errors import ConfigError, EngineError
-from discreet.models.algorithms.noisy_solve import NoisySolve
+from discreet.models.dpals import NoisySolve
 from research.devices import Devices
 from support.engine_helpers import MODELS, same_bits, silenced, trained
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from discreet.privacy.accounting import events as accounting
-from discreet.privacy.noise.mechanisms import Huber
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.accounting.mechanisms import Huber
 from research import papers
 
 CONVERTED = [0.80, 4.01, 7.39, 14.87, 1.00, 5.01, 10.04, 19.82, 1.01, 5.05, 10.08, 20.13]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from discreet.serve import running
+from discreet.serve import server
 
 
 class ServiceHere:
@@ -43,7 +43,7 @@ def serve_here(app, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceHere]:
     """Serve until the block ends."""
     here = ServiceHere(app)
 
-    class ServerHere(running.Server):
+    class ServerHere(server.Server):
         """The server without signals, which only the main thread may handle."""
 
         def __init__(self, *given) -> None:
@@ -53,8 +53,8 @@ def serve_here(app, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceHere]:
         def capture_signals(self):
             return contextlib.nullcontext()
 
-    monkeypatch.setattr(running, "Server", ServerHere)
-    thread = threading.Thread(target=running.run, args=(app, here.listening))
+    monkeypatch.setattr(server, "Server", ServerHere)
+    thread = threading.Thread(target=server.run, args=(app, here.listening))
     thread.start()
     try:
         wait_for(lambda: here.server is not None and here.server.started)

@@ -11,7 +11,7 @@ from pyarrow import parquet
 import discreet
 from discreet.cli import main
 from discreet.errors import ConfigError, DataError
-from discreet.models.storage.scorer_folder import open_model
+from discreet.models.storage.load_scorer import open_model
 from discreet.serve.mlflow_folder import write_mlflow
 from discreet.serve.mlflow_model import _load_pyfunc
 from discreet.serve.vectors import item_vectors, query, write_vectors
@@ -114,7 +114,7 @@ def test_a_card_begins_with_what_hubs_read(opened):
 
 
 def test_lists_for_everybody(tmp_path, monkeypatch):
-    monkeypatch.setattr("discreet.models.lists.BLOCK", 50)  # several blocks
+    monkeypatch.setattr("discreet.models.recommend_table.BLOCK", 50)  # several blocks
     model = fitted("DPMF, ratings")
     table = discreet.recommend_frame(model, ratings(), n=4)
     assert table.column_names == ["user_id", "rank", "item_id", "title", "score"]

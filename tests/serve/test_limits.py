@@ -8,10 +8,11 @@ import threading
 import pytest
 from served_here import post, read_all, serve_here, status_of, wait_for
 
-from discreet.serve import gate as gates
-from discreet.serve import running, service
-from discreet.serve.service import create_app
-from discreet.serve.shelf import ModelRegistry
+from discreet.serve import middleware as gates
+from discreet.serve import server
+from discreet.serve import app
+from discreet.serve.app import create_app
+from discreet.serve.model_registry import ModelRegistry
 from support.served_models import ITEMS, fitted
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -57,19 +58,19 @@ def test_a_header_without_end_is_cut_off(here, begins, goes_on):
             taken += 1
     assert taken < 1024, "everything was taken"
     wait_for(lambda: not here.server.server_state.connections)
-    assert running.PatientProtocol.header_bytes_in_all == 0
+    assert server.PatientProtocol.header_bytes_in_all == 0
     assert status_of(here.get()) == 200
 
 
 def test_headers_are_limited_by_size_and_number(here):
-    large = HEAD + b"X-Large: " + b"a" * running.LARGEST_HEADER + b"\r\n\r\n"
-    fields = b"X-Field: a\r\n" * (running.MOST_HEADERS - 2)
+    large = HEAD + b"X-Large: " + b"a" * server.LARGEST_HEADER + b"\r\n\r\n"
+    fields = b"X-Field: a\r\n" * (server.MOST_HEADERS - 2)
     for sent, status in (
         (HEAD + fields + b"\r\n", 200),
         (HEAD + fields + b"X-Field: a\r\n\r\n", 431),
-        (HEAD + b"X-Large: " + b"a" * (running.LARGEST_HEADER // 2) + b"\r\n\r\n", 200),
+        (HEAD + b"X-Large: " + b"a" * (server.LARGEST_HEADER // 2) + b"\r\n\r\n", 200),
         (large, 431),
-        (b"GET /" + b"a" * running.LARGEST_HEADER + large[len(b"GET /health") :], 431),
+        (b"GET /" + b"a" * server.LARGEST_HEADER + large[len(b"GET /health") :], 431),
     ):
         response = here.send(sent)
         assert status_of(response) == status, (len(sent), response[:80])
@@ -78,13 +79,13 @@ def test_headers_are_limited_by_size_and_number(here):
 
 
 def test_headers_of_all_connections_together_are_limited(here, monkeypatch):
-    monkeypatch.setattr(running, "MOST_HEADER_BYTES_IN_ALL", 100_000)
+    monkeypatch.setattr(server, "MOST_HEADER_BYTES_IN_ALL", 100_000)
     held = [here.connect() for _ in range(10)]
     try:
         for made in held:
             made.sendall(HEAD + b"X-Half: " + b"a" * 20_000)
         wait_for(lambda: len(here.server.server_state.connections) <= 5)
-        wait_for(lambda: running.PatientProtocol.header_bytes_in_all <= 100_000)
+        wait_for(lambda: server.PatientProtocol.header_bytes_in_all <= 100_000)
         assert status_of(here.get()) == 200
     finally:
         for made in held:
@@ -92,7 +93,7 @@ def test_headers_of_all_connections_together_are_limited(here, monkeypatch):
 
 
 def test_a_header_that_trickles_in_is_cut_off(here, monkeypatch):
-    monkeypatch.setattr(running, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(server, "READ_SECONDS", 0.3)
     with contextlib.closing(here.connect()) as made:
         made.sendall(HEAD)
         made.settimeout(0.05)
@@ -108,11 +109,11 @@ def test_a_header_that_trickles_in_is_cut_off(here, monkeypatch):
 def test_requests_that_wait_for_another_are_limited(here):
     request = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     assert here.send(request * 5 + HEAD + b"\r\n").count(b"HTTP/1.1 200") == 6
-    assert here.send(request * 1000).count(b"HTTP/1.1 200") <= running.MOST_PIPELINED + 1
+    assert here.send(request * 1000).count(b"HTTP/1.1 200") <= server.MOST_PIPELINED + 1
 
 
 def test_connections_are_limited(here, monkeypatch):
-    monkeypatch.setattr(running, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
     held = [here.connect() for _ in range(3)]
     try:
         wait_for(lambda: len(here.server.server_state.connections) == 3)
@@ -129,7 +130,7 @@ def test_connections_that_come_at_once_are_accepted_at_once(shelf, monkeypatch):
     accepted = []
     rounds = 0
 
-    class Counted(running.PatientProtocol):
+    class Counted(server.PatientProtocol):
         def connection_made(self, transport):
             super().connection_made(transport)
             accepted.append(rounds)
@@ -140,7 +141,7 @@ def test_connections_that_come_at_once_are_accepted_at_once(shelf, monkeypatch):
             rounds += 1
             await asyncio.sleep(0)
 
-    monkeypatch.setattr(running, "PatientProtocol", Counted)
+    monkeypatch.setattr(server, "PatientProtocol", Counted)
     with serve_here(create_app(shelf), monkeypatch) as here:
         held = [here.connect() for _ in range(2)]
         wait_for(lambda: len(accepted) == 2)
@@ -163,19 +164,19 @@ def test_connections_that_come_at_once_are_accepted_at_once(shelf, monkeypatch):
 
 def largest_batch():
     n = ITEMS
-    return {"requests": [{"history": [], "n": n}] * (service.LARGEST_BATCH_ITEMS // n)}
+    return {"requests": [{"history": [], "n": n}] * (app.LARGEST_BATCH_ITEMS // n)}
 
 
 def test_clients_that_do_not_read_hold_little_and_are_dropped(here, monkeypatch):
     """Ten of them with the largest batch, and one with the page: others are answered meanwhile."""
-    monkeypatch.setattr(running, "WRITE_SECONDS", 1.0)
+    monkeypatch.setattr(server, "WRITE_SECONDS", 1.0)
     unread = [here.connect() for _ in range(10)]
     try:
         for made in unread:
-            made.setsockopt(running.socket.SOL_SOCKET, running.socket.SO_RCVBUF, 4096)
+            made.setsockopt(server.socket.SOL_SOCKET, server.socket.SO_RCVBUF, 4096)
             made.sendall(post("/v1/recommend/batch", largest_batch()))
         wait_for(lambda: sum(c.flow.write_paused for c in list(here.server.server_state.connections)) == 10)
-        slice_bytes = 250 * service.SLICE_ITEMS
+        slice_bytes = 250 * app.SLICE_ITEMS
         for connection in list(here.server.server_state.connections):
             assert connection.transport.get_write_buffer_size() <= max(gates.WRITE_PART, slice_bytes)
         assert status_of(here.get()) == 200
@@ -188,7 +189,7 @@ def test_clients_that_do_not_read_hold_little_and_are_dropped(here, monkeypatch)
 
 def test_a_client_that_reads_slowly_gets_the_whole_batch(here):
     with contextlib.closing(here.connect()) as made:
-        made.setsockopt(running.socket.SOL_SOCKET, running.socket.SO_RCVBUF, 1 << 16)
+        made.setsockopt(server.socket.SOL_SOCKET, server.socket.SO_RCVBUF, 1 << 16)
         made.sendall(post("/v1/recommend/batch", largest_batch(), close=True))
         wait_for(lambda: any(c.flow.write_paused for c in list(here.server.server_state.connections)))
         response = read_all(made)
@@ -205,9 +206,9 @@ def test_http_1_0_gets_a_batch_in_one_piece(here):
 
 
 def test_an_end_with_a_client_that_does_not_read_is_clean(shelf, monkeypatch, caplog):
-    monkeypatch.setattr(running, "DRAIN_SECONDS", 2.0)
+    monkeypatch.setattr(server, "DRAIN_SECONDS", 2.0)
     with serve_here(create_app(shelf), monkeypatch) as here, contextlib.closing(here.connect()) as made:
-        made.setsockopt(running.socket.SOL_SOCKET, running.socket.SO_RCVBUF, 4096)
+        made.setsockopt(server.socket.SOL_SOCKET, server.socket.SO_RCVBUF, 4096)
         made.sendall(post("/v1/recommend/batch", largest_batch()))
         wait_for(lambda: any(c.flow.write_paused for c in list(here.server.server_state.connections)))
         here.server.should_exit = True
@@ -218,13 +219,13 @@ def test_an_end_with_a_client_that_does_not_read_is_clean(shelf, monkeypatch, ca
 def test_long_work_is_not_done_by_the_event_loop(here, monkeypatch):
     """Batches, long lists and large bodies are answered by another thread than short questions."""
     threads = []
-    original = service.answer
+    original = app.answer
 
     def answer(*given):
         threads.append(threading.current_thread().name)
         return original(*given)
 
-    monkeypatch.setattr(service, "answer", answer)
+    monkeypatch.setattr(app, "answer", answer)
     here.send(post("/v1/recommend", {"history": []}, close=True))
     loop = threads.pop()
     for path, value in (

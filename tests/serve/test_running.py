@@ -162,9 +162,9 @@ def test_slow_clients_do_not_stop_it(service):
 
 SLOW_START = """
 import sys, time
-from discreet import compiling
+from discreet import _numba
 from discreet.cli import main
-from discreet.serve import shelf
+from discreet.serve import model_registry
 
 moment, folder = sys.argv[1:]
 if moment == "loading":
@@ -173,7 +173,7 @@ if moment == "loading":
         time.sleep(60)
     shelf._open = wait
 if moment == "starting":
-    from discreet.serve import running
+    from discreet.serve import server
     def wait(gate, listening):
         print("now", flush=True)
         time.sleep(60)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.serve.service import Settings, create_app
-from discreet.serve.shelf import ModelRegistry, parse_folders
+from discreet.serve.app import Settings, create_app
+from discreet.serve.model_registry import ModelRegistry, parse_folders
 from support.served_models import ITEMS, fitted, histories
 
 SECRET = "xq-unheard-of-7c1"
@@ -71,7 +71,7 @@ def test_questions_about_a_large_catalogue_are_answered_together(app, monkeypatc
     """Many at once, of which some wait for others: each gets what it would get alone."""
     some = [{"history": history, "n": 3 + at % 5, "model": "stars"} for at, history in enumerate(histories(40))]
     alone = [ask(app, "POST", "/v1/recommend", json=question).json() for question in some]
-    monkeypatch.setattr("discreet.serve.service.AT_ONCE", 0)
+    monkeypatch.setattr("discreet.serve.app.AT_ONCE", 0)
 
     async def at_once():
         transport = httpx.ASGITransport(app=app)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.kernels import once
+from discreet.kernels import reference
 from discreet.models.scorer import Scorer
-from discreet.models.storage.scorer_folder import open_model
+from discreet.models.storage.load_scorer import open_model
 from discreet.serve import web_page
 from support.served_models import ITEMS, MODELS, fitted, histories
 

@@ -8,8 +8,8 @@ own. They hold where every user has at most `max_items` ratings, so that nobody 
 import numpy as np
 
 import discreet
-from discreet.privacy.people.item_sampling import user_keys
-from discreet.privacy.people.poisson_batches import throw
+from discreet.privacy.users.item_sampling import user_keys
+from discreet.privacy.users.poisson_batches import throw
 
 
 def dense(ratings):

@@ -2,7 +2,7 @@
 
 import math
 
-from discreet.privacy.people.users import seal
+from discreet.privacy.users.sealed_users import seal
 from support.sealed_helpers import make
 
 N_ITEMS = 6

@@ -441,10 +441,10 @@ FAULTS = {
         (APART,),
     ),
     "priced scores have no noise": Fault(
-        "discreet.evaluation.priced:release_scores",
+        "discreet.evaluation.private_scores:release_scores",
         "noisy = session.release(RELEASE, statistic)",
         "session.release(RELEASE, statistic)\n"
-        "        from discreet.privacy.door.vault import KEY\n"
+        "        from discreet.privacy.sealed import KEY\n"
         "        noisy = statistic.compute(KEY)",
         ("../auditing/test_scores_and_tuning.py::test_priced_scores_are_not_refuted",),
     ),

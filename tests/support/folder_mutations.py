@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from discreet.models.storage import contents
-from discreet.privacy.door.chain import STATED, digest
+from discreet.models.storage import read_folder
+from discreet.privacy.release.hash_chain import STATED, digest
 
 NAMES = ("model.json", "factors.safetensors", "ledger.json", "README.md")
 VALUES = [
@@ -48,7 +48,7 @@ def put_right(folder, document=None):
             if isinstance(name, str) and (folder / Path(name).name).is_file():
                 sums[name] = hashlib.sha256((folder / Path(name).name).read_bytes()).hexdigest()
         document.pop("checksum", None)
-        document = {"checksum": contents.checksum(document)} | document
+        document = {"checksum": read_folder.checksum(document)} | document
     text = json.dumps(document, ensure_ascii=False)
     file.write_bytes(text.encode("utf-8", "backslashreplace"))
 
@@ -269,7 +269,7 @@ def listed_files(folder, rng):
     if rng.random() < 0.3:
         document["sha256"].pop(rng.choice(list(document["sha256"])))
     document.pop("checksum")
-    document = {"checksum": contents.checksum(document)} | document
+    document = {"checksum": read_folder.checksum(document)} | document
     (folder / "model.json").write_text(json.dumps(document))
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from discreet.models.algorithms.noisy_solve import NoisySolve
+from discreet.models.dpals import NoisySolve
 from discreet.models.dpals import DPALS
-from discreet.privacy.door import unsafe
-from discreet.privacy.door.plan import Line
+from discreet.privacy.release import unsafe
+from discreet.privacy.release.plan import Line
 
 # ------------------------------------------------------------ faults of algorithms
 
@@ -41,7 +41,7 @@ class PeeksUnseenSolve(NoisySolve):
         import sys
 
         users.choose()
-        users.item_counts().compute(vars(sys.modules["discreet.privacy.door.session"])["KEY"])
+        users.item_counts().compute(vars(sys.modules["discreet.privacy.release.session"])["KEY"])
         return super()._centre(users, session)
 
 
@@ -63,7 +63,7 @@ class OpensSealedData(DPALS):
 
 class FetchesTheKeySolve(NoisySolve):
     def _centre(self, users, session):
-        from discreet.privacy.door import vault as found
+        from discreet.privacy import sealed as found
 
         assert found is not None
         return super()._centre(users, session)

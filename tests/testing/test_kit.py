@@ -9,15 +9,16 @@ import discreet
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
-from discreet.models.algorithms import residual_gradient
+from discreet.models.dpmf import rating
 from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.door.session import Session
+from discreet.privacy.release.session import Session
 from discreet.privacy.noise import sources as noise
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
-from discreet.privacy.people import descent, own_solve
-from discreet.privacy.people import users as sealed
+from discreet.privacy.users import gradient_steps
+from discreet.privacy.users import ridge
+from discreet.privacy.users import sealed_users as sealed
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model, rule_names
 from support import planted_models as planted
 
@@ -272,15 +273,15 @@ def test_vectors_that_are_not_cut_are_found(monkeypatch):
     given = SMALL | {"regularization": 0.01}
     monkeypatch.setattr(sealed, "clip_rows", lambda U, bounds, *rest: 9 * cut(U, replace(bounds, norm=1e6), *rest))
     assert "neighbours" in broken_rules(DPALS(3, **given))
-    monkeypatch.setattr(descent, "clip_rows", sealed.clip_rows)
+    monkeypatch.setattr(gradient_steps, "clip_rows", sealed.clip_rows)
     assert "neighbours" in broken_rules(taking_steps())
 
 
 def test_solutions_that_are_not_cut_are_found(monkeypatch):
     """What users' own coefficients say of each other is cut by itself."""
-    monkeypatch.setattr(residual_gradient, "longest", lambda rank: 1e-3)
-    original = own_solve.SolutionGram.reach
-    monkeypatch.setattr(own_solve.SolutionGram, "reach", lambda self, public: replace(original(self, public), l2=0.9))
+    monkeypatch.setattr(rating, "longest", lambda rank: 1e-3)
+    original = ridge.SolutionGram.reach
+    monkeypatch.setattr(ridge.SolutionGram, "reach", lambda self, public: replace(original(self, public), l2=0.9))
     assert "neighbours" in broken_rules(taking_steps())
 
 
@@ -297,7 +298,7 @@ def test_a_session_that_releases_without_end_is_found(monkeypatch):
 
 
 def test_a_ledger_that_costs_more_than_it_states_is_found(monkeypatch):
-    from discreet.privacy.accounting import events as accounting
+    from discreet.privacy.accounting import pricing as accounting
 
     monkeypatch.setattr(accounting, "independent_epsilon", lambda events, delta: 4.1)
     with pytest.raises(ConformanceError, match=r"re-priced.*4\.1"):

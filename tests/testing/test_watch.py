@@ -5,8 +5,8 @@ import threading
 import numpy as np
 
 import discreet
-from discreet.testing.people import make_ratings
-from discreet.testing.watch import Recorder
+from discreet.auditing.conformance.adversarial_ratings import make_ratings
+from discreet.auditing.conformance.recorder import Recorder
 
 
 def test_releases_of_other_threads_are_not_watched():

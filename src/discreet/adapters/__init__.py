@@ -5,6 +5,6 @@
 the promise of the model inside: its statement is their ``privacy_``.
 """
 
-from discreet.adapters.implicit_style import ImplicitAdapter
+from discreet.adapters.implicit import ImplicitAdapter
 
 __all__ = ["ImplicitAdapter"]

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from discreet.auditing import one_run_bounds as bounds
 from discreet.auditing.result import Claim, Level
-from discreet.auditing.worlds import CROWDS, RANGE, SEED, claim_of, quiet
+from discreet.auditing.neighboring_runs import CROWDS, RANGE, SEED, claim_of, quiet
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.lifetime import Account
-from discreet.testing import people
-from discreet.testing.runs import clone
+from discreet.privacy.release.budget_store import Account
+from discreet.auditing.conformance import adversarial_ratings
+from discreet.auditing.conformance.recorded_fit import clone
 
 SEES = "any gross fault, wherever it is: in proofs, in code, in the noise, in what is saved beside the factors"
 BLIND_TO = "losses below what one training shows: a bound well below the claim is the rule and says nothing in favour"
@@ -169,7 +169,7 @@ def _train_on_generated(
     low, high = RANGE if given is None else given
     fixed = {"rating_range": (low, high)} if "rating_range" in model.get_params() else {}
     for crowd in CROWDS[2:]:
-        generated = people.make_ratings(crowd, n_items=SHARED_ITEMS, low=low, high=high, far=False)
+        generated = adversarial_ratings.make_ratings(crowd, n_items=SHARED_ITEMS, low=low, high=high, far=False)
         game = make_game(generated, canaries, model.neighbouring == "replace-one", rng)
         fitted = clone(model, noise="secure", random_state=SEED, **fixed)
         try:

@@ -10,9 +10,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from discreet.data.untrusted import read_document
+from discreet.data.safe_io import read_document
 from discreet.errors import DataError
-from discreet.showing import html_notes, html_table
+from discreet.progress import html_notes, html_table
 from discreet.version import __version__
 
 Unit = Literal["mu", "epsilon"]

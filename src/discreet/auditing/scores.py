@@ -23,20 +23,20 @@ from scipy import stats
 from scipy.special import ndtr
 
 from discreet.auditing.canaries import Canary, worst_cases, join_canary, pair_canary
-from discreet.auditing.noise import is_on_grid
+from discreet.auditing.noise_distribution import is_on_grid
 from discreet.auditing.result import Level
-from discreet.auditing.worlds import SLACK, NeighboringRuns, moves, deviation_from_price, quiet
+from discreet.auditing.neighboring_runs import SLACK, NeighboringRuns, moves, deviation_from_price, quiet
 from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, by_person
 from discreet.errors import ConfigError, DiscreetError
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.evaluation.tuning import Tuning
 from discreet.privacy.accounting import gdp
-from discreet.privacy.door.ledger import Ledger
-from discreet.privacy.door.statement import PrivacyStatement
-from discreet.testing.rules import list_first
-from discreet.testing.runs import differences, flatten
-from discreet.testing.watch import Diverged, Recorder
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.statement import PrivacyStatement
+from discreet.auditing.conformance.rules import list_first
+from discreet.auditing.conformance.recorded_fit import differences, flatten
+from discreet.auditing.conformance.recorder import Diverged, Recorder
 
 SEES_SCORES = (
     "scores that leave without noise or with too little, a user who moves them further than is priced, and users whose "

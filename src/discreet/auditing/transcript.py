@@ -25,12 +25,12 @@ import numpy as np
 
 from discreet.auditing.canaries import Canary, mutate_canary, worst_cases, opposites, pair_canary, opposite_pair
 from discreet.auditing.result import SIGNS, Level
-from discreet.auditing.worlds import SLACK, ReleaseShift, NeighboringRuns, privacy_loss, deviation_from_price, quiet, reach
+from discreet.auditing.neighboring_runs import SLACK, ReleaseShift, NeighboringRuns, privacy_loss, deviation_from_price, quiet, reach
 from discreet.errors import DiscreetError
-from discreet.testing.door_rules import find_changed_sums
-from discreet.testing.rules import list_first
-from discreet.testing.runs import Kept, Run, differences
-from discreet.testing.watch import Diverged
+from discreet.auditing.conformance.release_rules import find_changed_sums
+from discreet.auditing.conformance.rules import list_first
+from discreet.auditing.conformance.recorded_fit import Kept, Run, differences
+from discreet.auditing.conformance.recorder import Diverged
 
 SEES = (
     "a bound that does not hold, a forgotten factor in a sensitivity, a release that is not charged or has less noise "

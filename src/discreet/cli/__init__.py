@@ -116,7 +116,7 @@ def _run(args: list[str]) -> int:
 
 def _explain(error: Exception) -> tuple[int, str]:
     """Exit code and sentence of an error."""
-    from discreet.cli.words import for_shell
+    from discreet.cli.messages import for_shell
     from discreet.errors import DiscreetError, is_out_of_memory
 
     if isinstance(error, DiscreetError):
@@ -134,7 +134,7 @@ def _explain(error: Exception) -> tuple[int, str]:
 
 
 def _usage(error: Any) -> str:
-    from discreet.cli.words import usage_words
+    from discreet.cli.messages import usage_words
 
     message = usage_words(error.format_message())
     context = getattr(error, "ctx", None)
@@ -143,7 +143,7 @@ def _usage(error: Any) -> str:
 
 
 def _complain(sentence: str) -> None:
-    from discreet.cli.words import printable
+    from discreet.cli.messages import printable
     from discreet.errors import shorten
 
     with contextlib.suppress(OSError, ValueError):

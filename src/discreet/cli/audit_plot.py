@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli.plot import COLOURS, FAINT, INK, PAPER, plain, title
+from discreet.cli.evaluation_plot import COLOURS, FAINT, INK, PAPER, plain, title
 
 if TYPE_CHECKING:
     from discreet.auditing import Audit, Level

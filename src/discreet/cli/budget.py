@@ -1,6 +1,6 @@
 """``discreet budget``: what a private model will cost, before any data, and what one has cost, from its ledger.
 
-The verbs about accounts, which last longer than one training, are in `discreet.cli.accounts`.
+The verbs about accounts, which last longer than one training, are in `discreet.cli.budget_accounts`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli import accounts
+from discreet.cli import budget_accounts
 from discreet.cli.app import command
-from discreet.cli.choice import PRIVATE, ModelOptions
+from discreet.cli.model_options import PRIVATE, ModelOptions
 from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError, PrivacyError
 
 if TYPE_CHECKING:
-    from discreet.privacy.accounting.events import Event
-    from discreet.privacy.door.ledger import Ledger
+    from discreet.privacy.accounting.pricing import Event
+    from discreet.privacy.release.ledger import Ledger
 
 #: Where the curve of ε over δ is evaluated, for tables and JSON.
 DELTAS = (1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10)
@@ -106,11 +106,11 @@ def budget(
     discreet train --account takes from it. backup copies the file, also while trainings use it: a copy made by other
     means, without the -journal or -wal file next to it, can be damaged or lack spending.
     """
-    if what in accounts.VERBS:
-        accounts.run(what, store, choice, {"--items": items, "--plot": plot}, note, head, folder, to, out)
+    if what in budget_accounts.VERBS:
+        budget_accounts.run(what, store, choice, {"--items": items, "--plot": plot}, note, head, folder, to, out)
         return
     if any(option is not None for option in (store, note, head, folder, to)):
-        raise ConfigError(f"a store goes with one of {', '.join(accounts.VERBS)}, such as budget show people.sqlite")
+        raise ConfigError(f"a store goes with one of {', '.join(budget_accounts.VERBS)}, such as budget show people.sqlite")
     _check_plot(plot)
     bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)
     with out.progress("Pricing"):
@@ -151,7 +151,7 @@ def budget(
 
 
 def _of_plan(choice: ModelOptions, items: int | None) -> Bill:
-    from discreet.privacy.door.plan import RESERVE
+    from discreet.privacy.release.plan import RESERVE
 
     if items is None:
         raise ConfigError("say how many items the catalogue has, such as --items 20000, or name a ledger to price")
@@ -248,9 +248,9 @@ def _of_ledger(what: str, choice: ModelOptions, items: int | None) -> Bill:
 
 def _read(path: Path) -> Ledger:
     """The ledger in a file, or in the folder of a model, verified."""
-    from discreet.models.storage.contents import MODEL
-    from discreet.models.storage.earlier_ledgers import LEDGER
-    from discreet.privacy.door.ledger import Ledger
+    from discreet.models.storage.read_folder import MODEL
+    from discreet.models.storage.ledger_history import LEDGER
+    from discreet.privacy.release.ledger import Ledger
 
     file = path / LEDGER if path.is_dir() else path
     if path.is_dir() and not file.is_file():
@@ -265,8 +265,8 @@ def _read(path: Path) -> Ledger:
 
 
 def _check_sum(folder: Path, file: Path) -> None:
-    from discreet.data.untrusted import read_document, read_regular
-    from discreet.models.storage.contents import MODEL
+    from discreet.data.safe_io import read_document, read_regular
+    from discreet.models.storage.read_folder import MODEL
 
     try:
         known = read_document(folder / MODEL)["sha256"][file.name]
@@ -280,14 +280,14 @@ def _check_sum(folder: Path, file: Path) -> None:
 
 
 def _mu(bill: Bill) -> float | None:
-    from discreet.privacy.accounting import events as accounting
+    from discreet.privacy.accounting import pricing as accounting
 
     return accounting.price(bill.events, bill.for_releases, bill.accountant).mu
 
 
 def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
     """ε by the bill's own accountant, the papers' and the one asked for; and by the independent one, if it can say."""
-    from discreet.privacy.accounting import events as accounting
+    from discreet.privacy.accounting import pricing as accounting
 
     also = [] if wanted in (None, "auto") else [wanted]  # auto has become the bill's own
     names = dict.fromkeys([bill.accountant, "gdp", "rdp", *also])
@@ -305,7 +305,7 @@ def _prices(bill: Bill, wanted: str | None) -> tuple[list[dict[str, Any]], dict[
 
 def _noise_at(bill: Bill) -> dict[str, float]:
     """How much noise a quarter of the ε, half of it, and so on would take, relative to the noise planned."""
-    from discreet.privacy.accounting import events as accounting
+    from discreet.privacy.accounting import pricing as accounting
 
     factors = (0.25, 0.5, 1.0, 2.0, 4.0)
     return {f"{f * bill.epsilon:.6g}": noise_factor(bill, f * bill.epsilon, accounting) for f in factors}
@@ -320,7 +320,7 @@ def noise_factor(bill: Bill, epsilon: float, accounting: Any) -> float:
 
 def curve(bill: Bill, deltas: Sequence[float], accountant: str = "gdp") -> list[dict[str, float]]:
     """ε over δ."""
-    from discreet.privacy.accounting import events as accounting
+    from discreet.privacy.accounting import pricing as accounting
 
     if bill.accountant == "pld" and any(event.rate < 1 for event in bill.events):
         accountant = "pld"  # the only one that counts that batches are random

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli.plot import COLOURS, FAINT, INK, PAPER, plain, title
+from discreet.cli.evaluation_plot import COLOURS, FAINT, INK, PAPER, plain, title
 
 if TYPE_CHECKING:
     from discreet.cli.budget import Bill
@@ -81,7 +81,7 @@ def _noise(axis: Any, bill: Bill) -> None:
     import numpy as np
 
     from discreet.cli.budget import noise_factor
-    from discreet.privacy.accounting import events as accounting
+    from discreet.privacy.accounting import pricing as accounting
 
     epsilons = bill.epsilon * np.geomspace(1 / 8, 8, 25)
     factors = [noise_factor(bill, float(e), accounting) for e in epsilons]

@@ -16,7 +16,7 @@ from discreet.cli.app import command, program
 from discreet.cli.evaluate import show as show_scores
 from discreet.cli.export import write_web
 from discreet.cli.output import Output
-from discreet.cli.source import hold_back_warnings
+from discreet.cli.data_options import hold_back_warnings
 from discreet.cli.train import check_out, describe_model
 from discreet.errors import ConfigError, PrivacyError
 
@@ -188,7 +188,7 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
     Further trainings are further releases. Nobody here is real; with real people, each would have to be paid for.
     """
     from discreet.evaluation.comparison import compare
-    from discreet.evaluation.protocols import evaluate
+    from discreet.evaluation.evaluator import evaluate
     from discreet.models.bias import Bias
     from discreet.models.popularity import Popularity
 
@@ -213,16 +213,16 @@ def _measure(model: Any, split: Split, out: Output) -> tuple[Comparison, dict[fl
 
 
 def _recommend(model: Any, history: list[str]) -> list[dict[str, Any]]:
-    from discreet.models.items import ItemLookup, rank_items
+    from discreet.models.item_lookup import ItemLookup, rank_items
 
     return rank_items(ItemLookup(model), *model.recommend(history, 10))
 
 
 def _save(model: Any, found: Comparison, curve: dict[float, float], what: str, folder: Path) -> None:
     """Model, plot and page. The picture is drawn first, so that an interruption in the middle leaves nothing behind."""
-    from discreet.cli.plot import draw_demo
+    from discreet.cli.evaluation_plot import draw_demo
     from discreet.data.download import atomic_write
-    from discreet.models.storage.scorer_folder import open_model
+    from discreet.models.storage.load_scorer import open_model
 
     picture = draw_demo(found, curve, what)
     model.save(folder / "model", replace=True)

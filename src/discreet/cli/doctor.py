@@ -17,7 +17,7 @@ import typer
 import discreet
 from discreet.cli.app import command
 from discreet.cli.output import Output
-from discreet.compiling import on_compile
+from discreet._numba import on_compile
 from discreet.errors import DataError
 
 REQUIRED = (
@@ -86,7 +86,7 @@ def doctor(
 
 def _warm(out: Output) -> None:
     """Train, evaluate and recommend on a few invented people, and tell what was compiled on the way."""
-    from discreet.cli.warming import warm_up
+    from discreet.cli.warm_up import warm_up
 
     names: list[str] = []
     start = time.perf_counter()
@@ -178,7 +178,7 @@ def _kernels() -> dict[str, Any]:
 
     from discreet.kernels import pack_grams, solve_psd, solve_rows, solve_spd, sum_rows, top_k
     from discreet.kernels.cholesky import solve_spd_numpy
-    from discreet.kernels.normal import gram_rows_numpy, solve_rows_numpy
+    from discreet.kernels.least_squares import gram_rows_numpy, solve_rows_numpy
     from discreet.kernels.psd import solve_psd_numpy
     from discreet.kernels.topk import top_k_numpy
 
@@ -229,7 +229,7 @@ def _model() -> dict[str, Any]:
 
     from discreet.data.cinema import example_history, make_cinema
     from discreet.models.als import ALS
-    from discreet.models.storage.model_folder import load
+    from discreet.models.storage.save_load import load
 
     model = ALS(8, iterations=3).fit(make_cinema(scale=0.01))
     with tempfile.TemporaryDirectory() as folder:

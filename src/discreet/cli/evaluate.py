@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from discreet.cli.app import command
-from discreet.cli.choice import ModelOptions, find_model
+from discreet.cli.model_options import ModelOptions, find_model
 from discreet.cli.output import Output
-from discreet.cli.protocol import SplitOptions
-from discreet.cli.scores import PrivateScoreOptions, public_facts
-from discreet.cli.source import DataOptions
+from discreet.cli.split_options import SplitOptions
+from discreet.cli.private_score_options import PrivateScoreOptions, public_facts
+from discreet.cli.data_options import DataOptions
 from discreet.cli.train import nothing_to_predict
 from discreet.errors import ConfigError, DataError
 
@@ -212,7 +212,7 @@ def _check_metrics(wanted: list[str] | None, feedback: str) -> None:
 
 def _relevant(given: float | None, scale: tuple[float, float] | None, ratings: Ratings) -> float | None:
     """The lowest rating that counts as relevant: in the top quarter of the scale, or (None) all if it is implicit."""
-    from discreet.evaluation.protocols import lowest_relevant
+    from discreet.evaluation.evaluator import lowest_relevant
 
     return given if given is not None or scale is None else lowest_relevant(scale, ratings)
 
@@ -266,7 +266,7 @@ def _load_saved(
 
     from discreet.cli.typed_history import keep_known_items
     from discreet.data.splits import Holdout, Split
-    from discreet.models.storage.model_folder import load
+    from discreet.models.storage.save_load import load
 
     model = load(folder)
     if known is None or target is None:

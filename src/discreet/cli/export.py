@@ -12,7 +12,7 @@ from discreet.cli.output import Output
 from discreet.errors import ConfigError
 
 if TYPE_CHECKING:
-    from discreet.models.storage.scorer_folder import OpenedModel
+    from discreet.models.storage.load_scorer import OpenedModel
 
 
 @command(
@@ -43,7 +43,7 @@ def export(
         raise ConfigError("say what to export: one of --web, --vectors and --mlflow")
     if heading is not None and not web:
         raise ConfigError("--heading is for --web")
-    from discreet.models.storage.scorer_folder import open_model
+    from discreet.models.storage.load_scorer import open_model
 
     opened = open_model(folder)
     written = {"web": _web, "vectors": _vectors, "mlflow": _mlflow}[wanted[0]](opened, Path(to), heading, out)

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from discreet.cli.words import for_shell, printable
+from discreet.cli.messages import for_shell, printable
 from discreet.data.json_text import to_json
-from discreet.showing import Progress, progress_bar, shows_progress
+from discreet.progress import Progress, progress_bar, shows_progress
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,10 +11,10 @@ import typer
 
 from discreet.cli.app import command
 from discreet.cli.output import Output
-from discreet.cli.source import ColumnOptions
+from discreet.cli.data_options import ColumnOptions
 from discreet.data.json_text import to_json
 from discreet.errors import ConfigError, DataError
-from discreet.models.items import ItemLookup, rank_items
+from discreet.models.item_lookup import ItemLookup, rank_items
 
 FORMATS = (".csv", ".tsv", ".json", ".parquet")
 # text that a spreadsheet would run as a formula, or that looks as if it had been escaped from being one
@@ -70,7 +70,7 @@ def recommend(
     if raw_csv and ((to is None and users is None) or (to is not None and _kind(to) not in (".csv", ".tsv"))):
         raise ConfigError("--raw-csv is for lists as .csv or .tsv: leave it out")
     if users is not None:
-        from discreet.models.storage.model_folder import load
+        from discreet.models.storage.save_load import load
 
         if history or history_file:
             raise ConfigError("--users is for many users, so --history and --history-file cannot go with it")
@@ -80,7 +80,7 @@ def recommend(
     layout.refuse("is for --users", "user", "timestamp", "duplicates")
     if history_file is None:
         layout.refuse("is for --users and --history-file", "item", "rating", "separator", "header")
-    from discreet.models.storage.scorer_folder import open_model
+    from discreet.models.storage.load_scorer import open_model
 
     shown = to is None and not out.json  # people read three digits; files and programs get every bit
     model = open_model(folder, once=shown)
@@ -150,7 +150,7 @@ def _many(
     out: Output,
 ) -> None:
     from discreet.cli.typed_history import keep_known_items
-    from discreet.models.checks import check_history_range
+    from discreet.models.parameters import check_history_range
 
     n = min(n, len(model.item_ids_))
     ratings, left_out = keep_known_items(layout.read_file(file), model, file, skip)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli.app import command
-from discreet.cli.choice import is_private
+from discreet.cli.model_options import is_private
 from discreet.cli.evaluate import cell
 from discreet.cli.output import Output
-from discreet.cli.sign_off import SignOffOptions
-from discreet.cli.source import DataOptions
+from discreet.cli.sign_off_options import SignOffOptions
+from discreet.cli.data_options import DataOptions
 from discreet.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def report(
     With --sign-off it is one printable page for whoever signs: what is promised to whom, every release with its price
     by two accountants, what is left in the account, and what an audit and the conformance kit found.
     """
-    from discreet.models.storage.model_folder import load
+    from discreet.models.storage.save_load import load
     from discreet.report import check_target, write_report
 
     signing.check()

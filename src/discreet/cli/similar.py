@@ -9,7 +9,7 @@ import typer
 from discreet.cli.app import command
 from discreet.cli.output import Output
 from discreet.cli.recommend import show
-from discreet.models.items import ItemLookup, rank_items
+from discreet.models.item_lookup import ItemLookup, rank_items
 
 
 @command('discreet similar model/ "The Binary Colony" -n 5')
@@ -20,7 +20,7 @@ def similar(
     n: Annotated[int, typer.Option("-n", "--n", help="How many items.", min=1)] = 10,
 ) -> None:
     """Show the items most similar to a given one, by the angle between their vectors."""
-    from discreet.models.storage.scorer_folder import open_model
+    from discreet.models.storage.load_scorer import open_model
 
     model = open_model(folder, once=not out.json)
     items = ItemLookup(model)

@@ -17,12 +17,12 @@ from typing import Annotated, Any
 import typer
 
 from discreet.cli import ENDINGS
-from discreet.cli.accounts import account_at, check_folder, room
+from discreet.cli.budget_accounts import account_at, check_folder, room
 from discreet.cli.app import command, program
-from discreet.cli.choice import PRIVACY, ModelOptions, is_private
-from discreet.cli.engine import EngineOptions
+from discreet.cli.model_options import PRIVACY, ModelOptions, is_private
+from discreet.cli.engine_options import EngineOptions
 from discreet.cli.output import Output, without_exact
-from discreet.cli.source import DataOptions
+from discreet.cli.data_options import DataOptions
 from discreet.errors import ConfigError, DataError
 
 NOT_PRIVATE = (
@@ -233,8 +233,8 @@ def examples(folder: str, model: Any) -> list[str]:
 
 def check_out(folder: str, replace: bool = False) -> None:
     """Refuse a place where no model can be saved, before time is spent on training one."""
-    from discreet.models.storage.earlier_ledgers import check_replaced
-    from discreet.models.storage.model_folder import check_target
+    from discreet.models.storage.ledger_history import check_replaced
+    from discreet.models.storage.save_load import check_target
 
     target = Path(folder)
     check_target(target)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.data.encode import MISSING, IdIndex
+from discreet.data.ids import MISSING, IdIndex
 from discreet.errors import DataError
-from discreet.models.items import ItemLookup
+from discreet.models.item_lookup import ItemLookup
 
 if TYPE_CHECKING:
-    from discreet.cli.source import ColumnOptions
+    from discreet.cli.data_options import ColumnOptions
     from discreet.data.ratings import Ratings
 
 
@@ -96,9 +96,9 @@ def _add(history: dict[Any, float | None], item: Any, rating: float | None) -> N
 
 def _rows(path: str, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int, tuple[str, str | None]]]:
     """(line, (item, rating)) of a file."""
-    from discreet.data.catalogue import ID_NAMES, TITLE_NAMES
+    from discreet.data.catalog import ID_NAMES, TITLE_NAMES
     from discreet.data.columns import CONVENTIONS, normalise
-    from discreet.data.files import check_file, damage, kind_of, read_table
+    from discreet.data.readers import check_file, damage, kind_of, read_table
 
     file = check_file(path)
     kind = kind_of(file)
@@ -139,8 +139,8 @@ def _find_column(wish: str | None, head: Sequence[str], usual: Sequence[str], pa
 
 def _text_rows(file: Path, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int, list[str]]]:
     """Lines cut into cells; titles may hold what separates, as long as the model knows them."""
-    from discreet.data.files import read_lines
-    from discreet.data.text import guess_separator, split
+    from discreet.data.readers import read_lines
+    from discreet.data.csv_format import guess_separator, split
 
     lines = read_lines(file)
     full = [line for line in lines if line.strip()]

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from discreet.data.catalogue import Catalogue, read_catalogue
-from discreet.data.encode import IdIndex, object_array
+from discreet.data.catalog import Catalogue, read_catalogue
+from discreet.data.ids import IdIndex, object_array
 from discreet.data.ratings import Ratings
 from discreet.errors import DataError
 

@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalogue import ID_NAMES, TITLE_NAMES
+from discreet.data.catalog import ID_NAMES, TITLE_NAMES
 from discreet.data.columns import normalise
-from discreet.data.encode import IdIndex, as_ids, canonical, first_repeated
-from discreet.data.files import check_file, damage, kind_of, read_lines, read_table
-from discreet.data.text import guess_separator, split
+from discreet.data.ids import IdIndex, as_ids, canonical, first_repeated
+from discreet.data.readers import check_file, damage, kind_of, read_lines, read_table
+from discreet.data.csv_format import guess_separator, split
 from discreet.errors import DataError
 
 logger = logging.getLogger("discreet")

@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.columns import Column, Columns, find_columns
-from discreet.data.numbers import as_ratings, as_timestamps
+from discreet.data.values import as_ratings, as_timestamps
 from discreet.errors import ConfigError, DataError
 
 BACKENDS = ("pandas", "polars", "pyarrow")

@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from discreet.data.assemble import align, examples, from_columns, from_matrix
-from discreet.data.catalogue import Catalogue, as_titles
+from discreet.data.build import align, examples, from_columns, from_matrix
+from discreet.data.catalog import Catalogue, as_titles
 from discreet.data.columns import Column, Columns
 from discreet.data.csr import compress, core, row_of_entry
-from discreet.data.encode import IdIndex, as_ids, choose
-from discreet.data.files import read_columns
+from discreet.data.ids import IdIndex, as_ids, choose
+from discreet.data.readers import read_columns
 from discreet.data.frames import frame_columns, make_frame
-from discreet.data.numbers import as_ratings, as_timestamps
+from discreet.data.values import as_ratings, as_timestamps
 from discreet.data.user_column import find_user_problem
 from discreet.errors import ConfigError, DataError
 
@@ -52,7 +52,7 @@ class Ratings:
     ----------
     user_ids, item_ids : ndarray
         int64 where all ids are integers, else an object array. Found in data, they are sorted: numbers, text, others
-        (see `discreet.data.encode`); given by the caller, they keep the order given.
+        (see `discreet.data.ids`); given by the caller, they keep the order given.
     indptr : (n_users + 1,) int64
     indices : (n_ratings,) int32
         Positions in ``item_ids``, ascending and distinct within each user's row.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.columns import describe_values
-from discreet.data.encode import Coded, Integers
+from discreet.data.ids import Coded, Integers
 from discreet.errors import DataError
 
 MIN_USERS = 100  # at ε ≤ 10 the noise hides what fewer users have in common; scales of ratings have up to 101 steps

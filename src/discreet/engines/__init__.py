@@ -10,6 +10,6 @@ from __future__ import annotations
 from discreet.engines.blocks import BlockRatings
 from discreet.engines.local import LocalRatings
 from discreet.engines.spark import SparkRatings
-from discreet.privacy.people.protocol import RatingsSource
+from discreet.privacy.users.ratings_source import RatingsSource
 
 __all__ = ["BlockRatings", "LocalRatings", "RatingsSource", "SparkRatings"]

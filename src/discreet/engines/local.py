@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
-from discreet.privacy.door.vault import guard
-from discreet.privacy.people.block import Block, Public
-from discreet.privacy.people.bounds import Bounds, check_rows
-from discreet.privacy.people.item_sampling import user_keys
-from discreet.privacy.people.users import Users, sealed_block
+from discreet.privacy.sealed import guard
+from discreet.privacy.statistics.base import Block, Public
+from discreet.privacy.statistics.bounds import Bounds, check_rows
+from discreet.privacy.users.item_sampling import user_keys
+from discreet.privacy.users.sealed_users import Users, sealed_block
 
 
 class RatingsSourceMixin:

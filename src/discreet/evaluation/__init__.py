@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.evaluation.priced import PrivateEvaluation
-    from discreet.evaluation.protocols import evaluate
+    from discreet.evaluation.private_scores import PrivateEvaluation
+    from discreet.evaluation.evaluator import evaluate
     from discreet.evaluation.results import Evaluation, Slice
     from discreet.evaluation.tuning import Between, TuningResult, tune
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from discreet.data.splits import Split
 from discreet.errors import ConfigError
 from discreet.evaluation.metrics import N_QUINTILES, parse
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.evaluation.results import Evaluation
 
 Progress = Callable[[int, int, str], None]

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from discreet.evaluation.metrics import Array
-from discreet.showing import html_notes, html_table
+from discreet.progress import html_notes, html_table
 
 LOOK = (
     "exact scores of held-out people: a look at their data that no ε pays for; evaluate(..., epsilon=…) releases them"

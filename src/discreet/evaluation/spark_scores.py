@@ -17,8 +17,8 @@ from discreet.data.splits import Holdout, Split
 from discreet.data.worker_errors import quiet
 from discreet.errors import ConfigError, DataError
 from discreet.evaluation.metrics import parse
-from discreet.evaluation.protocols import evaluate
-from discreet.models.spark_lists import Files, as_histories, pack_model, unpack_model
+from discreet.evaluation.evaluator import evaluate
+from discreet.models.recommend_spark import Files, as_histories, pack_model, unpack_model
 
 SCHEMA = "metric string, weight double, total double, squares double"
 

@@ -1,7 +1,7 @@
 """Trying settings at a price: `tune` trains with several, and lets the best one out.
 
 1. A share of everybody's ratings is held out by coins of their own; what is held out is the same in all runs.
-2. K, the number of runs, is drawn at random and never told (``discreet.privacy.accounting.selection``).
+2. K, the number of runs, is drawn at random and never told (``discreet.privacy.accounting.private_selection``).
 3. A run draws a setting from the declared space, trains on what is left, and measures itself: a sum over people of a
    number in [0, 1] each, released with noise through a session. Training and score together are μ-GDP.
 4. The model of the run with the best score leaves, with its setting and score, and one ledger entry for all of it.
@@ -34,17 +34,18 @@ from discreet.data.splits import Split, by_person
 from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError, DiscreetError
 from discreet.evaluation.metrics import Metric, parse
-from discreet.evaluation.protocols import measure_users, public_threshold
-from discreet.models.history import to_learn_from
+from discreet.evaluation.evaluator import measure_users, public_threshold
+from discreet.models.histories import to_learn_from
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting import events as accounting
-from discreet.privacy.accounting import gdp, selection
-from discreet.privacy.accounting.lifetime import Account
-from discreet.privacy.accounting.selection import Runs
-from discreet.privacy.door.ledger import Ledger
-from discreet.privacy.door.plan import RESERVE, Plan, Release
-from discreet.privacy.door.session import Session, caller
-from discreet.privacy.door.statement import PrivacyStatement
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting import private_selection
+from discreet.privacy.release.budget_store import Account
+from discreet.privacy.accounting.private_selection import Runs
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.plan import RESERVE, Plan, Release
+from discreet.privacy.release.session import Session, caller
+from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.statistics.user_values import UserValues, seal_values
 
 COMPOSED = "composed"
@@ -205,7 +206,7 @@ class Tuning:
             )
         delta = model.budget.delta - 2 * RESERVE * max(2.0, runs)
         if isinstance(self._number, Runs):
-            self.mu = selection.mu(model.epsilon, delta, self._number)
+            self.mu = private_selection.mu(model.epsilon, delta, self._number)
         else:
             self.mu = gdp.mu(model.epsilon, delta) / math.sqrt(self._number)
         training = self.mu * math.sqrt(1 - score_share)
@@ -434,6 +435,6 @@ def _check_share(name: str, value: float) -> None:
 
 
 def _fix_runs(runs: float) -> int:
-    if isinstance(runs, bool) or runs != int(runs) or not 1 <= runs <= selection.MOST_RUNS:
-        raise ConfigError(f"runs={runs!r}: with law='composed' it is a whole number, at most {selection.MOST_RUNS:g}")
+    if isinstance(runs, bool) or runs != int(runs) or not 1 <= runs <= private_selection.MOST_RUNS:
+        raise ConfigError(f"runs={runs!r}: with law='composed' it is a whole number, at most {private_selection.MOST_RUNS:g}")
     return int(runs)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.kernels.cholesky import solve_spd
-    from discreet.kernels.dense import second_moment, tall_product
-    from discreet.kernels.exact import pack_grams
+    from discreet.kernels.blas import second_moment, tall_product
+    from discreet.kernels.integer_sums import pack_grams
     from discreet.kernels.gradient import residual_rows
-    from discreet.kernels.normal import solve_rows, solve_rows_constant
-    from discreet.kernels.packed import allocate_aligned_array, on_cache_lines, sum_rows
-    from discreet.kernels.pairs import pair_products
+    from discreet.kernels.least_squares import solve_rows, solve_rows_constant
+    from discreet.kernels.gather import allocate_aligned_array, on_cache_lines, sum_rows
+    from discreet.kernels.dot_products import pair_products
     from discreet.kernels.psd import project_psd, solve_psd
     from discreet.kernels.threads import set_threads, thread_count
     from discreet.kernels.topk import Panels, top_k

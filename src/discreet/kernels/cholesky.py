@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from discreet.compiling import njit
+from discreet._numba import njit
 from discreet.kernels import simd
-from discreet.kernels.boundary import floats
+from discreet.kernels.validation import floats
 from discreet.kernels.simd import lanes, transpose, transpose_to
-from discreet.kernels.simd_across import backward_panel, chol_diagonal, chol_panel, forward_panel
+from discreet.kernels.simd_batched import backward_panel, chol_diagonal, chol_panel, forward_panel
 from discreet.kernels.threads import even_cuts, run
 
 

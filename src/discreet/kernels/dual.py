@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from discreet.compiling import njit
+from discreet._numba import njit
 from discreet.kernels.cholesky import allocate_aligned, matrix_gap, panels_size, solve_interleaved
-from discreet.kernels.normal import Entries, read_targets
-from discreet.kernels.packed import add_gram, add_sum
+from discreet.kernels.least_squares import Entries, read_targets
+from discreet.kernels.gather import add_gram, add_sum
 from discreet.kernels.simd import gather_scaled, lanes, transpose
 
 

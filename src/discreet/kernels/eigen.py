@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from discreet.compiling import njit
+from discreet._numba import njit
 from discreet.kernels import simd
 from discreet.kernels.cholesky import allocate_aligned, pad_rank
-from discreet.kernels.packed import add_gram
+from discreet.kernels.gather import add_gram
 from discreet.kernels.simd import lanes, transpose
-from discreet.kernels.simd_across import dot, mix, reflect_columns_1, reflect_columns_4, reflect_first, reflect_rows
+from discreet.kernels.simd_batched import dot, mix, reflect_columns_1, reflect_columns_4, reflect_first, reflect_rows
 from discreet.kernels.threads import even_cuts, run
 from discreet.kernels.tridiagonal import TINY, vectors
 

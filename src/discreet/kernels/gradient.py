@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from discreet.compiling import njit
-from discreet.kernels.boundary import floats, same_length, sparse_rows
+from discreet._numba import njit
+from discreet.kernels.validation import floats, same_length, sparse_rows
 from discreet.kernels.simd import prefetch
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 

@@ -13,10 +13,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from discreet.compiling import njit
+from discreet._numba import njit
 from discreet.kernels import simd
-from discreet.kernels.boundary import floats, same_length, sparse_rows
-from discreet.kernels.packed import allocate_aligned_array
+from discreet.kernels.validation import floats, same_length, sparse_rows
+from discreet.kernels.gather import allocate_aligned_array
 from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, score_tile
 from discreet.kernels.threads import even_cuts, run, thread_count
 

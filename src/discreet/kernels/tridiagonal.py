@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from discreet.compiling import njit
+from discreet._numba import njit
 from discreet.kernels.simd import lanes
 from discreet.kernels.simd_tridiagonal import (
     SHIFT_VECTORS,

@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.kernels import pair_products, second_moment, solve_rows, solve_rows_constant
 from discreet.models.base import Recommender
-from discreet.models.checks import MOST_STEPS, check_that, check_number, check_choice, check_int
-from discreet.models.history import to_learn_from
-from discreet.models.read_outs import ALSFoldIn, FoldIn
-from discreet.showing import Progress, ShowProgress, progress_bar, no_progress
+from discreet.models.parameters import MOST_STEPS, check_that, check_number, check_choice, check_int
+from discreet.models.histories import to_learn_from
+from discreet.models.fold_in import ALSFoldIn, FoldIn
+from discreet.progress import Progress, ShowProgress, progress_bar, no_progress
 
 logger = logging.getLogger("discreet")
 

@@ -22,17 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.columns import Column
-from discreet.data.encode import IdIndex, as_ids, replace_surrogates
+from discreet.data.ids import IdIndex, as_ids, replace_surrogates
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
-from discreet.models.checks import check_history_range, check_that, check_choice, check_int
+from discreet.models.parameters import check_history_range, check_that, check_choice, check_int
 from discreet.models.estimator import Estimator
-from discreet.models.history import Exclusions, as_exclusions, as_pairs, parse_history, as_user_rows
-from discreet.models.read_outs import ItemSimilarity, FoldIn, HistoryRows
+from discreet.models.histories import Exclusions, as_exclusions, as_pairs, parse_history, as_user_rows
+from discreet.models.fold_in import ItemSimilarity, FoldIn, HistoryRows
 from discreet.models.recommendations import Recommendations
 from discreet.models.scorer import Scorer
-from discreet.showing import Progress, ShowProgress, progress_bar
+from discreet.progress import Progress, ShowProgress, progress_bar
 
 logger = logging.getLogger("discreet")
 
@@ -114,7 +114,7 @@ class Recommender(Estimator, ABC):
 
     def card(self) -> str:
         """Text of the README that is saved with the model."""
-        from discreet.models.storage.card import not_private
+        from discreet.models.storage.model_card import not_private
 
         return not_private(self)
 
@@ -242,7 +242,7 @@ class Recommender(Estimator, ABC):
         Privacy: a list is made from the model and from the user's own history, and is for that user alone. The frame is
         about people: write it where their ratings are.
         """
-        from discreet.models.spark_lists import recommend_frame
+        from discreet.models.recommend_spark import recommend_frame
 
         self._check_fitted()
         check_int("n", n)
@@ -393,7 +393,7 @@ class Recommender(Estimator, ABC):
 
         In the place of a private model only with `replace`; the ledger of that one is kept in the folder.
         """
-        from discreet.models.storage.model_folder import save
+        from discreet.models.storage.save_load import save
 
         save(self, path, replace=replace)
 

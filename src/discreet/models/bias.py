@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models.base import Recommender
-from discreet.models.checks import check_that, check_number, check_int
-from discreet.models.history import to_learn_from
-from discreet.models.read_outs import UserMeanFoldIn, FoldIn
-from discreet.showing import ShowProgress, progress_bar
+from discreet.models.parameters import check_that, check_number, check_int
+from discreet.models.histories import to_learn_from
+from discreet.models.fold_in import UserMeanFoldIn, FoldIn
+from discreet.progress import ShowProgress, progress_bar
 
 
 class Bias(Recommender):

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from discreet.kernels import pair_products, solve_rows
 from discreet.models.als import ALS
-from discreet.models.checks import MOST_SWEEPS, check_that, check_number, check_int
-from discreet.models.read_outs import ALSFoldIn, FoldIn
+from discreet.models.parameters import MOST_SWEEPS, check_that, check_number, check_int
+from discreet.models.fold_in import ALSFoldIn, FoldIn
 
 
 class IRLS(ALS):

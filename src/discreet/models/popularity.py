@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models.base import Recommender
-from discreet.models.history import to_learn_from
-from discreet.models.read_outs import FoldIn, ConstantFoldIn
-from discreet.showing import ShowProgress, progress_bar
+from discreet.models.histories import to_learn_from
+from discreet.models.fold_in import FoldIn, ConstantFoldIn
+from discreet.progress import ShowProgress, progress_bar
 
 
 class Popularity(Recommender):

@@ -20,25 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ratings import Ratings
-from discreet.data.untrusted import parse_json
+from discreet.data.safe_io import parse_json
 from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
-from discreet.models.algorithms import Algorithm, Learnt, HistoryRows, algorithm_from, field_names
+from discreet.models.algorithm import Algorithm, Learnt, HistoryRows, algorithm_from, field_names
 from discreet.models.base import Recommender, logger
-from discreet.models.checks import check_that, check_range, check_int
-from discreet.models.history import to_learn_from
-from discreet.models.read_outs import ItemSimilarity, FoldIn
-from discreet.models.storage.earlier_ledgers import LEDGER, earlier_name
+from discreet.models.parameters import check_that, check_range, check_int
+from discreet.models.histories import to_learn_from
+from discreet.models.fold_in import ItemSimilarity, FoldIn
+from discreet.models.storage.ledger_history import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighbouring
-from discreet.privacy.accounting.lifetime import Account, charge_account
-from discreet.privacy.door.ledger import Ledger
-from discreet.privacy.door.plan import Plan
-from discreet.privacy.door.session import Session
-from discreet.privacy.door.statement import PrivacyStatement
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.protocol import RatingsSource
-from discreet.privacy.people.users import Users, seal
-from discreet.showing import Progress, ShowProgress, progress_bar
+from discreet.privacy.release.budget_store import Account, charge_account
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.plan import Plan
+from discreet.privacy.release.session import Session
+from discreet.privacy.release.statement import PrivacyStatement
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.ratings_source import RatingsSource
+from discreet.privacy.users.sealed_users import Users, seal
+from discreet.progress import Progress, ShowProgress, progress_bar
 
 CLIPPED = " (others are clipped to it)"  # said of any data, so that it says nothing about them
 COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, before there are any
@@ -485,6 +485,6 @@ class PrivateRecommender(Recommender):
         self._state(Ledger.from_dict(parse_json(files[LEDGER])))
 
     def card(self) -> str:
-        from discreet.models.storage.card import private
+        from discreet.models.storage.model_card import private
 
         return private(self, self.privacy_)

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet import kernels as compiled
-from discreet.data.encode import canonical, replace_surrogates
+from discreet.data.ids import canonical, replace_surrogates
 from discreet.errors import ConfigError, DataError
-from discreet.models.checks import check_history_range, in_range, check_that, check_int
-from discreet.models.read_outs import ItemSimilarity, FoldIn, HistoryRows
+from discreet.models.parameters import check_history_range, in_range, check_that, check_int
+from discreet.models.fold_in import ItemSimilarity, FoldIn, HistoryRows
 
 Array = NDArray[Any]
 
@@ -43,7 +43,7 @@ class Scorer:
     history_range : (low, high), optional
         Public range of the ratings: histories with others are refused.
     kernels : module
-        `discreet.kernels`, or `discreet.kernels.once` to answer a single question without loading compiled code.
+        `discreet.kernels`, or `discreet.kernels.reference` to answer a single question without loading compiled code.
     """
 
     def __init__(

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from discreet.privacy.accounting.budget import Budget
-    from discreet.privacy.accounting.lifetime import Account, BudgetStore
-    from discreet.privacy.door.ledger import Ledger
-    from discreet.privacy.door.plan import Line, Plan, Release
-    from discreet.privacy.door.session import Session
-    from discreet.privacy.door.statement import PrivacyStatement
-    from discreet.privacy.people.bounds import Bounds
-    from discreet.privacy.people.users import Users, seal
+    from discreet.privacy.release.budget_store import Account, BudgetStore
+    from discreet.privacy.release.ledger import Ledger
+    from discreet.privacy.release.plan import Line, Plan, Release
+    from discreet.privacy.release.session import Session
+    from discreet.privacy.release.statement import PrivacyStatement
+    from discreet.privacy.statistics.bounds import Bounds
+    from discreet.privacy.users.sealed_users import Users, seal
 
 __all__ = [
     "Account",

@@ -28,11 +28,11 @@ from scipy import stats
 
 from discreet.errors import ConfigError
 from discreet.privacy.accounting.budget import Neighbouring, Norm
-from discreet.privacy.door.plan import Plan, Release
-from discreet.privacy.door.session import Session, ReleasableSum
-from discreet.privacy.door.vault import KEY, Key, require
-from discreet.privacy.noise import mechanisms
-from discreet.privacy.noise.mechanisms import mu_of_pure
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.sealed import KEY, Key, require
+from discreet.privacy.accounting import mechanisms
+from discreet.privacy.accounting.mechanisms import mu_of_pure
 
 ERROR = 1e-9
 

@@ -17,7 +17,7 @@ from discreet.errors import ConfigError
 
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings
-    from discreet.report.quality import Quality
+    from discreet.report.evaluation_section import Quality
 
 Progress = Callable[[int, int, str], None]
 
@@ -66,16 +66,18 @@ def write_report(
     page says so.
     """
     from discreet.data.download import atomic_write
-    from discreet.report import items, page, quality
+    from discreet.report import page
+    from discreet.report import item_map
+    from discreet.report import evaluation_section
 
     if test is not None and data is None:
         raise ConfigError("test ratings need the data that say what is known of their users")
     file = check_target(path)
-    measured = None if data is None else quality.measure(model, data, test, progress=progress)
+    measured = None if data is None else evaluation_section.measure(model, data, test, progress=progress)
     if histories:
-        shown = [items.sample_recommendations(model, dict(h), f"History {at}", n) for at, h in enumerate(histories, start=1)]
+        shown = [item_map.sample_recommendations(model, dict(h), f"History {at}", n) for at, h in enumerate(histories, start=1)]
     else:
-        shown = items.samples(model, n)
+        shown = item_map.samples(model, n)
     text = page.render(model, measured, shown)
     with atomic_write(file) as aside:
         aside.write_bytes(text.encode("utf-8"))

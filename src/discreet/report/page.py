@@ -9,11 +9,13 @@ import math
 from importlib import resources
 from typing import Any
 
-from discreet.report import charts, items, privacy_part
+from discreet.report import charts
+from discreet.report import item_map
+from discreet.report import privacy_section
 from discreet.report.html import Html, content_policy, data, join, power, table, tag, title
-from discreet.report.items import Sample
-from discreet.report.privacy_part import QUINTILES
-from discreet.report.quality import Quality, trace_of
+from discreet.report.item_map import Sample
+from discreet.report.privacy_section import QUINTILES
+from discreet.report.evaluation_section import Quality, trace_of
 from discreet.version import __version__
 
 _LOOK = "looks at people's ratings"
@@ -23,14 +25,14 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
     """The whole file, as text."""
     statement: Any = getattr(model, "privacy_", None)
     finite = statement is not None and statement.finite
-    parts = [("promise", "What is promised", privacy_part.render_guarantee(model), False)]
+    parts = [("promise", "What is promised", privacy_section.render_guarantee(model), False)]
     if statement is not None:
-        parts.append(("ledger", "What left the ratings", privacy_part.ledger(model), False))
+        parts.append(("ledger", "What left the ratings", privacy_section.ledger(model), False))
         if finite:
-            parts.append(("noise", "What the noise did", privacy_part.noise(model, quality), quality is not None))
+            parts.append(("noise", "What the noise did", privacy_section.noise(model, quality), quality is not None))
     parts.append(("quality", "How good it is", _quality(model, quality), quality is not None))
     anew = quality is not None and bool(quality.trace) and not trace_of(model)  # of a training on the ratings given
-    parts.append(("training", "How it was trained", privacy_part.training(model, quality), anew))
+    parts.append(("training", "How it was trained", privacy_section.training(model, quality), anew))
     parts.append(("samples", "What it recommends", _samples(model, shown), False))
     parts.append(("map", "A map of the items", _map(model), False))
     parts.append(("about", "About this page", _about(model, quality), False))
@@ -234,7 +236,7 @@ def _samples(model: Any, shown: list[Sample]) -> Html:
 
 
 def _map(model: Any) -> Html:
-    drawn = items.item_map(model)
+    drawn = item_map.item_map(model)
     if drawn is None:
         return tag("p", f"{type(model).__name__} has no item vectors that could be drawn.")
     missing = len(model.item_ids_) - len(drawn.at)
@@ -275,7 +277,7 @@ def _map(model: Any) -> Html:
             tag("p", keys, id="keys", class_="small"),
             tag("p", id="chosen", role="status", aria_live="polite", class_="chosen"),
             tag("noscript", tag("p", "The map is drawn by a script in this file, and scripts are switched off.")),
-            data("items", items.map_data(drawn, model)),
+            data("items", item_map.map_data(drawn, model)),
         ]
     )
 

@@ -16,19 +16,19 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.data.untrusted import read_document
+from discreet.data.safe_io import read_document
 from discreet.errors import ConfigError, DataError
-from discreet.privacy.accounting import events as accounting
-from discreet.privacy.accounting.events import Event
-from discreet.privacy.door.ledger import Entry
-from discreet.privacy.door.statement import PrivacyStatement
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.accounting.pricing import Event
+from discreet.privacy.release.ledger import Entry
+from discreet.privacy.release.statement import PrivacyStatement
 from discreet.report.html import Html, content_policy, join, power, table, tag
-from discreet.report.privacy_part import VERDICTS
+from discreet.report.privacy_section import VERDICTS
 from discreet.version import __version__
 
 if TYPE_CHECKING:
-    from discreet.privacy.accounting.lifetime import Account, Balance
-    from discreet.testing.report import Report
+    from discreet.privacy.release.budget_store import Account, Balance
+    from discreet.auditing.conformance.report import Report
 
 _RELATION = {"add-remove": "one person more or less", "replace-one": "one person exchanged for another"}
 #: Beyond this ε, the second accountant takes minutes.

@@ -20,12 +20,12 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.models.storage.earlier_ledgers import LEDGER
+from discreet.models.storage.ledger_history import LEDGER
 from discreet.serve.vectors import check_new
 from discreet.version import __version__
 
 if TYPE_CHECKING:
-    from discreet.models.storage.scorer_folder import OpenedModel
+    from discreet.models.storage.load_scorer import OpenedModel
 
 ARTIFACTS = "artifacts"
 

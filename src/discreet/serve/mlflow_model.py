@@ -8,7 +8,7 @@ import numpy as np
 
 from discreet.errors import DataError
 from discreet.models.scorer import as_history
-from discreet.models.storage.scorer_folder import OpenedModel, open_model
+from discreet.models.storage.load_scorer import OpenedModel, open_model
 
 HOW_MANY = 10
 

@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.models.read_outs import KINDS
+from discreet.models.fold_in import KINDS
 from discreet.models.scorer import Scorer, as_history
 
 if TYPE_CHECKING:
-    from discreet.models.storage.scorer_folder import OpenedModel
+    from discreet.models.storage.load_scorer import OpenedModel
 
 _README = """\
 # Item vectors of a {name} model
@@ -43,7 +43,7 @@ for all items. Search by **inner product**, not by cosine or distance.
 The query comes from a person's own history, and is for that person alone:
 
 ```python
-from discreet.models.storage.scorer_folder import open_model
+from discreet.models.storage.load_scorer import open_model
 from discreet.serve.vectors import query
 
 q, offset = query(open_model("model/").scorer, {example})

@@ -1,7 +1,7 @@
 """``discreet export --web``: one file that recommends in the browser and cannot send anything.
 
 The file holds the item factors, the released numbers that reading a history needs, and a script that does there what
-`discreet.models.read_outs` does in Python. Its content policy forbids every connection, also to where it came
+`discreet.models.fold_in` does in Python. Its content policy forbids every connection, also to where it came
 from, and allows the one script and the one style sheet in it by their hashes.
 
 Factors are stored as float16, each column divided by its largest value: a number is off by at most 2⁻¹¹ of itself, or
@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.models.read_outs import KINDS
+from discreet.models.fold_in import KINDS
 from discreet.models.scorer import Scorer
-from discreet.privacy.door.statement import WEAK
+from discreet.privacy.release.statement import WEAK
 from discreet.version import __version__
 
 MOST_ITEMS = 200_000

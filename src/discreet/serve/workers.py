@@ -24,8 +24,8 @@ from typing import Any
 
 from discreet.errors import DiscreetError
 from discreet.kernels.threads import available_cores
-from discreet.serve.running import DRAIN_SECONDS, LINGER_SECONDS
-from discreet.serve.service import Settings
+from discreet.serve.server import DRAIN_SECONDS, LINGER_SECONDS
+from discreet.serve.app import Settings
 
 logger = logging.getLogger("discreet")
 

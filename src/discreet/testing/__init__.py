@@ -7,8 +7,8 @@
 or, in a test file, a subclass of `PrivateModelConformance`, which pytest turns into one test per rule.
 """
 
-from discreet.testing.kit import PrivateModelConformance, check_private_model
-from discreet.testing.report import Check, ConformanceError, Report
-from discreet.testing.rules import names as rule_names
+from discreet.auditing.conformance.kit import PrivateModelConformance, check_private_model
+from discreet.auditing.conformance.report import Check, ConformanceError, Report
+from discreet.auditing.conformance.rules import names as rule_names
 
 __all__ = ["Check", "ConformanceError", "PrivateModelConformance", "Report", "check_private_model", "rule_names"]

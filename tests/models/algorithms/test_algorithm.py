@@ -15,18 +15,18 @@ import pytest
 import discreet
 from discreet.errors import ConfigError, DataError
 from discreet.models import algorithms
-from discreet.models.algorithms import ALGORITHMS, Algorithm, algorithm_class, algorithm_from
-from discreet.models.algorithms.covariance import CovarianceSVD
-from discreet.models.algorithms.frank_wolfe import FrankWolfe
-from discreet.models.algorithms.langevin import Langevin
-from discreet.models.algorithms.noisy_solve import NoisySolve
-from discreet.models.algorithms.pair_ranking import PairRanking
-from discreet.models.algorithms.poisson_descent import PoissonDescent
-from discreet.models.algorithms.projected_gradient import ProjectedGradient
-from discreet.models.algorithms.residual_gradient import RatingFactorization
-from discreet.models.algorithms.robust_solve import RobustSolve
+from discreet.models.algorithm import ALGORITHMS, Algorithm, algorithm_class, algorithm_from
+from discreet.models.dpsvd import CovarianceSVD
+from discreet.models.frank_wolfe import FrankWolfe
+from discreet.models.dpsgld import Langevin
+from discreet.models.dpals import NoisySolve
+from discreet.models.dpmf.ranking import PairRanking
+from discreet.models.dpsgd import PoissonDescent
+from discreet.models.dplmc import ProjectedGradient
+from discreet.models.dpmf.rating import RatingFactorization
+from discreet.models.huber_als import RobustSolve
 from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.people.users import seal
+from discreet.privacy.users.sealed_users import seal
 
 BUDGET = Budget(2.0, 1e-5)
 RANGE = (1.0, 5.0)

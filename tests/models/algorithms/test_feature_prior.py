@@ -8,7 +8,7 @@ import discreet
 from discreet.data.cinema import films, genre_matrix
 from discreet.data.splits import random_ratings
 from discreet.errors import DataError
-from discreet.models.algorithms.feature_prior import FeaturePrior, Sums, likelihood, standardize
+from discreet.models.dpmf.feature_prior import FeaturePrior, Sums, likelihood, standardize
 from discreet.testing import check_private_model
 
 

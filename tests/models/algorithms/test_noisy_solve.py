@@ -10,10 +10,10 @@ import discreet
 from discreet.data.splits import random_ratings
 from discreet.engines import LocalRatings
 from discreet.errors import BudgetExceeded, ConfigError, DataError
-from discreet.privacy.accounting import events as accounting
-from discreet.privacy.door.session import Session
-from discreet.privacy.door.unsafe import NoNoise
-from discreet.privacy.people.item_sampling import sample, user_keys
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.release.session import Session
+from discreet.privacy.release.unsafe import NoNoise
+from discreet.privacy.users.item_sampling import sample, user_keys
 from research.papers import DPALS_TABLE_4
 
 

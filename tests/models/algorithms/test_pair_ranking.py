@@ -7,8 +7,8 @@ from scipy.stats import norm
 import discreet
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
-from discreet.models.algorithms.pair_ranking import PairRanking
-from discreet.privacy.door.unsafe import NoNoise
+from discreet.models.dpmf.ranking import PairRanking
+from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model
 
 N_ITEMS = 40

@@ -8,10 +8,10 @@ import pytest
 import discreet
 from discreet.errors import ConfigError
 from discreet.kernels import threads
-from discreet.models.algorithms.projected_gradient import spectral_start
-from discreet.privacy.accounting import events as accounting
-from discreet.privacy.door.session import Session
-from discreet.privacy.door.unsafe import NoNoise
+from discreet.models.dplmc import spectral_start
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.release.session import Session
+from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
 
 SPECTRAL = dict(initialization="spectral")

@@ -9,15 +9,15 @@ import discreet
 from discreet.data.cinema import genre_matrix
 from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError
-from discreet.evaluation.protocols import evaluate
+from discreet.evaluation.evaluator import evaluate
 from discreet.kernels import threads
-from discreet.models.algorithms import tasting
-from discreet.models.algorithms.feature_prior import FeaturePrior, Sums
-from discreet.models.algorithms.known_noise import likely_counts, shrunk_ratio
-from discreet.models.algorithms.personal import drift
-from discreet.models.algorithms.residual_pairs import spectrum, tastes
-from discreet.models.algorithms.tasting import without_own_share
-from discreet.privacy.door.unsafe import NoNoise
+from discreet.models.dpmf import rating_factors
+from discreet.models.dpmf.feature_prior import FeaturePrior, Sums
+from discreet.models._empirical_bayes import likely_counts, shrunk_ratio
+from discreet.models.dpmf.user_effects import drift
+from discreet.models.dpmf.residual_covariance import spectrum, tastes
+from discreet.models.dpmf.rating_factors import without_own_share
+from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
 from research.families import Family, made
 
@@ -176,8 +176,8 @@ def test_steps_that_lose_are_taken_back(monkeypatch):
     ours, biases, model = few_ratings_each(15_000, 60, 2)
     assert model.details_["dimensions"] > 0
     assert ours < 0.996 * biases
-    monkeypatch.setattr(tasting, "ASTRAY", math.inf)
-    monkeypatch.setattr(tasting, "A_LOSS", math.inf)
+    monkeypatch.setattr(rating_factors, "ASTRAY", math.inf)
+    monkeypatch.setattr(rating_factors, "A_LOSS", math.inf)
     astray, _, _ = few_ratings_each(15_000, 60, 2)
     assert astray > 1.02 * biases
 
@@ -187,7 +187,7 @@ def test_factors_that_fit_nothing_but_scatter_are_given_up(monkeypatch):
     ours, biases, model = few_ratings_each(4_000, 100, 3)
     assert model.details_["dimensions"] == 0
     assert ours == pytest.approx(biases, rel=1e-3)
-    monkeypatch.setattr(tasting, "A_LOSS", math.inf)
+    monkeypatch.setattr(rating_factors, "A_LOSS", math.inf)
     fitted, _, _ = few_ratings_each(4_000, 100, 3)
     assert fitted > 1.005 * biases
 

@@ -8,9 +8,9 @@ from discreet.data.ratings import Ratings
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
-from discreet.models.algorithms.robust_solve import curvature
-from discreet.models.huber import HuberALS
-from discreet.privacy.door.unsafe import NoNoise
+from discreet.models.huber_als import curvature
+from discreet.models.huber_als import HuberALS
+from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model
 
 SMALL = {"epsilon": 8.0, "max_items": 6, "rating_range": (1.0, 5.0), "random_state": 0}

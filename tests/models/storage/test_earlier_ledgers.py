@@ -8,8 +8,8 @@ import pytest
 
 import discreet
 from discreet.errors import ConfigError
-from discreet.models.storage import model_folder
-from discreet.privacy.door.ledger import Ledger
+from discreet.models.storage import save_load
+from discreet.privacy.release.ledger import Ledger
 
 OPEN = {"factors.safetensors", "model.json", "README.md"}
 PRIVATE = OPEN | {"ledger.json"}
@@ -114,14 +114,14 @@ def test_of_two_that_save_at_the_same_time_no_ledger_is_lost(models, tmp_path, m
     """The second finds the first in its place only when it changes places with it."""
     folder = tmp_path / "m"
     models[3].save(folder)
-    swap = model_folder.exchange
+    swap = save_load.exchange
 
     def late(one, other):
-        monkeypatch.setattr(model_folder, "exchange", swap)
+        monkeypatch.setattr(save_load, "exchange", swap)
         models[0].save(folder)
         swap(one, other)
 
-    monkeypatch.setattr(model_folder, "exchange", late)
+    monkeypatch.setattr(save_load, "exchange", late)
     models[1].save(folder)
     assert discreet.load(folder).privacy_.ledger.plan.budget.epsilon == 30
     (beside,) = tmp_path.glob("m.earlier-ledger-*.json")

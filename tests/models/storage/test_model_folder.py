@@ -19,7 +19,8 @@ from scipy import sparse
 import discreet
 from discreet import ALS, Bias, Popularity, Ratings
 from discreet.errors import ConfigError, DataError
-from discreet.models.storage import aside, contents, exchange
+from discreet.models.storage import aside, exchange
+from discreet.models.storage import read_folder
 
 FILES = {"factors.safetensors", "model.json", "README.md"}
 MODELS = {
@@ -219,7 +220,9 @@ KILLED = """if True:
     import os, shutil, signal, sys
     import discreet
     from discreet.errors import DataError
-    from discreet.models.storage import contents, exchange, model_folder
+    from discreet.models.storage import exchange
+    from discreet.models.storage import read_folder
+    from discreet.models.storage import save_load
 
     work, half = sys.argv[1], sys.argv[2] == "half"
     if sys.argv[2] == "two renames":
@@ -447,7 +450,7 @@ def rewrite(folder, **changes):
     """Change model.json as somebody would who also puts the checksum right."""
     described = json.loads((folder / "model.json").read_bytes()) | changes
     described.pop("checksum")
-    described = {"checksum": contents.checksum(described)} | described
+    described = {"checksum": read_folder.checksum(described)} | described
     (folder / "model.json").write_text(json.dumps(described))
 
 

@@ -6,6 +6,6 @@ the reference for every other engine.
 
 from __future__ import annotations
 
-from discreet.engines.blocks.people import BlockRatings
+from discreet.engines.blocks.ratings import BlockRatings
 
 __all__ = ["BlockRatings"]

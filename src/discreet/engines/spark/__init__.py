@@ -6,6 +6,6 @@ release is one job over the blocks, which gives exact integers; noise is drawn o
 
 from __future__ import annotations
 
-from discreet.engines.spark.people import SparkRatings
+from discreet.engines.spark.ratings import SparkRatings
 
 __all__ = ["SparkRatings"]

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.worker_errors import MARK
-from discreet.engines.handshake import fingerprint
-from discreet.engines.identity import Secret
+from discreet.engines.fingerprint import fingerprint
+from discreet.engines.user_hash import Secret
 from discreet.engines.spark import worker
-from discreet.engines.spark.sealing import SEALED
+from discreet.engines.spark.shuffle import SEALED
 from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
 from discreet.errors import DataError, EngineError
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.replay import Node, Outlook, RecordedSum, SumRequest, nothing_yet, one_pass
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.lazy_partitions import Node, Outlook, RecordedSum, SumRequest, nothing_yet, one_pass
 
 T = TypeVar("T")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"

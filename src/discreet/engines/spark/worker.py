@@ -22,15 +22,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.worker_errors import Problem, Task, quiet
-from discreet.engines.handshake import fingerprint
-from discreet.engines.identity import Secret
-from discreet.engines.kept import BlockCache
-from discreet.engines.portion import PackedBlock
+from discreet.engines.fingerprint import fingerprint
+from discreet.engines.user_hash import Secret
+from discreet.engines.block_cache import BlockCache
+from discreet.engines.block_format import PackedBlock
 from discreet.kernels.threads import one_thread
-from discreet.privacy.door.vault import guard
-from discreet.privacy.people.block import Block
-from discreet.privacy.people.bounds import Bounds
-from discreet.privacy.people.replay import Node, Point, SumRequest, follow, nothing_yet
+from discreet.privacy.sealed import guard
+from discreet.privacy.statistics.base import Block
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.lazy_partitions import Node, Point, SumRequest, follow, nothing_yet
 
 SUMS = "place int, chunk int, data binary"
 CHUNK_BYTES = 1 << 23  # of a sum that travels as one value
@@ -290,7 +290,7 @@ def _row(place: int, chunk: int, data: bytes) -> pa.RecordBatch:
 
 
 def greet(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """What this machine is; see `discreet.engines.handshake`."""
+    """What this machine is; see `discreet.engines.fingerprint`."""
     for _ in batches:
         pass
     yield pa.RecordBatch.from_pydict({"machine": pa.array([fingerprint()])})

@@ -10,7 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.models.storage.model_folder import load, save
+    from discreet.models.storage.save_load import load, save
 
 __all__ = ["load", "save"]
 
@@ -19,4 +19,4 @@ def __getattr__(name: str) -> Any:
     """Imported on first use, because models themselves know their folders."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("discreet.models.storage.model_folder"), name)
+    return getattr(importlib.import_module("discreet.models.storage.save_load"), name)

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from discreet.models.storage.earlier_ledgers import keep_beside, names_of_ledgers
+from discreet.models.storage.ledger_history import keep_beside, names_of_ledgers
 
 try:
     import fcntl

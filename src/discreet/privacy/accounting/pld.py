@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discreet.errors import NotInstalled
-from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanism
+from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

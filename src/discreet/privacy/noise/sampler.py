@@ -31,8 +31,8 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from discreet.compiling import njit
-from discreet.privacy.noise import specification as exact
+from discreet._numba import njit
+from discreet.privacy.noise import gaussian_spec as exact
 
 WEDGE = 2.0**-40
 SLACK = np.uint64(260)

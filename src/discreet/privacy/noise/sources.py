@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.noise.mechanisms import Gaussian, Huber, Laplace, Mechanism
+from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
 
 #: Total-variation distance of one secure draw from the ideal rounded noise.
 DRAW_DISTANCE = 2.0**-100
@@ -137,7 +137,7 @@ class SecureNoise:
         then: Callable[[int], None] = lambda begin: None,
     ) -> None:
         """Add noise block by block; `then` is told where a block begins while it is still in the cache."""
-        from discreet.privacy.noise import specification as exact
+        from discreet.privacy.noise import gaussian_spec as exact
 
         distinct, inverse = np.unique(scale, return_inverse=True)
         kinds = inverse.astype(np.uint8)
@@ -220,7 +220,7 @@ def grid_for(largest: float, deviation: float) -> float:
 def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callable[[Any, Any], None]:
     """A function (block, kinds) that adds noise to a block."""
     from discreet.privacy.noise import sampler
-    from discreet.privacy.noise import specification as exact
+    from discreet.privacy.noise import gaussian_spec as exact
 
     def gaussian(limit: float = 0.0) -> Callable[..., None]:
         multiples, limits, q = sampler.gaussian_tables(scales, limit)

@@ -2,7 +2,7 @@
 
 `sums` has the registry, what a sum is, and the table of sensitivities; `contributions` the sums over what users
 contribute; `integer_sums` how whole numbers are added exactly. Statistics of single algorithms stand beside their
-steps, in `discreet.privacy.people`.
+steps, in `discreet.privacy.users`.
 """
 
 __all__ = ["contributions", "integer_sums", "sums"]

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import on_cache_lines, pack_grams, sum_rows
-from discreet.kernels.exact import exact_sums
+from discreet.kernels.integer_sums import exact_sums
 from discreet.kernels.gradient import sum_columns
-from discreet.privacy.people.block import Block, Public, Statistic
-from discreet.privacy.people.bounds import SHAVE, check_bound
+from discreet.privacy.statistics.base import Block, Public, Statistic
+from discreet.privacy.statistics.bounds import SHAVE, check_bound
 from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.integer_sums import by_segments
 from discreet.privacy.statistics.sums import (
@@ -29,7 +29,7 @@ Rows = Callable[[slice], NDArray[Any]]
 
 
 class OfContributions(Statistic):
-    """Base of what is made of contributions: entries by item, cut to the bounds (`discreet.privacy.people.users`)."""
+    """Base of what is made of contributions: entries by item, cut to the bounds (`discreet.privacy.users.sealed_users`)."""
 
     def check(self, public: Public) -> None:
         public.need_contributions()

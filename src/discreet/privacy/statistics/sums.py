@@ -37,13 +37,13 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.compiling import njit
+from discreet._numba import njit
 from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.kernels.eigen import mirror
 from discreet.kernels.threads import cost_cuts, even_cuts, run
 from discreet.privacy.accounting.budget import RELATIONS, Neighbouring, Norm
-from discreet.privacy.door.vault import Key, require
-from discreet.privacy.people.block import Statistic
+from discreet.privacy.sealed import Key, require
+from discreet.privacy.statistics.base import Statistic
 from discreet.privacy.statistics.integer_sums import units_at
 
 Compute = Callable[[float | None, slice], NDArray[Any]]

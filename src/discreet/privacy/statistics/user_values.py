@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.privacy.door.vault import guard
-from discreet.privacy.people.block import Block, Public, Statistic
-from discreet.privacy.people.bounds import SHAVE, Bounds, check_bound
-from discreet.privacy.people.users import Users
+from discreet.privacy.sealed import guard
+from discreet.privacy.statistics.base import Block, Public, Statistic
+from discreet.privacy.statistics.bounds import SHAVE, Bounds, check_bound
+from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.statistics.sums import SensitivityBounds, register
 
 

@@ -1,5 +1,5 @@
 "use strict";
-// The read-outs of discreet/models/read_outs.py in the browser: a user's own vector from that user's own history.
+// The read-outs of discreet/models/fold_in.py in the browser: a user's own vector from that user's own history.
 // `model` holds plain numbers and typed arrays; a history is positions of items in order, and a rating for each.
 
 // Solve A x = y for a symmetric positive A (n x n, row by row) by Cholesky; directions without weight stay 0.

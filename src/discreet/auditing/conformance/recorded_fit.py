@@ -1,0 +1,170 @@
+"""One fit under observation: what was released, what the model learnt, what it said, and what it saves."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import logging
+import pickle
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discreet.data.ratings import Ratings
+from discreet.errors import DiscreetError
+from discreet.models.private import PrivateRecommender
+from discreet.auditing.conformance.recorder import Recorder
+
+_LONG = 50  # longer sequences are compared as one value
+_LEFT_OUT = ("sha256", "checksum", "id")  # in JSON files: checksums follow from the rest, and a ledger's id is random
+
+
+@dataclasses.dataclass
+class Run:
+    """What was seen of one fit."""
+
+    model: Any
+    watch: Recorder
+    said: list[str]
+    learnt: dict[str, Any]
+    files: dict[str, bytes]
+
+    @property
+    def read_saved(self) -> dict[str, Any]:
+        """Everything in the saved folder by its place, such as ``model.json: state.centre``."""
+        found: dict[str, Any] = {}
+        for name, content in self.files.items():
+            found |= flatten(_parse_file(name, content), f"{name}:", separator=" ")
+        return found
+
+
+def clone(model: PrivateRecommender, **changes: Any) -> Any:
+    """A new model with the same parameters, but for `changes`."""
+    return type(model)(**(model.get_params() | changes))
+
+
+def fit(
+    model: PrivateRecommender,
+    ratings: Any,
+    *,
+    replay: Recorder | None = None,
+    draws: int = 0,
+    times: int = 1,
+    newcomers: bool = False,
+) -> Run:
+    """Fit the model (which is changed) and look at everything that others could see of it."""
+    said: list[str] = []
+
+    def progress(*what: Any) -> None:
+        said.append(f"progress{what}")
+
+    with Recorder(replay, draws, newcomers) as watch, _collect_output(said):
+        for _ in range(times):
+            model.fit(ratings, progress=progress)
+        text = f"{model!r} {model.privacy_}"
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(Path(folder, "model"))
+        files = {path.name: path.read_bytes() for path in sorted(Path(folder, "model").rglob("*")) if path.is_file()}
+    known = {*model.parameter_names(), "earlier_ledgers_"}  # which tell of the fits before this one
+    learnt = {name: value for name, value in vars(model).items() if name not in known}
+    return Run(model, watch, [*said, text], flatten(learnt), files)
+
+
+def flatten(value: Any, path: str = "", separator: str = ".") -> dict[str, Any]:
+    """A nested value as {place: something that can be compared}."""
+    if isinstance(value, np.ndarray):
+        content = value.tolist() if value.dtype == object else value.tobytes()
+        return {path: (str(value.dtype), value.shape, content)}
+    if isinstance(value, np.generic):
+        return {path: value.item()}
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
+        return {path: repr(value)}
+    if hasattr(value, "to_dict") and hasattr(value, "ledger"):
+        return flatten([value.to_dict(), value.ledger.to_dict() | {"id": ""}], path)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        nested = [(str(key), inner) for key, inner in value.items()]
+    elif isinstance(value, (list, tuple)) and len(value) <= _LONG:
+        nested = [(str(at), inner) for at, inner in enumerate(value)]
+    else:
+        return {path: _opaque(value)}
+    found: dict[str, Any] = {}
+    for key, inner in nested:
+        found |= flatten(inner, f"{path}{separator}{key}" if path else key)
+    return found
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    """Places where two flattened values differ."""
+    return [place for place in one | other if place not in one or place not in other or one[place] != other[place]]
+
+
+def _opaque(value: Any) -> Any:
+    """An object of unknown make: its pickle; ratings and what refuses to be pickled are said to be kept."""
+    if isinstance(value, Ratings):
+        return Kept("the ratings themselves")
+    try:
+        return pickle.dumps(value)
+    except DiscreetError:
+        return Kept("sealed data")
+    except Exception:  # whatever an unknown object may raise
+        return f"<{type(value).__name__}>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """Private data found in a model."""
+
+    what: str
+
+
+def _parse_file(name: str, content: bytes) -> Any:
+    """A saved file as nested values, where its kind is known."""
+    with contextlib.suppress(Exception):
+        if name.endswith(".safetensors"):
+            from safetensors.numpy import load
+
+            return load(content)
+        if name.endswith(".json"):
+            document = json.loads(content)
+            return {key: value for key, value in document.items() if key not in _LEFT_OUT}
+    return content
+
+
+@contextlib.contextmanager
+def _collect_output(said: list[str]) -> Iterator[None]:
+    """Collect whatever is printed, logged or warned about."""
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            said.append(f"log: {record.getMessage()}")
+
+    handler = Collect()
+    ours = logging.getLogger("discreet")
+    loggers = [ours] if ours.propagate is False else []
+    loggers.append(logging.getLogger())
+    level = ours.level
+    printed = io.StringIO()
+    ours.setLevel(logging.DEBUG)
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        with (
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+        ours.setLevel(level)
+    said += [f"printed: {line}" for line in printed.getvalue().splitlines()]
+    said += [f"warning: {w.message}" for w in caught if not w.category.__module__.startswith("numba")]

@@ -1,0 +1,245 @@
+"""Two worlds that differ in one user and have seen the same releases, and how far apart their sums are.
+
+The first training draws its noise as ever. Every other one, with a canary among the people, *replays* it: whatever the
+data are, each release returns what it returned in the first (`discreet.auditing.conformance.recorder`). So both have the same public
+past, as an adversary who knows everything but one user would have it, and what differs is that user's doing. Exact sums
+are compared here, outside the door: this is for generated people, and `discreet.audit` refuses any others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from discreet.auditing.canaries import Canary, join_canary
+from discreet.auditing.result import Claim
+from discreet.data.ratings import Ratings
+from discreet.errors import BudgetExceeded, ConfigError
+from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting.pricing import Event
+from discreet.privacy.release.ledger import Entry
+from discreet.privacy.accounting.mechanisms import Mechanism, mu_of_pure
+from discreet.auditing.conformance import adversarial_ratings
+from discreet.auditing.conformance.recorded_fit import Run, clone, fit
+from discreet.auditing.conformance.recorder import RecordedRelease, Recorder
+
+N_ITEMS = 60
+CROWDS = (40, 160, 640, 2560, 10240, 40960)
+RANGE = (1.0, 5.0)
+#: Rounding of the comparison itself: sums are exact, and contributions are cut 2⁻²⁰ below their bounds.
+SLACK = 1e-9
+SEED = 58_204_713
+
+
+@dataclass(frozen=True)
+class ReleaseShift:
+    """How far one release moved between two worlds, and what that costs with the noise that was added.
+
+    ``share`` is of the sensitivity that the ledger states, ``mu`` and ``pure`` are of the noise that was really used.
+    """
+
+    name: str
+    share: float
+    mu: float
+    pure: float
+    event: Event | None
+
+    @property
+    def charged(self) -> bool:
+        return self.event is not None
+
+    @property
+    def event_at_shift(self) -> Event | None:
+        """The event as if the canary's move were the sensitivity; its share is rounded up to seven digits."""
+        if self.event is None or self.share <= 0:
+            return None
+        share = math.ceil(self.share * 1e7) / 1e7
+        if self.share <= 1:
+            share = min(share, 1.0)
+        return replace(self.event, noise_multiplier=self.event.noise_multiplier / share)
+
+
+def claim_of(model: PrivateRecommender) -> Claim:
+    """What a fitted model says of itself; a μ only where the promise is one of Gaussian privacy."""
+    said = model.privacy_
+    if not said.finite:
+        raise ConfigError(f"{type(model).__name__} claims no finite ε after training, so there is nothing to audit")
+    mu = None
+    if said.mu is not None and said.delta > 0:
+        mu = gdp.mu(said.epsilon, said.delta)
+    return Claim(said.epsilon, said.delta, mu, said.neighbouring, said.accountant)
+
+
+class NeighboringRuns:
+    """A model, a crowd of generated people, and trainings with and without a canary.
+
+    Parameters
+    ----------
+    model : PrivateRecommender
+    n_items : int
+    """
+
+    def __init__(self, model: PrivateRecommender, n_items: int = N_ITEMS) -> None:
+        self.n_items = n_items
+        given: tuple[float, float] | None = getattr(model, "rating_range", None)
+        self.low, self.high = RANGE if given is None else given
+        fixed = {"rating_range": (self.low, self.high)} if "rating_range" in model.get_params() else {}
+        self.model = clone(model, noise="secure", random_state=SEED, **fixed)
+
+    @property
+    def is_replace_one(self) -> bool:
+        return bool(self.model.neighbouring == "replace-one")
+
+    @property
+    def crowd(self) -> Ratings:
+        return self._start[0]
+
+    @property
+    def first(self) -> Run:
+        """The training without a canary, whose releases the others see."""
+        return self._start[1]
+
+    @cached_property
+    def _start(self) -> tuple[Ratings, Run]:
+        """Four times the crowd with which the model learns something thrice: small ε take more people."""
+        plan = self.model.plan(self.n_items)
+        decides = any(release.shape is None for release in plan.releases)  # on the way, what is worth its price
+        for crowd in CROWDS[2:] if decides else CROWDS:
+            with contextlib.suppress(BudgetExceeded), quiet():
+                for _ in range(3):
+                    clone(self.model).fit(self.people(crowd))
+                ratings = self.people(4 * crowd)
+                return ratings, fit(clone(self.model), ratings)
+        raise ConfigError(
+            f"{type(self.model).__name__} learns nothing at ε = {self.model.epsilon:g} from as many as {CROWDS[-1]:,} "
+            "generated people: raise epsilon"
+        )
+
+    def people(self, crowd: int) -> Ratings:
+        implicit = self.model.feedback == "implicit" and self.low == self.high
+        return adversarial_ratings.make_ratings(
+            crowd, n_items=self.n_items, low=self.low, high=self.high, far=False, implicit=implicit
+        )
+
+    @cached_property
+    def claim(self) -> Claim:
+        return claim_of(self.first.model)
+
+    # ------------------------------------------------------------ trainings
+
+    def closely(self, canary: Canary | None) -> Run:
+        """A replay with everything that others could see of it: what was learnt, said and saved."""
+        return fit(clone(self.model), join_canary(self.crowd, canary), replay=self.first.watch, newcomers=True)
+
+    def train(self, canary: Canary | None, replay: Recorder | None = None) -> Recorder:
+        """A training of which only the releases are kept, new or as a replay."""
+        model = clone(self.model)
+        with quiet(), Recorder(replay, newcomers=True) as watch:
+            model.fit(join_canary(self.crowd, canary))
+        return watch
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether releases are sums over batches of users."""
+        return any(release.rate < 1 for release in self.first.model.privacy_.ledger.plan.releases)
+
+    def train_in_uneven_blocks(self) -> Recorder:
+        """A replay without a canary, with users in blocks of 1, 1, 2, 4, …"""
+        with quiet(), Recorder(self.first.watch) as watch:
+            clone(self.model).fit(adversarial_ratings.UnevenPeople(self.crowd))
+        return watch
+
+    def apart(self, canary: Canary) -> list[ReleaseShift]:
+        """How far each release is moved by the canary, or by one canary in another's place."""
+        there = self.train(canary, self.first.watch)
+        absent = self.first.watch if canary.other is None else self.train(canary.other, self.first.watch)
+        return moves(absent, there)
+
+
+def moves(absent: Recorder, there: Recorder) -> list[ReleaseShift]:
+    """All releases of two worlds, one by one."""
+    return [move(one, other) for one, other in zip(absent.releases, there.releases, strict=True)]
+
+
+def difference(one: RecordedRelease, other: RecordedRelease) -> Any:
+    """What moved, entries multiplied by the weights that their noise is divided by."""
+    step = other.exact - one.exact
+    weights = one.parts[0].weights
+    return step if weights is None else step * weights
+
+
+def move(one: RecordedRelease, other: RecordedRelease) -> ReleaseShift:
+    """One release of two worlds."""
+    step = np.abs(difference(one, other))
+    if not np.isfinite(step).all():
+        step = np.full_like(step, np.inf)
+    with np.errstate(over="ignore"):
+        lengths = {"l2": float(np.sqrt((step**2).sum())), "l1": float(step.sum())}
+    noise: Mechanism = one.parts[0].mechanism
+    entry = one.entry
+    event = None if entry is None else entry.event
+    share = math.inf if entry is None else lengths[entry.norm] / entry.sensitivity
+    if entry is not None and entry.mechanism == "huber":  # priced by its length in both norms
+        share = max(share, lengths["l2"] / (entry.sensitivity * entry.l2_ratio))
+    return ReleaseShift(one.name, share, _mu(noise, lengths), _pure(noise, lengths), event)
+
+
+def deviation_from_price(entry: Entry) -> float:
+    """The standard deviation of noise with which an entry costs what it costs, worked out from its price."""
+    return entry.event.noise.standard_deviation * entry.sensitivity
+
+
+def _mu(noise: Mechanism, lengths: dict[str, float]) -> float:
+    if noise.kind == "laplace":
+        return mu_of_pure(lengths["l1"] / noise.scale)
+    return lengths["l2"] / noise.scale
+
+
+def _pure(noise: Mechanism, lengths: dict[str, float]) -> float:
+    if noise.kind == "gaussian":
+        return math.inf if lengths["l2"] > 0 else 0.0
+    return float(getattr(noise, "alpha", 1.0)) * lengths["l1"] / noise.scale
+
+
+def privacy_loss(found: Sequence[ReleaseShift], claim: Claim) -> float:
+    """What a canary loses in all releases together, in the unit of the claim and by its accountant."""
+    if claim.mu is not None:
+        return math.sqrt(math.fsum(one.mu**2 for one in found))
+    if claim.delta == 0 or claim.accountant == "pure":
+        return math.fsum(one.pure for one in found)
+    if not all(one.charged for one in found):
+        return math.inf
+    counted: dict[Event, int] = {}
+    for one in found:
+        if one.event_at_shift is not None:
+            counted[one.event_at_shift] = counted.get(one.event_at_shift, 0) + 1
+    events = [replace(event, count=count) for event, count in counted.items()]
+    return accounting.epsilon(events, claim.delta, claim.accountant) if events else 0.0
+
+
+def reach(found: Sequence[ReleaseShift]) -> float:
+    """What a canary loses as a share of what was charged, in μ; of batches, given that it is in them."""
+    charged = [one.event.mu for one in found if one.event is not None]
+    most = math.sqrt(math.fsum(mu**2 for mu in charged))
+    return math.sqrt(math.fsum(one.mu**2 for one in found)) / most if most else math.inf
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without log lines: a thousand trainings would say the same a thousand times."""
+    logger = logging.getLogger("discreet")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before

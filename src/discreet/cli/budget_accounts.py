@@ -1,0 +1,219 @@
+"""``discreet budget open | show | log | verify | backup``: accounts that last longer than one training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.cli.model_options import ModelOptions
+from discreet.cli.output import Output
+from discreet.cli.messages import format_count
+from discreet.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from discreet.privacy.release.budget_store import Account, Balance, BudgetStore
+    from discreet.privacy.release.hash_chain import Head
+
+VERBS = ("open", "show", "log", "verify", "backup")
+_OF_AN_ACCOUNT = ("epsilon", "delta", "neighbouring")
+
+
+def run(
+    verb: str,
+    where: str | None,
+    choice: ModelOptions,
+    others: Mapping[str, Any],
+    note: str | None,
+    head: str | None,
+    folder: str | None,
+    to: str | None,
+    out: Output,
+) -> None:
+    """One of the verbs on a store; options that would do nothing are refused."""
+    if where is None:
+        raise ConfigError(f"say which store: discreet budget {verb} people.sqlite{':customers' * (verb == 'open')}")
+    used = [name for name, value in others.items() if value is not None]
+    given = [name.replace("--set ", "--") for name in choice.options_used]
+    allowed = [f"--{name}" for name in _OF_AN_ACCOUNT] if verb == "open" else []
+    used += [name for name in given if name not in allowed]
+    used += ["--note"] if note is not None and verb != "open" else []
+    used += ["--head"] if head is not None and verb != "verify" else []
+    used += ["--folder"] if folder is not None and verb != "verify" else []
+    used += ["--out"] if to is not None and verb != "backup" else []
+    if used:
+        raise ConfigError(f"{used[0]} has no meaning for budget {verb}")
+    if verb == "open":
+        _open(where, choice, note or "", out)
+    elif verb == "show":
+        _show(where, out)
+    elif verb == "log":
+        _log(where, out)
+    elif verb == "backup":
+        _backup(where, to, out)
+    else:
+        _verify(where, head, folder, out)
+
+
+def split_name(where: str) -> tuple[str, str | None]:
+    """``people.sqlite:customers`` as file and account; the account is None where there is none."""
+    file, colon, name = where.rpartition(":")
+    return (file, name) if colon and file else (where, None)
+
+
+def account_at(where: str) -> Account:
+    """The account that ``--account people.sqlite:customers`` names."""
+    from discreet.privacy.release.budget_store import BudgetStore
+
+    file, name = split_name(where)
+    if name is None:
+        raise ConfigError(f"{where!r} names a store but no account in it: write {where}:customers")
+    return BudgetStore(file)[name]
+
+
+def _store(where: str) -> tuple[BudgetStore, str | None]:
+    from discreet.privacy.release.budget_store import BudgetStore
+
+    file, name = split_name(where)
+    return BudgetStore(file), name
+
+
+def _open(where: str, choice: ModelOptions, note: str, out: Output) -> None:
+    store, name = _store(where)
+    if name is None:
+        raise ConfigError(f"say whose account it is, such as {where}:customers")
+    if choice.epsilon is None:
+        raise ConfigError("an account needs its total: give --epsilon, such as 4")
+    delta = 1e-6 if choice.delta is None else choice.delta
+    account = store.open(name, choice.epsilon, delta, choice.neighbouring or "add-remove", note)
+    balance = account.balance
+    out.say(f"Opened the account {name!r} in {store.path}: {_promise(balance)}", style="bold")
+    out.say("Its total cannot be changed, and nothing is ever given back but what was never looked at.")
+    out.next_steps([f"discreet train ratings.csv --epsilon 1 --out model/ --account {where}"])
+    out.result({"command": "budget open", "store": str(store.path), "account": balance.to_dict()})
+
+
+def _show(where: str, out: Output) -> None:
+    store, name = _store(where)
+    found = [store[name]] if name is not None else store.accounts()
+    balances = [account.balance for account in found]
+    for balance in balances:
+        out.say(f"{balance.account}: {_promise(balance)}", style="bold")
+        if balance.broken:
+            out.say(
+                "NOT PRIVATE: something left without noise, so that nothing is promised any more.", style="bold red"
+            )
+        rows = [
+            ["spent", f"{balance.spent:.6g}", f"{balance.spent / balance.limit:.1%}"],
+            ["reserved", f"{balance.reserved:.6g}", f"{balance.reserved / balance.limit:.1%}"],
+            ["left", f"{balance.left:.6g}", f"{balance.left / balance.limit:.1%}"],
+        ]
+        out.table(["", "μ²", "of all"], rows)
+        out.say(
+            f"{format_count(balance.trainings, 'training')} settled, {balance.unsettled} under way or dead, together "
+            f"ε = {_number(balance.epsilon_spent)}; {room(balance)}"
+        )
+    out.result({"command": "budget show", "store": str(store.path), "accounts": [b.to_dict() for b in balances]})
+
+
+def _log(where: str, out: Output) -> None:
+    store, name = _store(where)
+    if name is not None:
+        name = store[name].name  # which refuses one that is not there
+    records = store.log(name)
+    rows = [
+        [
+            str(r.sequence),
+            r.time,
+            r.account,
+            r.kind,
+            r.reservation,
+            f"{r.mu2:+.6g}" if r.kind != "open" else "",
+            _about(r.content),
+            r.hash[:12],
+        ]
+        for r in records
+    ]
+    out.table(
+        ["no.", "time", "account", "record", "reservation", "μ²", "what", "hash"], rows, flush_left=(1, 2, 3, 4, 6)
+    )
+    out.result({"command": "budget log", "store": str(store.path), "records": [r.to_dict() for r in records]})
+
+
+def _backup(where: str, to: str | None, out: Output) -> None:
+    store, name = _store(where)
+    if name is not None:
+        raise ConfigError(f"A backup is of the whole file. Write budget backup {store.path} --out copy.sqlite.")
+    if to is None:
+        raise ConfigError(f"Name a new file for the backup: budget backup {store.path} --out copy.sqlite")
+    found = store.backup(to)
+    out.say(f"Wrote {to}: {format_count(found.records, 'record')}, verified", style="bold green")
+    out.say(f"The hash of its last record, for budget verify --head: {found.head}")
+    out.result({"command": "budget backup", "store": str(store.path), "out": to, "head": found.head})
+
+
+def check_folder(account: Account, folder: str) -> None:
+    """Refuse to train on an account that has lost the training of the model in a folder."""
+    from discreet.models.storage.read_folder import MAPPED, MODEL, read_contents
+
+    if not Path(folder, MODEL).is_file():
+        return
+    with suppress(DataError):  # a folder that cannot be read says nothing about the account
+        account.check_head(read_contents(folder, mapped=MAPPED).account_head)
+
+
+def _head_in(folder: str) -> Head:
+    from discreet.models.storage.read_folder import MAPPED, read_contents
+
+    found = read_contents(folder, mapped=MAPPED).account_head
+    if found is None:
+        raise DataError(f"{folder} was not charged to an account. Give a model that was trained with --account.")
+    return found
+
+
+def _verify(where: str, head: str | None, folder: str | None, out: Output) -> None:
+    store, name = _store(where)
+    if name is not None:
+        raise ConfigError(f"verify looks through the whole file: write budget verify {store.path}")
+    found = store.verify(head)
+    if folder is not None:
+        store.verify(_head_in(folder))
+    out.say(
+        f"{store.path} is in order: {format_count(found.records, 'record')} in an unbroken chain, "
+        f"{format_count(found.ledgers, 'ledger')} as recorded, no account overspent",
+        style="bold green",
+    )
+    if folder is not None:
+        out.say(f"The training of {folder} is in it.")
+    out.say(f"Keep this hash elsewhere, and give it to --head next time: {found.head}")
+    facts = {"records": found.records, "ledgers": found.ledgers, "accounts": list(found.accounts), "head": found.head}
+    out.result({"command": "budget verify", "store": str(store.path), **facts})
+
+
+def _promise(balance: Balance) -> str:
+    return (
+        f"ε = {balance.epsilon:g} at δ = {balance.delta:g} (+ {balance.allowance:.1g} for sampling) in all, "
+        f"{balance.neighbouring}, μ² ≤ {balance.limit:.6g}"
+    )
+
+
+def room(balance: Balance) -> str:
+    """What would still fit, in words."""
+    if balance.epsilon_left == 0:
+        return "no further training fits"
+    return f"one more of ε = {balance.epsilon_left:g} at δ = {balance.delta:g} fits"
+
+
+def _about(content: Mapping[str, Any]) -> str:
+    """What a record is about, in a few words."""
+    if "what" in content:
+        return f"{content['what']}, ε = {content['epsilon']:g} at δ = {content['delta']:g}"
+    if "ledger" in content:
+        return f"{format_count(content['releases'], 'release')}, ledger {content['ledger'][:12]}"
+    return f"ε = {content['epsilon']:g} at δ = {content['delta']:g}. {content['note']}".strip()
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "∞"

@@ -1,0 +1,292 @@
+"""Where ratings come from: the options of every command that reads some, and the reading."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import math
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
+
+import typer
+
+from discreet.cli.output import Output, without_exact
+from discreet.cli.messages import format_count
+from discreet.errors import ConfigError, DataError, DiscreetError
+
+if TYPE_CHECKING:
+    from discreet.data.ratings import Ratings
+
+_READING = "Reading a file"
+_DATA_SET = "Reading a data set"
+_CHOOSING = "Choosing ratings"
+
+_FILE_ONLY = (
+    *("user", "item", "rating", "timestamp", "separator", "header", "duplicates", "items", "unknown_items"),
+    "trust_user_column",
+    "normalize_ids",
+)
+_SET_ONLY = ("path", "catalogue", "scale")
+_FILTERS = ("min_rating", "binarize", "min_user_ratings", "min_item_ratings")
+
+
+def _option(help: str, *names: str, panel: str = _READING, **rest: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **rest)
+
+
+@dataclass
+class ColumnOptions:
+    """How a file of ratings is written."""
+
+    user: Annotated[str | None, _option("User column: its name, or its position counted from 0.", metavar="COLUMN")] = (
+        None
+    )
+    item: Annotated[str | None, _option("Item column.", metavar="COLUMN")] = None
+    rating: Annotated[str | None, _option("Rating column; 'none' to ignore ratings.", metavar="COLUMN")] = None
+    timestamp: Annotated[str | None, _option("Timestamp column; 'none' to ignore times.", metavar="COLUMN")] = None
+    separator: Annotated[str | None, _option("Column separator of a text file.")] = None
+    header: Annotated[
+        bool | None, _option("Whether a text file begins with a line of column names.", "--header/--no-header")
+    ] = None
+    duplicates: Annotated[
+        Literal["last", "mean", "error"] | None,
+        _option("What to keep when a user rated an item twice; last by default."),
+    ] = None
+
+    def read_file(self, file: str, **more: Any) -> Ratings:
+        """Ratings from a file, or from a pipe (``-`` is standard input)."""
+        from discreet.data.ratings import Ratings
+
+        with as_file(file) as path:
+            return Ratings.read(
+                path,
+                user=column(self.user),
+                item=column(self.item),
+                rating=column(self.rating),
+                timestamp=column(self.timestamp),
+                duplicates=self.duplicates or "last",
+                separator=self.text_separator,
+                header=self.header,
+                **more,
+            )
+
+    @property
+    def text_separator(self) -> str | None:
+        """The separator as the library wants it."""
+        words = {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "space": " "}
+        return words.get(self.separator, self.separator) if self.separator else None
+
+    def refuse(self, why: str, *options: str) -> None:
+        """Refuse options that would do nothing here."""
+        given = [
+            name
+            for name in options
+            if (value := getattr(self, name)) is not None
+            and value is not False
+            and (name not in ("min_user_ratings", "min_item_ratings") or value)
+        ]
+        if given:
+            raise ConfigError(f"--{given[0].replace('_', '-')} {why}")
+
+
+@dataclass
+class DataOptions(ColumnOptions):
+    """Ratings from a file or a data set, and which of them."""
+
+    items: Annotated[
+        str | None, _option("Public item catalogue: a file with an id and a title on each line.", metavar="FILE")
+    ] = None
+    unknown_items: Annotated[
+        Literal["error", "drop"] | None,
+        _option("What to do with ratings of items outside the catalogue; error by default."),
+    ] = None
+    trust_user_column: Annotated[
+        bool,
+        _option("Train a private model although the user column does not look like one.", "--trust-user-column"),
+    ] = False
+    normalize_ids: Annotated[
+        bool,
+        _option("Take user ids that differ in case, blanks or Unicode form for one user.", "--normalize-ids"),
+    ] = False
+    path: Annotated[str | None, _option("Where the data set is: an archive or a folder.", panel=_DATA_SET)] = None
+    catalogue: Annotated[bool, _option("Also keep items that nobody rated.", "--catalogue", panel=_DATA_SET)] = False
+    scale: Annotated[
+        float | None, _option("Share of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET)
+    ] = None
+    min_rating: Annotated[float | None, _option("Leave out ratings below this.", metavar="RATING", panel=_CHOOSING)] = (
+        None
+    )
+    binarize: Annotated[
+        float | None, _option("Keep only ratings of at least this, each as 1.", metavar="RATING", panel=_CHOOSING)
+    ] = None
+    min_user_ratings: Annotated[
+        int, _option("Leave out users with fewer ratings.", min=0, metavar="N", panel=_CHOOSING)
+    ] = 0
+    min_item_ratings: Annotated[
+        int,
+        _option(
+            "Leave out items with fewer ratings. This looks at exact counts, so the statement warns of it.",
+            min=0,
+            metavar="N",
+            panel=_CHOOSING,
+        ),
+    ] = 0
+
+    def read(self, data: str, out: Output, model: Any = None) -> tuple[Ratings, dict[str, Any]]:
+        """Read the ratings; returns them and a dictionary of facts, and prints the same.
+
+        For a private `model` the facts hold nothing exact.
+        """
+        private = hasattr(model, "plan")
+        self.check()
+        start = time.perf_counter()
+        with out.progress(f"Reading {_describe_data(data)}") as progress:
+            ratings = self._load(data, progress)
+        facts = {"data": data, **_counts(ratings), "merged": ratings.merged}
+        merged = f", {format_count(ratings.merged, 'repeated rating')} merged" if ratings.merged else ""
+        line = f"Read {_describe_data(data)}: {_sentence(ratings)}{merged} ({time.perf_counter() - start:.1f} s)"
+        out.say_exact(line, f"Read {_describe_data(data)}") if private else out.say(line)
+        chosen = self._choose(ratings)
+        if chosen is not ratings:
+            facts["kept"] = _counts(chosen)
+            line = f"Kept {_sentence(chosen)}"
+            out.say_exact(line, "Kept what the filters leave") if private else out.say(line)
+        if chosen.n_ratings == 0:
+            raise DataError(
+                f"none of the ratings of {data} is left: relax --min-rating, --binarize, --min-user-ratings or "
+                "--min-item-ratings"
+            )
+        return chosen, without_exact(facts) if private else facts
+
+    def check(self) -> None:
+        """Refuse numbers that cannot be meant, before anything is read."""
+        for name in ("min_rating", "binarize"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ConfigError(f"--{name.replace('_', '-')} is {value}, but must be a finite number")
+        if self.unknown_items is not None and self.items is None:
+            raise ConfigError("--unknown-items goes with a catalogue, --items FILE")
+
+    def refuse_filters(self, why: str) -> None:
+        """Refuse the options that choose among ratings, or name a data set."""
+        self.refuse(why, *_SET_ONLY, *_FILTERS, "normalize_ids")
+
+    def refuse_choosing(self, why: str) -> None:
+        """Refuse the options that choose among ratings, or name a data set, where only a file is read as it is."""
+        self.refuse(why, "items", "unknown_items", *_SET_ONLY, *_FILTERS)
+
+    def _load(self, data: str, progress: Any) -> Ratings:
+        from discreet.data.datasets import datasets, load_dataset
+
+        names = [entry.name for entry in datasets()]
+        if data.lower() in names and not Path(data).is_file():
+            self.refuse("is for files of your own", *_FILE_ONLY)
+            return load_dataset(
+                data.lower(), self.path, scale=self.scale, catalogue=self.catalogue or None, progress=progress
+            )
+        self.refuse(f"is for data sets ({', '.join(names)})", *_SET_ONLY)
+        if Path(data, "model.json").is_file():
+            raise DataError(f"{data} is a saved model: give a file of ratings or the name of a data set")
+        if data != "-" and "/" not in data and "." not in data and not Path(data).exists():
+            near = difflib.get_close_matches(data.lower(), names, n=2, cutoff=0.5)
+            meant = f"did you mean {' or '.join(near)}?" if near else f"data sets are {', '.join(names)}"
+            raise DataError(f"{data!r} is neither a file nor a data set: {meant}")
+        return self.read_named(data, items=self.items, unknown_items=self.unknown_items or "error")
+
+    def read_named(self, file: str, **more: Any) -> Ratings:
+        """Read a file with the options that say who its users are."""
+        who = {"trust_user_column": self.trust_user_column, "normalize_ids": self.normalize_ids}
+        return self.read_file(file, **who, **more)
+
+    def _choose(self, ratings: Ratings) -> Ratings:
+        import numpy as np
+
+        if self.min_rating is not None:
+            ratings = ratings.keep(ratings.values >= self.min_rating)
+        if self.binarize is not None:
+            ratings = ratings.binarize(self.binarize)
+        if self.min_rating is not None or self.binarize is not None:
+            ratings = ratings.select_users(np.diff(ratings.indptr) > 0)
+        if self.min_user_ratings or self.min_item_ratings:
+            ratings = ratings.filter(min_user_ratings=self.min_user_ratings, min_item_ratings=self.min_item_ratings)
+        return ratings
+
+
+@contextmanager
+def as_file(name: str) -> Iterator[str]:
+    """A path that can be read more than once: the file itself, or a temporary copy of what comes through a pipe.
+
+    The copy is readable by nobody else and is gone when the block ends. Errors speak of the pipe, not of the copy.
+    """
+    stream = _pipe(name)
+    if stream is None:
+        yield name
+        return
+    with tempfile.NamedTemporaryFile(prefix="discreet-") as copy:
+        with stream:
+            shutil.copyfileobj(stream, copy)
+        copy.flush()
+        try:
+            yield copy.name
+        except DiscreetError as error:
+            raise type(error)(str(error).replace(copy.name, _describe_data(name))) from error
+
+
+def _pipe(name: str) -> BinaryIO | None:
+    """What comes through a pipe that is open already; None if the name is not that of one."""
+    if name == "-":
+        if sys.stdin is None or sys.stdin.isatty():
+            raise ConfigError("- reads ratings from standard input, and nothing is piped into it: name a file")
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    if not name.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
+        return None
+    try:
+        return open(name, "rb") if stat.S_ISFIFO(os.stat(name).st_mode) else None
+    except OSError:  # whoever reads the file explains why it cannot be read
+        return None
+
+
+def _describe_data(data: str) -> str:
+    return "standard input" if data == "-" else data
+
+
+@contextmanager
+def hold_back_warnings(text: str) -> Iterator[None]:
+    """Hold back the library's warnings that begin so, while the block runs."""
+    logger = logging.getLogger("discreet")
+
+    def other(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(text)
+
+    logger.addFilter(other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(other)
+
+
+def column(name: str | None) -> str | int | bool | None:
+    """A column as the library wants it; a file may well have a column called "1", which then wins over position 1."""
+    if name is None or not name.strip():
+        return None
+    if name.lower() == "none":
+        return False
+    return int(name) if name.isdecimal() else name
+
+
+def _counts(ratings: Ratings) -> dict[str, int]:
+    return {"users": ratings.n_users, "items": ratings.n_items, "ratings": ratings.n_ratings}
+
+
+def _sentence(ratings: Ratings) -> str:
+    parts = (ratings.n_users, "user"), (ratings.n_items, "item"), (ratings.n_ratings, "rating")
+    return ", ".join(format_count(n, what) for n, what in parts)

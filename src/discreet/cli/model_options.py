@@ -1,0 +1,263 @@
+"""Which model to make, and how: the options of every command that trains one."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+from discreet.errors import ConfigError
+from discreet.models import MODELS, model_class
+
+_PANEL = "Model"
+PRIVACY = "Privacy"
+_SPELLINGS = {name.lower(): name for name in MODELS}
+_PROMISE = ("epsilon", "delta", "allow_large_delta", "neighbouring", "noise", "accountant", "rating_range")
+PRIVATE = "dpmf"
+
+
+def _option(help: str, *names: str, panel: str = _PANEL, **rest: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **rest)
+
+
+@dataclass
+class ModelOptions:
+    """A model and its parameters; what is not given is the model's own default."""
+
+    model: Annotated[
+        str | None,
+        _option(f"One of {', '.join(_SPELLINGS)}; dpmf with --epsilon, als without.", metavar="NAME"),
+    ] = None
+    goal: Annotated[
+        Literal["ranking", "rating"] | None,
+        _option(
+            "For dpmf: rank items, from ratings or plain interactions (the default), or predict ratings.",
+            show_choices=True,
+        ),
+    ] = None
+    factors: Annotated[
+        int | None,
+        _option(
+            "Number of factors. Default: 32 for als; for dpmf, 64 to rank, and at most 32 to predict ratings, as many "
+            "as stand out of the noise.",
+            metavar="N",
+        ),
+    ] = None
+    iterations: Annotated[
+        int | None,
+        _option(
+            "Sweeps over users and items; a private model pays for each. Default: 15 for als, 6 for dpmf with "
+            "--goal rating.",
+            metavar="N",
+        ),
+    ] = None
+    regularization: Annotated[
+        float | None, _option("Strength of the regularization; by default the model chooses it.")
+    ] = None
+    feedback: Annotated[
+        Literal["explicit", "implicit"] | None,
+        _option(
+            "For als and dpals: predict ratings (explicit, the default), or rank items from plain interactions.",
+            show_choices=True,
+        ),
+    ] = None
+    random_state: Annotated[
+        int | None,
+        _option(
+            "Seed of the initial factors. Default: 0 for als, a fresh one for every private training.", metavar="SEED"
+        ),
+    ] = None
+    epsilon: Annotated[
+        float | None,
+        _option("Privacy budget: how much may be learnt about any one user. Smaller is more private.", panel=PRIVACY),
+    ] = None
+    delta: Annotated[float | None, _option("Probability that this bound fails; 1e-6 by default.", panel=PRIVACY)] = None
+    allow_large_delta: Annotated[
+        bool | None, _option("Accept a delta above 1e-3.", "--allow-large-delta", panel=PRIVACY)
+    ] = None
+    neighbouring: Annotated[
+        Literal["add-remove", "replace-one"] | None,
+        _option(
+            "What is hidden: whether a user is in the data at all (the default), or which user it is.",
+            panel=PRIVACY,
+        ),
+    ] = None
+    noise: Annotated[
+        Literal["secure", "seeded"] | None,
+        _option("Secure by default. Seeded noise is for research only.", panel=PRIVACY),
+    ] = None
+    accountant: Annotated[
+        Literal["auto", "gdp", "rdp", "pld", "pure"] | None,
+        _option(
+            "How the privacy cost is computed. Default: gdp; pld for dpsgd; auto (the least noise) for huberals.",
+            panel=PRIVACY,
+        ),
+    ] = None
+    rating_range: Annotated[
+        str | None,
+        _option(
+            "Public range of the ratings, such as 1,5. By default it is read from the data, and the statement says so.",
+            panel=PRIVACY,
+            metavar="LOW,HIGH",
+        ),
+    ] = None
+    item_features: Annotated[
+        str | None,
+        _option(
+            "For dpmf: file of public item features, such as genres. Each line has an id, then numbers or words "
+            "such as Comedy|War.",
+            metavar="FILE",
+        ),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        _option("Any other parameter of the model or of its algorithm; may be repeated.", "--set", metavar="KEY=VALUE"),
+    ] = None
+    threads: Annotated[int | None, _option("Processor cores to use; all by default.", min=1, metavar="N")] = None
+
+    def make(self, default: str = "als", **more: Any) -> Any:
+        """The model, not trained yet; `more` are parameters that count where the options say nothing."""
+        given = self._parameters()
+        cls = find_model(self.model or (PRIVATE if "epsilon" in given else default))
+        allowed = cls.parameter_names()
+        for name in _PROMISE if "epsilon" not in allowed else ():
+            if name in given:
+                how = f"use --model {PRIVATE}" if self.model or "epsilon" in given else "give --epsilon"
+                raise ConfigError(f"--{name.replace('_', '-')} is for private models, and {cls.__name__} is not: {how}")
+        if "epsilon" in allowed and "epsilon" not in given | more:
+            raise ConfigError(f"{cls.__name__} is private, and how private is yours to say: give --epsilon, such as 1")
+        from discreet.models.algorithm import field_names
+
+        inner = cls.kinds(**given)[0] if hasattr(cls, "kinds") else None
+        known = allowed if inner is None else list(dict.fromkeys([*allowed, *field_names(inner)]))
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+                has = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
+                has = getattr(cls, "instead", {}).get(name, has)
+                raise ConfigError(f"{cls.__name__} has no parameter {name!r}: {has}")
+        types = get_type_hints(cls.__init__) if inner is None else get_type_hints(inner) | get_type_hints(cls.__init__)
+        checked = {name: _check_type(name, value, types.get(name, Any)) for name, value in given.items()}
+        usual = {name: value for name, value in more.items() if name in allowed}
+        make = cls if inner is None else cls.configured
+        return make(**(usual | checked))
+
+    def ready(self) -> Any:
+        """The model, with everything about it checked that can be without data."""
+        model = self.make()
+        model.check()
+        if hasattr(model, "plan"):
+            model.plan(1)  # a budget that cannot be kept
+        return model
+
+    @property
+    def options_used(self) -> list[str]:
+        """Options that were used and say something about the model."""
+        return [*(["--model"] if self.model else []), *(f"--set {name}" for name in self._parameters())]
+
+    def use_threads(self) -> None:
+        if self.threads is not None:
+            from discreet.kernels import set_threads
+
+            set_threads(self.threads)
+
+    def _parameters(self) -> dict[str, Any]:
+        model = ("goal", "factors", "iterations", "regularization", "feedback", "random_state", "item_features")
+        named = (*model, *_PROMISE)
+        given = {name: value for name in named if (value := getattr(self, name)) is not None}
+        if "rating_range" in given:
+            given["rating_range"] = _range(given["rating_range"])
+        for setting in self.settings or []:
+            name, equals, text = setting.partition("=")
+            name = name.strip().replace("-", "_")
+            if not equals or not name:
+                raise ConfigError(f"--set takes KEY=VALUE, such as --set regularization=25, and {setting!r} was given")
+            if name in given:
+                raise ConfigError(f"the parameter {name!r} is given twice")
+            given[name] = parse_value(text.strip())
+        return given
+
+
+def find_model(name: str) -> Any:
+    """The class of a model, whatever the case of its name."""
+    if name.lower() not in _SPELLINGS:
+        near = difflib.get_close_matches(name.lower(), _SPELLINGS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(_SPELLINGS)}"
+        raise ConfigError(f"there is no model {name!r}: {hint}")
+    return model_class(_SPELLINGS[name.lower()])
+
+
+def is_private(model: Any) -> bool:
+    """Whether the model carries a promise that holds without cautions."""
+    statement = getattr(model, "privacy_", None)
+    return statement is not None and bool(statement.private)
+
+
+def parse_value(text: str) -> Any:
+    """A setting as a Python value: numbers, true, false and none are themselves, the rest is text."""
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _range(text: str) -> list[float]:
+    """``"1,5"``, ``"0.5:5"`` or ``"1-5"`` as two numbers."""
+    number = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
+    found = re.fullmatch(rf"\s*{number}\s*[-,:;\s]\s*{number}\s*", text, re.IGNORECASE)
+    if found is None:
+        raise ConfigError(f"--rating-range takes the lowest and the highest rating, such as 1,5, and not {text!r}")
+    return [float(found[1]), float(found[2])]
+
+
+def _check_type(name: str, value: Any, wanted: Any) -> Any:
+    """The value, if its type is one that the parameter has; models check the rest themselves."""
+    kinds = _kinds(wanted)
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    if isinstance(value, list) and tuple in kinds:
+        value = tuple(value)
+    if wanted is Any or (value is None and type(None) in kinds) or (type(value) in kinds and not numeric):
+        return value
+    words = [kind for kind in kinds if isinstance(kind, str)]
+    if value in words:
+        return value
+    if numeric and not math.isfinite(value):
+        raise ConfigError(f"{name} is {value}, but must be a finite number")
+    if name == "random_state" and type(value) is int and value < 0:
+        raise ConfigError(f"{name} is {value}, but must be a whole number of at least 0")
+    if numeric and float in kinds:
+        return float(value)
+    if type(value) is int and int in kinds:
+        return value
+    names = {
+        int: "a whole number",
+        float: "a number",
+        str: "a word",
+        bool: "true or false",
+        type(None): "none",
+        dict: 'a mapping such as {"sum": 1}',
+        tuple: "a list such as [1, 5]",
+    }
+    allowed = [repr(kind) if isinstance(kind, str) else names.get(kind, str(kind)) for kind in kinds]
+    raise ConfigError(f"{name} is {value!r}, but must be {' or '.join(allowed)}")
+
+
+def _kinds(wanted: Any) -> list[Any]:
+    """What a parameter may be: plain types, and the words of a Literal."""
+    if get_origin(wanted) is Literal:
+        return list(get_args(wanted))
+    if get_origin(wanted) in (dict, Mapping):
+        return [dict]
+    if get_origin(wanted) in (tuple, list):
+        return [get_origin(wanted)]
+    parts = get_args(wanted)
+    return [kind for part in parts for kind in _kinds(part)] if parts else [wanted]

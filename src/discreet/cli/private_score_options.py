@@ -1,0 +1,129 @@
+"""``discreet evaluate --score-epsilon``: scores with noise, which may be published."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from discreet.cli.budget_accounts import account_at, room
+from discreet.cli.output import Output
+from discreet.errors import ConfigError
+
+if TYPE_CHECKING:
+    from discreet.data.splits import Split
+    from discreet.evaluation.private_scores import PrivateEvaluation
+
+_PANEL = "Priced scores"
+
+_PUBLIC_FACTS = ("data", "model", "known", "target")
+
+
+def public_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    """Keep what the caller named; numbers of users, items and ratings that were read are exact."""
+    return {name: facts[name] for name in _PUBLIC_FACTS if name in facts}
+
+
+def _option(help: str, *names: str, **rest: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_PANEL, **rest)
+
+
+@dataclass
+class PrivateScoreOptions:
+    """What the scores themselves may cost."""
+
+    score_epsilon: Annotated[
+        float | None, _option("Release the scores with noise at this price, instead of looking at the data.")
+    ] = None
+    score_delta: Annotated[float | None, _option("Probability with which that may fail; 1e-6 by default.")] = None
+    most_ratings: Annotated[
+        int | None, _option("In rmse and mae nobody counts as more ratings than this; 10 by default.", metavar="N")
+    ] = None
+    confidence: Annotated[float | None, _option("Of the intervals; 0.95 by default.")] = None
+    account: Annotated[
+        str | None, _option("Take the price from an account: people.sqlite:customers.", metavar="STORE:NAME")
+    ] = None
+    score_ledger: Annotated[str | None, _option("Where to write the ledger of the release.", metavar="FILE.json")] = (
+        None
+    )
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether scores are to be released; refuses options that would do nothing without."""
+        if self.score_epsilon is None:
+            for name, value in vars(self).items():
+                if value is not None:
+                    raise ConfigError(f"--{name.replace('_', '-')} goes with --score-epsilon")
+        return self.score_epsilon is not None
+
+    @property
+    def _delta(self) -> float:
+        return 1e-6 if self.score_delta is None else self.score_delta
+
+    def check(self, model: Any, metrics: list[str], relevant: float | None) -> None:
+        """Refuse what has no release; the model may be trained or not."""
+        from discreet.evaluation.metrics import parse
+        from discreet.evaluation.evaluator import public_threshold
+        from discreet.privacy.accounting.budget import Budget
+
+        assert self.score_epsilon is not None
+        Budget(self.score_epsilon, self._delta)
+        public_threshold(model, [parse(name) for name in metrics], relevant)
+
+    def open_account(self) -> Any:
+        """Open the account that pays, if there is one."""
+        return None if self.account is None else account_at(self.account)
+
+    def release(
+        self,
+        model: Any,
+        split: Split,
+        metrics: list[str],
+        part: Any,
+        relevant: float | None,
+        neighbouring: Any,
+        out: Output,
+    ) -> dict[str, Any]:
+        """Release the scores, show them, and keep their ledger."""
+        from discreet.evaluation.evaluator import evaluate
+
+        assert self.score_epsilon is not None
+        account = self.open_account()
+        found = evaluate(
+            model,
+            split,
+            metrics,
+            epsilon=self.score_epsilon,
+            delta=self._delta,
+            neighbouring=neighbouring or "add-remove",
+            budget=account,
+            most_ratings=10 if self.most_ratings is None else self.most_ratings,
+            confidence=0.95 if self.confidence is None else self.confidence,
+            part=part,
+            relevant=relevant,
+        )
+        if self.score_ledger is not None:
+            found.privacy.ledger.save(self.score_ledger)
+        _show(found, out)
+        if self.score_ledger is not None:
+            out.say(f"Wrote {self.score_ledger}")
+        if account is not None:
+            left = account.balance
+            out.say(f"Account {self.account}: μ² = {left.left:.4g} of {left.limit:.4g} is left; {room(left)}")
+        return {"scores": found.to_dict()} | ({} if account is None else {"account": account.balance.to_dict()})
+
+
+def _show(found: PrivateEvaluation, out: Output) -> None:
+    rows = []
+    for name, value in found.values.items():
+        low, high = found.intervals[name]
+        score = "–" if math.isnan(value) else f"{value:.4f}"
+        people = f"about {max(found.people[name], 0):,.0f}"
+        rows.append([name, score, f"{low:.4f} to {high:.4f}", people])
+    out.say()
+    title = f"{found.conditions['model']} on {found.conditions['split']}, released with noise"
+    out.table(["metric", "score", f"interval, {found.confidence:.0%}", "people"], rows, title=title)
+    out.say("Intervals count the noise, and people as a sample of their crowd.")
+    out.say(str(found.privacy), style="bold green" if found.privacy.private else "bold yellow")

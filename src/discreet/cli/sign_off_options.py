@@ -1,0 +1,93 @@
+"""``discreet report --sign-off``: the page for whoever signs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from discreet.cli.budget_accounts import account_at
+from discreet.cli.output import Output
+from discreet.errors import ConfigError, PrivacyError
+
+_PANEL = "The page to sign"
+
+
+def _option(help: str, *names: str, **rest: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_PANEL, **rest)
+
+
+@dataclass
+class SignOffOptions:
+    """What the page says beside what the model knows of itself."""
+
+    sign_off: Annotated[
+        bool, _option("Write one printable page for whoever signs, instead of the report.", "--sign-off")
+    ] = False
+    people: Annotated[str | None, _option("To whom it is promised, in words.", metavar="TEXT")] = None
+    purpose: Annotated[str | None, _option("What the model is for.", metavar="TEXT")] = None
+    said_by: Annotated[str | None, _option("Who vouches for what was taken to be public.", metavar="NAME")] = None
+    account: Annotated[
+        str | None,
+        _option("The account of these people, for its balance: people.sqlite:customers.", metavar="STORE:NAME"),
+    ] = None
+    audit: Annotated[str | None, _option("What discreet audit has written.", metavar="FILE.json")] = None
+    conformance: Annotated[
+        bool, _option("Check the rules of private models now, on generated data (some seconds).", "--conformance")
+    ] = False
+
+    def check(self) -> None:
+        """Refuse options that would do nothing."""
+        given = [name for name, value in vars(self).items() if value and name != "sign_off"]
+        if given and not self.sign_off:
+            raise ConfigError(f"--{given[0].replace('_', '-')} goes with --sign-off")
+
+    def write(self, model: Any, folder: str, to: str, out: Output) -> dict[str, Any]:
+        """Gather what there is, and write the page."""
+        from discreet.report.sign_off import Signing, read_audit, write_sign_off
+
+        found = None if self.audit is None else read_audit(self.audit)
+        account = None if self.account is None else account_at(self.account)
+        if not hasattr(model, "privacy_"):
+            raise ConfigError(f"{type(model).__name__} is not a private model: there is no promise to sign")
+        with out.progress("Checking"):
+            conformance = _check_conformance(model) if self.conformance else None
+        signing = Signing(
+            people=self.people or Signing.people,
+            purpose=self.purpose or "",
+            said_by=self.said_by or "",
+            account=account,
+            audit=found,
+            conformance=conformance,
+        )
+        write_sign_off(model, to, signing, folder)
+        if account is not None and not account.has_ledger(model.privacy_.ledger):
+            raise PrivacyError(
+                f"{to} does not verify: the account {account.name!r} did not pay for {folder}. Name the account that "
+                "was charged, or leave out --account."
+            )
+        missing = [
+            name
+            for name, there in (
+                ("an account", account),
+                ("an audit", found),
+                ("the conformance kit", conformance),
+                ("what it is for", self.purpose),
+            )
+            if not there
+        ]
+        if missing:
+            out.say(f"The page says that it has nothing from: {', '.join(missing)}", style="bold yellow")
+        return {"missing": missing, "conformance": None if conformance is None else conformance.to_dict()}
+
+
+def _check_conformance(model: Any) -> Any:
+    """The conformance of a new model with the same parameters."""
+    from discreet.testing import ConformanceError, check_private_model
+
+    fresh = type(model)(**(model.get_params() | {"noise": "secure", "random_state": None}))
+    try:
+        return check_private_model(fresh)
+    except ConformanceError as error:
+        return error.report

@@ -1,0 +1,95 @@
+"""Which line of a text file is wrong, and how: a slow second look, taken only after the fast reader has failed."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+
+from discreet.data.ids import MISSING, RowError
+from discreet.data.values import seconds
+from discreet.data.csv_format import CsvFormat
+
+
+def first_problem(stream: BinaryIO, layout: CsvFormat) -> tuple[int, str] | None:
+    """Line number (from 1) and description of the first line that cannot be used, or None where all can."""
+    expected = len(layout.names)
+    for line, fields in _rows(stream, layout):
+        if len(fields) != expected:
+            return line, (
+                f"{len(fields)} fields where the first line has {expected}: correct the line, "
+                "or pass separator= if the file is cut at the wrong character"
+            )
+        for role, position in layout.columns.items():
+            problem = _problem(role, fields[position], layout)
+            if problem and line == 1:
+                problem += ", or say header=True if the first line holds names"
+            if problem:
+                return line, problem
+    return None
+
+
+def _problem(role: str, text: str, layout: CsvFormat) -> str | None:
+    plain = text.strip()
+    if any("\udc80" <= letter <= "\udcff" for letter in text):
+        return f"the {role} is not UTF-8 text: save the file as UTF-8"
+    if role in ("user", "item"):
+        if plain in MISSING:
+            state = f"is {plain!r}, which stands for a missing one" if plain else "is missing"
+            return f"the {role} id {state}: fill it in or drop the line"
+        if "\n" in text:
+            return f"the {role} id runs over several lines: close its quotes, or drop the line"
+        if layout.doubtful(text):
+            return f"the {role} id {plain[:40]!r} may be cut at the wrong character: pass the right one as separator="
+        return None
+    if plain in MISSING:
+        state = f"is {plain!r}" if plain else "is missing"
+        return f"the {role} {state}: fill it in, drop the line, or ignore the column with {role}=False"
+    if role == "timestamp":
+        try:
+            seconds(plain)
+        except RowError as error:
+            return error.problem
+        return None
+    try:
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(np.float32(float(plain)))
+    except ValueError:
+        comma = " (decimal commas must be points)" if _is_number(plain.replace(",", ".")) else ""
+        return f"the rating {plain[:40]!r} is not a number{comma}: correct it or drop the line"
+    return None if finite else f"the rating {plain[:40]!r} is not a finite number: correct it or drop the line"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _rows(stream: BinaryIO, layout: CsvFormat) -> Iterator[tuple[int, Sequence[str]]]:
+    """Number of the first line and fields of each row."""
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline=None)
+    for _ in range(layout.skip):
+        next(text, None)
+    if not layout.has_quotes:
+        for line, row in enumerate(text, start=layout.skip + 1):
+            if row.rstrip("\n"):
+                yield line, row.rstrip("\n").split(layout.separator)
+        return
+    reader = csv.reader(text, delimiter=layout.separator)
+    while True:
+        first = layout.skip + reader.line_num + 1  # a quoted field may run over several lines
+        try:
+            fields = next(reader, None)
+        except csv.Error:  # one field without end
+            yield first, [""]
+            return
+        if fields is None:
+            return
+        if fields:
+            yield first, fields

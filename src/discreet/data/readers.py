@@ -1,0 +1,289 @@
+"""Files of ratings: csv, tsv, ``::``-separated, plain or compressed (gz, zst, bz2), parquet, feather and arrow.
+
+What a file is, is judged by its first bytes; the name only matters where it contradicts them.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from discreet.data.columns import Column, Columns, find_columns, only
+from discreet.data.csv_errors import first_problem
+from discreet.data.ids import RowError, refuse_nulls
+from discreet.data.frames import SAMPLE_ROWS
+from discreet.data.values import as_ratings, as_timestamps
+from discreet.data.parquet import read_row_groups
+from discreet.data.csv_scan import check_quotes, scan
+from discreet.data.csv_format import (
+    CsvFormat,
+    as_lines,
+    check_line,
+    find_layout,
+    looks_narrow,
+    looks_whole,
+    read_sample,
+    read_text,
+)
+from discreet.errors import ConfigError, DataError
+
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_SUFFIX = {".gz": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
+_TABLES = {b"PAR1": "parquet", b"ARROW1": "feather", b"FEA1": "feather", b"\xff\xff\xff\xff": "stream"}
+_TABLE_SUFFIX = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather"}
+_OTHER = {
+    b"PK\x03\x04": "a zip archive: unpack it and give the file inside, or use load_dataset for a known data set",
+    b"\xfd7zXZ": "an xz file: unpack it first",
+    b"\x89HDF": "an HDF5 file: convert it to csv or parquet",
+    b"SQLite": "an SQLite database: export the table to csv or parquet",
+    b"\x80": "a pickle, which is never loaded: save the table as csv or parquet",
+    b"%PDF": "a PDF document",
+}
+MOST_LIST = 1 << 28  # bytes of a list of items with titles or features, unpacked: some millions of items
+
+
+def check_file(path: str | os.PathLike[str]) -> Path:
+    """The path of an existing, readable file that is not a folder."""
+    try:
+        file = Path(os.fspath(path)).expanduser()
+    except TypeError:
+        raise DataError(f"a file path is needed, and {type(path).__name__} was given") from None
+    name = str(file)
+    if "://" in name or name.startswith(("http:/", "https:/")):
+        raise DataError(f"{path} is an address on the network: download the file and give its path")
+    try:
+        if file.exists() and not (file.is_dir() or file.is_file()):
+            raise DataError(f"{file} is a pipe or a device, which is read only once: write it to a file and give that")
+        if file.is_dir():
+            inside = sorted(entry.name for entry in file.iterdir() if entry.is_file())[:5]
+            hint = f"give one of the files inside, such as {', '.join(inside)}" if inside else "it holds no files"
+            raise DataError(f"{file} is a folder: {hint}")
+        if file.is_symlink() and not file.exists():
+            raise DataError(f"{file} is a link that leads nowhere: check where it points")
+        if not file.exists():
+            raise DataError(f"{file} does not exist{_similar(file)}")
+        with file.open("rb"):
+            pass
+    except OSError as error:
+        raise DataError(f"{file} cannot be opened: {error.strerror or error}") from error
+    return file
+
+
+def kind_of(file: Path) -> str:
+    """``parquet``, ``feather``, ``stream`` (arrow IPC) or ``text``."""
+    with file.open("rb") as stream:
+        head = stream.read(8)
+    if not head:
+        raise DataError(f"{file} is empty: it should hold one line per rating, with a user, an item and a rating")
+    for magic, meaning in _OTHER.items():
+        if head.startswith(magic):
+            raise DataError(f"{file} is {meaning}")
+    for magic, kind in _TABLES.items():
+        if head.startswith(magic):
+            return kind
+    if file.suffix.lower() in _TABLE_SUFFIX:
+        kind = _TABLE_SUFFIX[file.suffix.lower()]
+        raise DataError(f"{file} is named as {kind} and does not hold {kind} data: rename it or write it again")
+    return "text"
+
+
+def open_text(file: Path) -> Any:
+    """Binary stream of the text in a file, decompressed on the way."""
+    with file.open("rb") as stream:
+        head = stream.read(8)
+    named = _SUFFIX.get(file.suffix.lower())
+    found = next((codec for magic, codec in _COMPRESSED.items() if head.startswith(magic)), None)
+    if named and named != found:
+        raise DataError(
+            f"{file} is named as {named} and holds no {named} data: download it again, or rename it if it is plain text"
+        )
+    plain = pa.OSFile(str(file), "rb")
+    return pa.CompressedInputStream(plain, found) if found else plain
+
+
+def read_lines(file: Path) -> list[str]:
+    """Lines of a small text file, such as a list of items; UTF-8, or else Latin-1 as in older MovieLens archives."""
+    with open_text(file) as stream:
+        data = stream.read(MOST_LIST + 1)
+    if len(data) > MOST_LIST:
+        raise DataError(f"{file} holds more than {MOST_LIST:,} bytes of text: give a list of items")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    lines = as_lines(text)
+    check_line(max(map(len, lines)), str(file))
+    return lines
+
+
+def read_columns(
+    path: str | os.PathLike[str],
+    chosen: Mapping[str, Column],
+    separator: str | None = None,
+    header: bool | None = None,
+) -> Columns:
+    """Columns of a ratings file.
+
+    Parameters
+    ----------
+    path : path of the file
+    chosen : mapping role -> name or position of the column
+    separator, header
+        For text files; found out where None.
+    """
+    file = check_file(path)
+    kind = kind_of(file)
+    try:
+        if kind == "text":
+            return _read_text_file(file, chosen, separator, header)
+        for name, value in (("separator", separator), ("header", header)):
+            if value is not None:
+                raise ConfigError(f"{name}={value!r} is for text files, and {file} is a {kind} file")
+        return _read_table_file(file, kind, chosen)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"{file} cannot be read: {_first_line(error)}; write the file again") from error
+    except OSError as error:
+        raise DataError(damage(file, error)) from error
+    except MemoryError as error:
+        raise DataError(f"{file} does not fit into memory: read a part of it") from error
+
+
+def read_table(file: Path, kind: str, columns: list[str] | None = None) -> pa.Table:
+    """Arrow table of a parquet, feather or arrow file."""
+    if kind == "parquet":
+        from pyarrow import parquet
+
+        return parquet.ParquetFile(file).read(columns=columns)
+    if kind == "stream":
+        table = pa.ipc.open_stream(pa.OSFile(str(file))).read_all()
+        return table if columns is None else table.select(columns)
+    from pyarrow import feather
+
+    return feather.read_table(file, columns=columns)
+
+
+def table_names(file: Path, kind: str) -> list[str]:
+    """Column names of a parquet, feather or arrow file."""
+    if kind == "parquet":
+        from pyarrow import parquet
+
+        return list(parquet.read_schema(file).names)
+    if kind == "stream":
+        return list(pa.ipc.open_stream(pa.OSFile(str(file))).schema.names)
+    try:
+        return list(pa.ipc.open_file(pa.OSFile(str(file))).schema.names)
+    except pa.ArrowInvalid:  # feather version 1
+        return list(read_table(file, kind).schema.names)
+
+
+def _read_text_file(file: Path, chosen: Mapping[str, Column], separator: str | None, header: bool | None) -> Columns:
+    with open_text(file) as stream:
+        layout = find_layout(read_sample(stream, str(file)), chosen, separator, header, str(file))
+    as_text = {role for role, at in layout.columns.items() if role != "rating" and not looks_whole(layout.sample, at)}
+    with open_text(file) as stream:
+        seen = scan(stream, layout, str(file))
+    as_text |= seen.as_text
+    narrow = {role for role in ("user", "item") if looks_narrow(layout.sample, layout.columns[role])}
+    while True:
+        try:
+            with open_text(file) as stream:
+                columns = read_text(stream, layout, as_text, narrow)
+            break
+        except (pa.ArrowInvalid, RowError) as error:
+            doubt = _doubt(str(error), layout)
+            if doubt in narrow - as_text and re.search(r"to int32: invalid value '-?\d+'", str(error)):
+                narrow.discard(doubt)
+                continue
+            if doubt is None or doubt == "rating" or doubt in as_text:
+                raise _explain_error(error, file, layout) from error
+            as_text.add(doubt)
+    if seen.quotes and len(columns.users) < seen.lines - int(layout.header):
+        with open_text(file) as stream:
+            check_quotes(io.BufferedReader(stream), layout, str(file))
+    return columns
+
+
+def _doubt(message: str, layout: CsvFormat) -> str | None:
+    """What to take differently at the next attempt.
+
+    What looked like integers in the first lines may be text further down, and what looks like a row cut short may be a
+    quoted text (a review, say) with a line break in it.
+    """
+    if layout.has_quotes and message.startswith(("CSV parse error: Expected", "CSV parser got out of sync")):
+        return "line"
+    found = re.match(r"In CSV column #(\d+): CSV conversion error", message)
+    return next((role for role, at in layout.columns.items() if found and at == int(found[1])), None)
+
+
+def _explain_error(error: Exception, file: Path, layout: CsvFormat) -> DataError:
+    """The same error with the line and what is wrong with it."""
+    with open_text(file) as stream:
+        buffered: BinaryIO = io.BufferedReader(stream)
+        problem = first_problem(buffered, layout)
+    if problem is None:
+        return DataError(f"{file} cannot be read: {_first_line(error)}")
+    return DataError(f"{file}, line {problem[0]:,}: {problem[1]}")
+
+
+def _read_table_file(file: Path, kind: str, chosen: Mapping[str, Column]) -> Columns:
+    names = table_names(file, kind)
+    positions = find_columns(names, chosen, str(file), sample=lambda at: _first_values(file, kind, names[at]))
+    for role, at in positions.items():  # arrow takes columns by name, whatever position is asked for
+        only([other for other, name in enumerate(names) if name == names[at]], names, role, str(file))
+    if kind == "parquet":
+        found = read_row_groups(file, {role: names[at] for role, at in positions.items()})
+        if found is not None:
+            return found
+    table = read_table(file, kind, [names[at] for at in positions.values()])
+    columns = {role: table.column(names[at]) for role, at in positions.items()}
+    del table
+    if not len(columns["user"]):
+        raise DataError(f"{file} holds no ratings: its columns are there and have no rows")
+    try:
+        for role in ("user", "item"):
+            refuse_nulls(columns[role], f"{role} id")
+        return Columns(
+            columns.pop("user"),
+            columns.pop("item"),
+            as_ratings(columns.pop("rating")) if "rating" in columns else None,
+            as_timestamps(columns.pop("timestamp")) if "timestamp" in columns else None,
+        )
+    except RowError as error:
+        raise DataError(f"{file}, {error}") from error
+
+
+def _first_values(file: Path, kind: str, name: str) -> list[Any]:
+    """Values of a column in the first rows, from which a message says what they look like."""
+    values: list[Any] = read_table(file, kind, [name]).column(0).slice(0, SAMPLE_ROWS).to_pylist()
+    return values
+
+
+def damage(file: Path, error: Exception) -> str:
+    """What happened to a file that cannot be read, and what to do."""
+    text = _first_line(error)
+    if "runcated" in text:
+        return f"{file} ends in the middle: it was cut off, so download or copy it again"
+    if "inflate" in text or "ompress" in text or "zstd" in text.lower() or "ZSTD" in text:
+        return f"{file} is damaged ({text}): download or copy it again"
+    return f"{file} cannot be read: {getattr(error, 'strerror', None) or text}"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0][:200].rstrip(".") if str(error) else type(error).__name__
+
+
+def _similar(file: Path) -> str:
+    import difflib
+
+    try:
+        siblings = [entry.name for entry in file.parent.iterdir()]
+    except OSError:
+        return f": the folder {file.parent} does not exist either"
+    near = difflib.get_close_matches(file.name, siblings, n=1)
+    return f": did you mean {file.parent / near[0]}?" if near else ": check the path"

@@ -1,0 +1,195 @@
+"""Rating and timestamp columns, of whatever type they come in, to float32 and int64."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from discreet.data.ids import (
+    RowError,
+    as_coded,
+    is_missing,
+    missing_value_error,
+    numpy_chunks,
+    object_array,
+    refuse_nulls,
+    parse_id,
+)
+from discreet.errors import DataError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WHOLE = "^(0|-?[1-9][0-9]{0,17})$"  # what 64 bits can hold, and most times are
+_NUMBERS = ("float", "double", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_ADVICE = "fill it in, drop the row, or ignore the column with {}=False"
+
+
+def as_ratings(column: Any) -> NDArray[np.float32]:
+    """Finite float32 ratings; a :class:`RowError` names the first that is missing, infinite or no number."""
+    values = plain_ratings(column)
+    if values is not None:
+        return values
+    array = _as_array(column, "rating")
+    if array.dtype.kind not in "iufb":
+        array = np.fromiter((_number(value, row) for row, value in enumerate(array.tolist())), np.float64, len(array))
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = array.astype(np.float32, copy=False)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        text = f"the rating is {array[bad[0]]} and must be a finite number"
+        raise RowError(int(bad[0]), f"{text}: correct it or drop the row")
+    return values
+
+
+def plain_ratings(column: Any) -> NDArray[np.float32] | None:
+    """Ratings of an arrow column of numbers, a chunk at a time; None where there are none, or one is not finite."""
+    if not isinstance(column, pa.ChunkedArray) or column.null_count or str(column.type) not in _NUMBERS:
+        return None
+    values = np.empty(len(column), np.float32)
+    start = 0
+    for chunk in numpy_chunks(column):
+        here = values[start : start + len(chunk)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            here[:] = chunk
+        if not np.isfinite(here).all():
+            return None
+        start += len(chunk)
+    return values
+
+
+def as_timestamps(column: Any) -> NDArray[np.int64]:
+    """Integers as they are; dates, datetimes and ISO text as seconds since 1970 (UTC where no zone is given)."""
+    array = _as_array(column, "timestamp")
+    if array.dtype.kind == "i" or (array.dtype.kind == "u" and array.max(initial=0) < 2**63):
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind == "M":
+        gaps = np.flatnonzero(np.isnat(array))
+        if len(gaps):
+            raise _missing_value_error(int(gaps[0]), "timestamp")
+        return array.astype("datetime64[s]").astype(np.int64)
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero(~(np.abs(array) < 2.0**63))
+        if len(bad):
+            raise _missing_value_error(int(bad[0]), "timestamp")
+        return np.floor(array).astype(np.int64)
+    return np.fromiter((seconds(value, row) for row, value in enumerate(array.tolist())), np.int64, len(array))
+
+
+def text_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    """What `seconds` says of every text: whole numbers at the speed of arrow, and the rest too where it is alike."""
+    parts = [_chunk_times(chunk) for chunk in refuse_nulls(column, "timestamp").chunks]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def _chunk_times(texts: pa.Array) -> NDArray[np.int64]:
+    whole = pc.match_substring_regex(texts, _WHOLE)
+    rest = np.ones(len(texts), bool)
+    rest[np.concatenate(numpy_chunks(pa.chunked_array([pc.indices_nonzero(whole)])))] = False
+    times = np.empty(len(texts), np.int64)
+    times[~rest] = np.concatenate(numpy_chunks(pa.chunked_array([texts.filter(whole).cast(pa.int64())])))
+    times[rest] = _other_times(pa.chunked_array([texts.filter(pc.invert(whole))]))
+    return times
+
+
+def _other_times(column: pa.ChunkedArray) -> NDArray[np.int64]:
+    for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.float64()):
+        with contextlib.suppress(pa.ArrowInvalid):
+            array = _as_array(column.cast(kind), "timestamp")
+            if array.dtype.kind == "M" or bool((np.abs(array) < 2.0**53).all()):  # larger ones are no floats
+                return as_timestamps(array)
+    coded = as_coded(column)
+    found = np.fromiter((seconds(text) for text in coded.values), np.int64, len(coded.values))
+    return found[coded.codes]
+
+
+def seconds(value: Any, row: int = 0) -> int:
+    """Seconds since 1970 of one timestamp in any form."""
+    if is_missing(value):
+        raise _missing_value_error(row, "timestamp")
+    if isinstance(value, str):
+        return seconds(_from_text(value, row), row)
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+        return (aware - _EPOCH) // timedelta(seconds=1)  # exact, unlike a float
+    if isinstance(value, date):
+        return seconds(datetime.combine(value, time()))
+    if isinstance(value, np.datetime64):
+        return int(value.astype("datetime64[s]").astype(np.int64))
+    try:
+        whole = math.floor(value)
+    except (TypeError, ValueError, OverflowError):
+        raise RowError(row, f"the timestamp {value!r} is neither a number nor a date") from None
+    if not -(2**63) <= whole < 2**63:
+        raise RowError(row, "the timestamp is beyond 64 bits: correct it, or ignore the column with timestamp=False")
+    return whole
+
+
+def _from_text(text: str, row: int) -> int | float | datetime:
+    plain = text.strip()
+    form = parse_id(plain)  # large integers are no floats
+    if isinstance(form, int):
+        return form
+    try:
+        return float(plain) if _looks_numeric(plain) else datetime.fromisoformat(plain)
+    except ValueError:
+        raise RowError(
+            row,
+            f"the timestamp {text[:40]!r} is neither a number nor an ISO date such as 2024-05-31T12:00:00: "
+            "correct it, or ignore the column with timestamp=False",
+        ) from None
+
+
+def _looks_numeric(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _number(value: Any, row: int) -> float:
+    if value is None or type(value).__name__ == "NAType":
+        raise _missing_value_error(row, "rating")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise RowError(row, f"the rating {value!r} is not a number: correct it or drop the row") from None
+
+
+def _missing_value_error(row: int, what: str) -> RowError:
+    return missing_value_error(row, what, _ADVICE.format(what))
+
+
+def _as_array(column: Any, what: str) -> NDArray[Any]:
+    """One-dimensional numpy array of a column: numbers and dates as such, anything else as Python values."""
+    if isinstance(column, (pa.Array, pa.ChunkedArray)):
+        column = refuse_nulls(column, what, _ADVICE.format(what))
+        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("us", getattr(column.type, "tz", None)), safe=False).cast(pa.int64())
+            return np.concatenate(numpy_chunks(column)).view("datetime64[us]")
+        if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+            return np.concatenate(numpy_chunks(column))
+        return object_array(column.to_pylist(), len(column))
+    if hasattr(column, "to_numpy"):
+        column = column.to_numpy()
+    array = column if isinstance(column, np.ndarray) else _from_list(column, what)
+    if array.ndim != 1:
+        raise DataError(f"{what}s must be one-dimensional, and the shape given is {array.shape}")
+    return array
+
+
+def _from_list(column: Any, what: str) -> NDArray[Any]:
+    """Numbers as numbers where all are of one type; numpy would make large integers floats beside a float."""
+    if isinstance(column, (str, bytes)) or not hasattr(column, "__iter__"):
+        raise DataError(f"a list of {what}s is needed, and the single value {column!r} was given: write [{column!r}]")
+    values = list(column)
+    kinds = set(map(type, values))
+    alike = len(kinds) == 1 and not kinds & {str, int}
+    if kinds == {int}:
+        alike = min(values) >= -(2**63) and max(values) < 2**63
+    return np.asarray(values) if alike else object_array(values, len(values))

@@ -1,0 +1,126 @@
+"""Some people's ratings as they lie in a file or travel between machines: six arrays, one after the other.
+
+    number of users, number of ratings      int64 each
+    indptr                                  int64, one more than users
+    hashes of the users                     uint64: the first half of the keyed hash of the id (`identity`), ascending
+    numbers of the users                    uint64: what their random choices are drawn from, encrypted (`identity`)
+    items                                   int32, ascending and distinct within a user
+    ratings                                 float32
+
+There is neither an id in it nor a hash that can be computed without the secret of the folder. With the secret, the
+number of a user is decrypted, and for an id that is a whole number it is the id: so the secret is in no portion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.csr import compress
+from discreet.engines.user_hash import Identity, Secret
+from discreet.errors import DataError
+from discreet.privacy.statistics.base import Block
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.item_sampling import keys_of
+from discreet.privacy.users.sealed_users import sealed_block
+
+
+@dataclass(frozen=True, repr=False)  # whose repr would print ratings
+class PackedBlock:
+    """Some users with their ratings, as compressed sparse rows."""
+
+    indptr: NDArray[np.int64]
+    hashes: NDArray[np.uint64]
+    numbers: NDArray[np.uint64]
+    items: NDArray[np.int32]
+    ratings: NDArray[np.float32]
+
+    @classmethod
+    def of_nobody(cls) -> PackedBlock:
+        none = np.zeros(0, np.uint64)
+        return cls(np.zeros(1, np.int64), none, none, np.zeros(0, np.int32), np.zeros(0, np.float32))
+
+    def sealed(self, bounds: Bounds, seed: int, secret: Secret) -> Block:
+        """The block that users' steps begin with."""
+        keys = keys_of(secret.decrypt(self.hashes, self.numbers), seed)
+        return sealed_block(self.indptr, self.items, self.ratings, keys, bounds)
+
+    def chunks(self) -> list[NDArray[Any]]:
+        """What is written, one array after the other."""
+        head = np.array([len(self.numbers), len(self.items)], np.int64)
+        return [head, self.indptr, self.hashes, self.numbers, self.items, self.ratings]
+
+    def to_bytes(self) -> bytes:
+        return b"".join(np.ascontiguousarray(array).tobytes() for array in self.chunks())
+
+    @classmethod
+    def from_bytes(cls, data: Any) -> PackedBlock:
+        """From a buffer, which is shared and not copied; raises a ValueError where it is cut or grown."""
+        n, nnz = (int(x) for x in np.frombuffer(data, np.int64, 2))
+        if n < 0 or nnz < 0 or len(data) != 16 + 8 * (n + 1) + 16 * n + 8 * nnz:
+            raise ValueError("not a portion")
+        at = 16
+        arrays: list[Any] = []
+        kinds = (np.int64, np.uint64, np.uint64, np.int32, np.float32)
+        for kind, length in zip(kinds, (n + 1, n, n, nnz, nnz), strict=True):
+            arrays.append(np.frombuffer(data, kind, length, at))
+            at += length * np.dtype(kind).itemsize
+        return cls(*arrays)
+
+
+def portion_of(
+    who: Identity,
+    items: NDArray[np.int32],
+    ratings: NDArray[np.float32],
+    times: NDArray[np.int64] | None,
+    n_items: int,
+    duplicates: str,
+) -> PackedBlock:
+    """The people of these rows, which are all the rows that they have.
+
+    Parameters
+    ----------
+    who : (n, 3) uint64
+    items : (n,) int32
+        −1 for an item that is not in the catalogue: its user is there all the same, as in memory.
+    ratings, times : (n,)
+    n_items : int
+    duplicates : {"last", "mean", "error"}
+        As in `Ratings.read`; without times, the last row is the newest.
+    """
+    order, new = _group(who)
+    user = (np.cumsum(new) - 1).astype(np.int32)
+    first = order[new]
+    hashes, numbers = np.ascontiguousarray(who[first, 0]), np.ascontiguousarray(who[first, 2])
+    items, ratings = items[order], ratings[order]
+    times = None if times is None else times[order]
+    known = items >= 0
+    if not known.all():
+        user, items, ratings = user[known], items[known], ratings[known]
+        times = None if times is None else times[known]
+    try:
+        rows = compress(user, items, len(first), n_items, ratings, times, duplicates)
+    except DataError:
+        repeated = True
+    else:
+        repeated = False
+    if repeated:  # out here, so that no row number is chained to it
+        raise DataError(
+            'a user rated an item twice: remove the repetitions, or merge them with duplicates="last" or "mean"'
+        )
+    return PackedBlock(rows.indptr, hashes, numbers, rows.indices, rows.values)
+
+
+def _group(who: Identity) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return an order in which the rows of each user are together, as they came, and where in it a user begins."""
+    order = np.argsort(who[:, 0], kind="stable")
+    first, second = who[order, 0], who[order, 1]
+    same = first[1:] == first[:-1]
+    if (same & (second[1:] != second[:-1])).any():  # two users share a first half
+        order = np.lexsort((who[:, 1], who[:, 0]))
+        first, second = who[order, 0], who[order, 1]
+        same = (first[1:] == first[:-1]) & (second[1:] == second[:-1])
+    return order, np.append(np.ones(min(len(who), 1), bool), ~same)

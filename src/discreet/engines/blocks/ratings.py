@@ -1,0 +1,238 @@
+"""Blocks of users in a folder, as `fit` takes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.catalog import Catalogue
+from discreet.data.columns import Column
+from discreet.data.ratings import Duplicates, Ratings, Unknown
+from discreet.engines.blocks.manifest import Manifest, read_portion, read_secret
+from discreet.engines.blocks.readers import ItemColumn, ReadOptions
+from discreet.engines.blocks.writer import write_blocks
+from discreet.engines.user_hash import Secret
+from discreet.engines.block_cache import BlockCache, room_for
+from discreet.engines.block_format import PackedBlock
+from discreet.kernels.threads import one_thread, thread_count
+from discreet.privacy.sealed import guard
+from discreet.privacy.statistics.base import Public
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.lazy_partitions import (
+    Node,
+    Outlook,
+    Point,
+    RecordedSum,
+    Replay,
+    SumRequest,
+    follow,
+    nothing_yet,
+    one_pass,
+)
+from discreet.privacy.users.sealed_users import Users
+
+CACHE_MEGABYTES = 256
+
+
+class BlockRatings:
+    """Ratings of any size, in blocks of users in a folder: what `Blocks.write` has written.
+
+    A private model trains on it as on `Ratings`, and what it releases has the same bits; but only a few blocks are in
+    memory at a time, one for each core, and those that the cache has room for.
+
+    Parameters
+    ----------
+    folder : path
+    cache_megabytes : int
+        Memory in which blocks stay between passes, with what their users have computed so far; no bit depends on it.
+    trust_user_column : bool
+        Train although the user column, when the blocks were written, did not look like one.
+    """
+
+    exact_only = True
+    replays = True
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        cache_megabytes: int = CACHE_MEGABYTES,
+        trust_user_column: bool = False,
+    ) -> None:
+        self._room = room_for(cache_megabytes)
+        self._folder = Path(os.fspath(folder)).expanduser()
+        self._manifest = Manifest.read(self._folder)
+        self._secret = read_secret(self._folder, self._manifest)
+        self._trusted = trust_user_column
+
+    @classmethod
+    def write(
+        cls,
+        source: Any,
+        folder: str | os.PathLike[str],
+        *,
+        blocks: int = 64,
+        user: Column = None,
+        item: Column = None,
+        rating: Column = None,
+        timestamp: Column = None,
+        items: Any = None,
+        duplicates: Duplicates = "last",
+        separator: str | None = None,
+        header: bool | None = None,
+        unknown_items: Unknown = "error",
+        trust_user_column: bool = False,
+        replace: bool = False,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> BlockRatings:
+        """Divide ratings into blocks of users; they are read piece by piece, and never as a whole.
+
+        Parameters
+        ----------
+        source : path, frame, Ratings, or an iterable of paths or frames
+            A file as for `Ratings.read`, a folder of such files, a frame, or several of these one after the other.
+        folder : path
+            Where the blocks go. They hold people's ratings: keep them as you keep these. User ids are not among them;
+            the file ``secret.key`` is what they could be found out with.
+        blocks : int
+            How many: a public number, which must not follow from the data. A core works on one at a time, so that a
+            block of 1,500,000 ratings takes about 150 MB.
+        items, user, item, rating, timestamp, duplicates, separator, header, unknown_items, trust_user_column
+            As in `Ratings.read`.
+        replace : bool
+            Replace blocks that are there.
+        progress : function, optional
+            Called as ``progress(done, total, text)``.
+        """
+        given = None if items is None else Catalogue.from_any(items)
+        titles = None if given is None else given.titles
+        filtered = ""
+        catalogue = given is not None
+        if isinstance(source, Ratings):
+            filtered = source.filtered
+            if given is None:
+                given = Catalogue(source.item_ids)
+                titles = source.titles
+                catalogue = source.catalogue
+        reading = ReadOptions({"user": user, "item": item, "rating": rating, "timestamp": timestamp}, separator, header)
+        target = Path(os.fspath(folder)).expanduser()
+        table = ItemColumn(given, unknown_items)
+        facts = (titles, filtered, catalogue, trust_user_column)
+        write_blocks(source, target, blocks, reading, table, duplicates, replace, *facts, progress)
+        return cls(target)
+
+    @property
+    def n_items(self) -> int:
+        return len(self._manifest.item_ids)
+
+    @property
+    def item_ids(self) -> NDArray[Any]:
+        return self._manifest.item_ids
+
+    @property
+    def titles(self) -> NDArray[Any] | None:
+        return self._manifest.titles
+
+    @property
+    def catalogue(self) -> bool:
+        return self._manifest.catalogue
+
+    @property
+    def filter_description(self) -> str:
+        return self._manifest.filtered
+
+    @property
+    def parts(self) -> int:
+        """How many blocks: public."""
+        return len(self._manifest.blocks)
+
+    @property
+    def engine(self) -> str:
+        """What the ledger says of where people were."""
+        return f"blocks: people are in {self.parts:,} block files on one machine"
+
+    @property
+    def rated(self) -> bool:
+        return self._trusted or self._manifest.rated
+
+    @property
+    def user_problem(self) -> str:
+        return "" if self._trusted else self._manifest.user_problem
+
+    def rating_range(self) -> tuple[float, float] | None:
+        low, high = self._manifest.low, self._manifest.high
+        return None if low is None or high is None else (low, high)
+
+    def check(self) -> None:
+        """Read every block once and compare it with its checksum; raises an `EngineError` for one that is lost."""
+        for at, block in enumerate(self._manifest.blocks):
+            read_portion(self._folder, at, block)
+
+    @guard("sealed ratings")
+    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
+        engine = FileEngine(self._folder, self._manifest, self._secret, bounds, seed, self._room)
+        nobody = PackedBlock.of_nobody().sealed(bounds, seed, self._secret)
+        return Users(Replay(engine, nobody), Public(bounds, self.n_items))
+
+    def __repr__(self) -> str:
+        return f"<blocks of people with ratings of {self.n_items:,} items: {self.parts} files>"
+
+
+class FileEngine:
+    """Passes over block files, one on each core."""
+
+    def __init__(self, folder: Path, manifest: Manifest, secret: Secret, bounds: Bounds, seed: int, room: int) -> None:
+        self._folder = folder
+        self._manifest = manifest
+        self._secret = secret
+        self._bounds = bounds
+        self._seed = seed
+        self._kept = BlockCache(room)
+        self._outlook = Outlook()
+
+    def close(self) -> None:
+        self._kept = BlockCache(0)
+
+    def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
+        one_pass(asked)
+
+    def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
+        blocks = self._manifest.blocks
+        keep = self._outlook.worth_keeping(root)
+        workers = min(thread_count(), len(blocks))
+        left = iter(range(len(blocks)))
+        lock = Lock()
+
+        def work(_: int) -> list[NDArray[np.int64]]:
+            into = nothing_yet(wanted)
+            with one_thread():
+                while True:
+                    with lock:
+                        at = next(left, None)
+                    if at is None:
+                        return into
+                    self._one(at, root, into, keep)
+
+        if workers < 2:
+            return work(0)
+        with ThreadPoolExecutor(workers) as pool:
+            first, *others = list(pool.map(work, range(workers)))
+        for other in others:
+            for total, part in zip(first, other, strict=True):
+                total += part
+        return first
+
+    def _one(self, at: int, root: Node, into: Sequence[NDArray[np.int64]], keep: Collection[Point]) -> None:
+        @guard("sealed ratings")
+        def block() -> Any:
+            portion = read_portion(self._folder, at, self._manifest.blocks[at])
+            return portion.sealed(self._bounds, self._seed, self._secret)
+
+        self._kept.keep(at, follow(root, block, into, self._kept.lookup(at), keep))

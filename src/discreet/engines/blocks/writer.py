@@ -1,0 +1,183 @@
+"""Blocks from a stream: each piece is divided by a hash of its users, and each block is put together at the end.
+
+Memory is bounded by a piece of the source and by the largest block, whatever the size of the data. Rows lie in scratch
+files beside the result meanwhile, which comes to its place as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.csr import check_duplicates_rule
+from discreet.data.ratings import Ratings
+from discreet.data.user_column import describe_problem
+from discreet.engines.blocks.manifest import MANIFEST, SECRET, BlockFile, Manifest, write_portion, write_private
+from discreet.engines.blocks.readers import ItemColumn, ReadOptions, BlockRows, pieces
+from discreet.engines.user_hash import Secret, block_of
+from discreet.engines.block_format import portion_of
+from discreet.errors import ConfigError, DataError
+from discreet.kernels.threads import available_cores
+
+Progress = Callable[[int, int, str], None]
+MOST_BLOCKS = 1 << 16
+_ROW = np.dtype([("who", "<u8", 3), ("item", "<i4"), ("rating", "<f4"), ("time", "<i8")])
+
+
+def write_blocks(
+    source: Any,
+    folder: Path,
+    blocks: int,
+    reading: ReadOptions,
+    items: ItemColumn,
+    duplicates: str,
+    replace: bool,
+    titles: NDArray[Any] | None,
+    filtered: str,
+    catalogue: bool,
+    trust_user_column: bool,
+    progress: Progress | None,
+) -> None:
+    """See `Blocks.write`."""
+    if isinstance(blocks, bool) or not isinstance(blocks, int) or not 1 <= blocks <= MOST_BLOCKS:
+        raise ConfigError(f"blocks is {blocks!r}, but must be a whole number from 1 to {MOST_BLOCKS:,}")
+    check_duplicates_rule(duplicates)
+    if folder.exists() and not replace:
+        raise ConfigError(f"{folder} is there already: say replace=True, or give another folder")
+    if folder.exists() and any(folder.iterdir()) and not (folder / MANIFEST).is_file():
+        raise ConfigError(f"{folder} holds something else than blocks, so it is not replaced: give another folder")
+    with _aside(folder) as aside:
+        scratch = aside / "scratch"
+        scratch.mkdir(mode=0o700)
+        secret = Secret()  # in memory until all is written: what a crash leaves behind says nothing about ids
+        read = _divide(pieces(source, reading, items, secret), scratch, blocks, progress)
+        item_ids, places = items.final()
+        if any(not isinstance(one, (int, str)) for one in item_ids.tolist()):
+            raise DataError("item ids must be whole numbers or text to be written to blocks")
+
+        def put_together(at: int) -> tuple[BlockFile, float, float, NDArray[np.int64]]:
+            rows = _scratch_rows(scratch, at)
+            place = rows["item"]
+            if places is not None:
+                place = np.where(place >= 0, places[place], -1)
+            times = rows["time"] if read.timed else None
+            portion = portion_of(rows["who"], place, rows["rating"], times, len(item_ids), duplicates)
+            low = float(portion.ratings.min(initial=np.inf))
+            high = float(portion.ratings.max(initial=-np.inf))
+            known = np.count_nonzero(place >= 0)
+            counts = np.array([len(portion.hashes), known, known - len(portion.items)])
+            return write_portion(aside / f"block-{at:05d}.bin", portion), low, high, counts
+
+        with ThreadPoolExecutor(min(available_cores(), 4)) as pool:
+            made = []
+            for at, one in enumerate(pool.map(put_together, range(blocks))):
+                made.append(one)
+                if progress:
+                    progress(at + 1, blocks, "blocks")
+        shutil.rmtree(scratch)
+        low = min(one[1] for one in made)
+        high = max(one[2] for one in made)
+        some = low <= high
+        manifest = Manifest(
+            tuple(one[0] for one in made),
+            item_ids,
+            titles,
+            catalogue,
+            filtered,
+            low if some else None,
+            high if some else None,
+            secret.check_value(),
+            *_check_users(source, read, sum(one[3] for one in made), trust_user_column),
+        )
+        write_private(aside / MANIFEST, manifest.to_json().encode())
+        write_private(aside / SECRET, secret.data)
+
+
+@contextmanager
+def _aside(folder: Path) -> Iterator[Path]:
+    """A folder to write to, which takes the place of `folder` when the block succeeds and is removed when not."""
+    folder = Path(os.path.abspath(folder))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.part")
+    aside.mkdir(mode=0o700)
+    try:
+        yield aside
+        old = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.old")
+        if folder.exists():
+            os.replace(folder, old)
+        os.replace(aside, folder)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+class _Read(NamedTuple):
+    """Whether the rows that were read have times and ratings, and dates for users."""
+
+    timed: bool
+    rated: bool
+    dates: bool
+
+
+def _check_users(source: Any, read: _Read, counts: Any, trusted: bool) -> tuple[bool, str]:
+    """Say whether there are ratings, and what speaks against the user column, as `Ratings` of the source would."""
+    if trusted:
+        return True, ""
+    if isinstance(source, Ratings):
+        return source.rated, source.user_problem
+    return read.rated, describe_problem(read.dates, *map(int, counts))
+
+
+def _divide(rows: Iterator[BlockRows], scratch: Path, blocks: int, progress: Progress | None) -> _Read:
+    """Append every row to the scratch file of its block, in the order in which rows come."""
+    timed: bool | None = None
+    rated = dates = True
+    any_rows = False
+    for piece in rows:
+        if timed is not None and timed != (piece.times is not None):
+            raise DataError("some files have a column of times and others have none: give timestamp= for all")
+        timed = piece.times is not None
+        rated = rated and piece.rated
+        dates = dates and piece.dates
+        any_rows = any_rows or len(piece.who) > 0
+        packed = np.empty(len(piece.who), _ROW)
+        packed["who"] = piece.who
+        packed["item"] = piece.items
+        packed["rating"] = piece.ratings
+        packed["time"] = 0 if piece.times is None else piece.times
+        block = block_of(piece.who, blocks)
+        order = np.argsort(block, kind="stable")
+        packed = packed[order]
+        cuts = np.searchsorted(block[order], np.arange(blocks + 1))
+        for at in np.flatnonzero(np.diff(cuts)).tolist():
+            with open(_scratch(scratch, at), "ab", opener=_open_private) as stream:
+                packed[cuts[at] : cuts[at + 1]].tofile(stream)
+        if progress:
+            progress(0, blocks, "reading")
+    if not any_rows:
+        raise DataError("there are no ratings in it: at least one is needed")
+    return _Read(bool(timed), rated, dates)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _scratch(scratch: Path, at: int) -> Path:
+    return scratch / f"{at:05d}"
+
+
+def _scratch_rows(scratch: Path, at: int) -> NDArray[Any]:
+    file = _scratch(scratch, at)
+    rows = np.fromfile(file, _ROW) if file.exists() else np.zeros(0, _ROW)
+    file.unlink(missing_ok=True)
+    return rows

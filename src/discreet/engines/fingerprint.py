@@ -1,0 +1,140 @@
+"""Do two machines compute the same bits? They say what they are, and compute small sums that both can be judged by.
+
+Vector and plain kernels round differently in the last bits, and so may two versions of a library or two processors. A
+person whose contribution came out differently on another machine would be counted as two half-truths, and a retried
+task would change a released number. So all machines of a training have to give the same `fingerprint`. It holds a
+digest of what public, made-up users come to: the steps that users take and the sums that are released in DPMF, for
+ranking and for ratings, and in DPALS, so that every kernel that these use is compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.kernels.simd import VECTOR_BYTES, enabled
+from discreet.kernels.threads import one_thread
+from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.gradient_steps import BiasGradient, WeightedResidualGradient, Size, WeighEntries, WeightCounts
+from discreet.privacy.users.leave_one_out import LeaveOneOutGains
+from discreet.privacy.users.ridge import (
+    FitMoments,
+    ComputeOwnResiduals,
+    PriorMoments,
+    ResidualPairs,
+    SolutionGram,
+    SolveUserEffects,
+)
+from discreet.privacy.users.sealed_users import Choose, Restrict, Solve, sealed_block
+from discreet.privacy.statistics.contributions import Gradient, ItemCounts, ItemGrams, ItemSums
+from discreet.privacy.statistics.pairs import UserCount, GradeRatings, LikeCounts, PairSums
+from discreet.version import __version__
+
+#: Fine enough that a difference in the last bits of a float32 shows in the sums.
+GRID = 4.0**-14
+
+
+@lru_cache(maxsize=2)
+def _fingerprint(vector: bool) -> str:
+    import numba
+
+    kernels = f"vectors of {VECTOR_BYTES} bytes" if vector else "plain kernels"
+    return (
+        f"discreet {__version__}, {kernels}, {platform.machine()}, numpy {np.__version__}, numba {numba.__version__}, "
+        f"check {canary()}"
+    )
+
+
+def fingerprint() -> str:
+    """Library, kernels, processor, and the digest of a small computation: nothing of it is about anybody's data."""
+    return _fingerprint(enabled())
+
+
+def canary() -> str:
+    """Digest of the bits that fixed, public users come to, in steps and sums of DPMF and DPALS."""
+    digest = hashlib.sha256()
+    with one_thread(), np.errstate(all="ignore"):
+        for array in (*_ranking(), *_rating(), *_least_squares()):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()[:12]
+
+
+def _ranking() -> Iterator[NDArray[Any]]:
+    """DPMF for ranking: counts of likes, and pairs of liked items."""
+    block, public = _after(*_users(Bounds(items=1, rating=4.0)), GradeRatings(1.0, 5.0))
+    yield from _sums(block, public, LikeCounts(), UserCount())
+    yield from _sums(*_after(block, public, Restrict(np.arange(0, public.n_items, 2))), PairSums())
+
+
+def _rating() -> Iterator[NDArray[Any]]:
+    """DPMF for ratings: users' own solutions, their residuals, and what is released of both."""
+    block, public = _users(Bounds(items=1, rating=4.0))
+    m = public.n_items
+    V = np.random.default_rng(21).standard_normal((m, 6)).astype(np.float32)
+    bias = np.linspace(-0.5, 0.5, m)
+    ridge = 2.0
+    centre = 0.25
+    prior_count = 3.0
+    first = 2
+    steps = (
+        WeighEntries(np.linspace(1.0, 2.0, m)),
+        SolveUserEffects(V, ridge, centre, prior_count, bias, first, 0.3),
+        ComputeOwnResiduals(V, 1.5, bias),
+    )
+    block, public = _after(block, public, *steps)
+    yield from (block[name] for name in ("solution", "vectors", "offset", "residual", "length"))
+    yield from _sums(
+        block,
+        public,
+        Size(2.0),
+        WeightCounts(),
+        PriorMoments(V, ridge, centre, prior_count, 1.0),
+        FitMoments(4.0, 1.0, prior_count, 1.5),
+        SolutionGram(first, V.shape[1] - first, 1.0),
+        ResidualPairs(np.arange(0, m, 2)),
+        LeaveOneOutGains(V, ridge, centre, prior_count, bias, first, (1, 3), 1.0, 5.0),
+        BiasGradient(),
+        WeightedResidualGradient(),
+    )
+
+
+def _least_squares() -> Iterator[NDArray[Any]]:
+    """DPALS and descents from a solution: users' vectors, and sums over the items that they contribute."""
+    block, public = _users(Bounds(items=6, rating=2.0))
+    V = np.random.default_rng(22).standard_normal((public.n_items, 8)).astype(np.float32)
+    block, public = _after(block, public, Choose(), Solve(V, 2.0, unobserved=0.1))
+    yield block["vectors"]
+    yield from _sums(block, public, ItemCounts(), ItemGrams(), ItemSums(), Gradient(V, 1.5))
+
+
+def _users(bounds: Bounds) -> tuple[Block, Public]:
+    """Made-up users, the same everywhere."""
+    rng = np.random.default_rng(20)
+    n = 64
+    m = 50
+    counts = rng.integers(1, 30, n)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    indices = np.concatenate([np.sort(rng.permutation(m)[:count]) for count in counts]).astype(np.int32)
+    ratings = rng.integers(1, 6, len(indices)).astype(np.float32)
+    keys = rng.integers(0, 2**63, n).astype(np.uint64)
+    return sealed_block(indptr, indices, ratings, keys, bounds), Public(bounds, m)
+
+
+def _after(block: Block, public: Public, *steps: UserStep) -> tuple[Block, Public]:
+    for step in steps:
+        before, public = public, step.check(public)
+        block = step.run(block, before)
+    return block, public
+
+
+def _sums(block: Block, public: Public, *statistics: Statistic) -> Iterator[NDArray[Any]]:
+    for statistic in statistics:
+        statistic.check(public)
+        yield statistic.partial(block, public, GRID)(slice(0, statistic.shape(public)[0]))

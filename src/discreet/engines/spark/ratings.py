@@ -1,0 +1,304 @@
+"""Ratings in a Spark DataFrame, as `fit` takes them.
+
+The frame is read once. The public catalogue goes to all workers, which look up the items; rows are divided by a hash
+of the user, so that nobody is in two blocks; each block is sealed by its task into compressed sparse rows, and written
+as a binary column of Parquet (`sealing`). From then on Spark sees nothing but these blocks: every release is one job
+over them.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.catalog import Catalogue
+from discreet.data.columns import Column, find_columns
+from discreet.data.csr import check_duplicates_rule
+from discreet.data.ids import canonical, encode, object_array
+from discreet.data.ratings import Duplicates, Unknown
+from discreet.data.user_column import CHECKED_IDS, find_user_problem
+from discreet.engines.user_hash import Secret
+from discreet.engines.block_cache import room_for
+from discreet.engines.block_format import PackedBlock
+from discreet.engines.spark import shuffle
+from discreet.engines.spark.jobs import SealedBlocks, SparkEngine, arrow_batches, cores, outcome, shake_hands
+from discreet.engines.spark.local_folder import local_folder, make_private, restrict_files
+from discreet.errors import ConfigError, DataError
+from discreet.privacy.sealed import guard
+from discreet.privacy.statistics.base import Public
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.lazy_partitions import Replay
+from discreet.privacy.users.sealed_users import Users
+
+logger = logging.getLogger("discreet")
+
+MOST_PARTITIONS = 1 << 16
+WHOLE = r"^[ \t]*(0|-?[1-9][0-9]{0,99})(?:\.0)?[ \t]*$"  # as `discreet.data.ids.written` has it
+WHOLE_KINDS = ("byte", "short", "integer", "long")
+ROWS_OF_A_BATCH = 1 << 12  # packets of this many rows are below 1 GB together
+_EXACT = 2.0**53
+
+
+class SparkRatings:
+    """People whose ratings are in a Spark DataFrame, one row per rating.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+    items : optional
+        Public item catalogue, as for `Ratings.read`. Without one, the items are found in the data, and the statement
+        of every model says so.
+    rating_range : (low, high), optional
+        The range of ratings, if it is public. Without it, a model that needs one reads it from the data.
+    partitions : int
+        How many blocks people are divided into: a public number, which must not follow from the data. What is released
+        does not depend on it. Sealing takes the memory of one block for each task: about 100 bytes per rating.
+    user, item, rating, timestamp : str, optional
+        Names of the columns; found by convention where not given. ``rating=False`` and ``timestamp=False`` ignore them.
+    duplicates : {"last", "mean", "error"}, optional
+        As for `Ratings.read`. Rows of a frame have no order, so that "last" needs a column of times; of equally new
+        ratings the highest counts. By default "last" where there are times, and "error" where there are none.
+    unknown_items : {"error", "drop"}
+    folder : str, optional
+        Where sealed blocks are written: any path that all machines can reach, such as ``hdfs:`` or ``s3a:``. They hold
+        people's ratings, and a keyed hash instead of user ids. By default, and only where Spark runs on one machine, a
+        temporary folder. A folder of this machine is made for its owner alone; one elsewhere you protect, and delete.
+    trust_user_column : bool
+        Train although the user column does not look like one, as in `Ratings.read`.
+    cache_megabytes : int
+        Memory of each Python worker in which blocks stay between passes; no bit depends on it.
+    """
+
+    exact_only = True
+    replays = True
+
+    def __init__(
+        self,
+        frame: Any,
+        *,
+        items: Any = None,
+        rating_range: tuple[float, float] | None = None,
+        partitions: int = 32,
+        user: Column = None,
+        item: Column = None,
+        rating: Column = None,
+        timestamp: Column = None,
+        duplicates: Duplicates | None = None,
+        unknown_items: Unknown = "error",
+        folder: str | None = None,
+        cache_megabytes: int = 256,
+        trust_user_column: bool = False,
+    ) -> None:
+        if isinstance(partitions, bool) or not isinstance(partitions, int) or not 1 <= partitions <= MOST_PARTITIONS:
+            raise ConfigError(f"partitions is {partitions!r}, but must be a whole number from 1 to {MOST_PARTITIONS:,}")
+        if unknown_items not in ("error", "drop"):
+            raise ConfigError(f'unknown_items must be "error" or "drop", and {unknown_items!r} was given')
+        if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
+            raise DataError(f"SparkRatings needs a DataFrame of Spark, and a {type(frame).__name__} was given")
+        self.spark = frame.sparkSession
+        self.parts = partitions
+        self.public_range = rating_range
+        chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+        names = list(frame.columns)
+        positions = find_columns(names, chosen, "the Spark DataFrame")
+        self._columns = {role: names[at] for role, at in positions.items()}
+        self._frame = frame
+        timed = "timestamp" in positions
+        self._duplicates = duplicates or ("last" if timed else "error")
+        check_duplicates_rule(self._duplicates)
+        if self._duplicates == "last" and not timed:
+            raise ConfigError(
+                'duplicates="last" needs to know which rating is newest, and rows of a frame have no order: name a '
+                'column of times with timestamp=, or say duplicates="mean" or duplicates="error"'
+            )
+        self._unknown = unknown_items
+        self.catalogue = items is not None
+        self.filtered = ""
+        given = Catalogue.from_any(items) if items is not None else Catalogue(self._collect_items())
+        self.item_ids: NDArray[Any] = given.ids
+        self.titles: NDArray[Any] | None = given.titles
+        self._folder = folder
+        self._room = room_for(cache_megabytes)
+        self._sealed: SealedBlocks | None = None
+        self._trusted = trust_user_column
+
+    @property
+    def rated(self) -> bool:
+        """Whether there is a rating column; see `Ratings`."""
+        return self._trusted or "rating" in self._columns
+
+    @property
+    def user_problem(self) -> str:
+        """What speaks against the user column; see `Ratings`. Repeated rows are not counted here."""
+        from pyspark.sql import functions as F
+
+        if self._trusted:
+            return ""
+        ids = self._frame.select(F.col(self._columns["user"]).cast("string").alias("user"))
+        some = ids.distinct().limit(CHECKED_IDS)
+        found = [row["user"] for row in outcome(lambda: some.collect()) if row["user"] is not None]
+        return find_user_problem(object_array(found, len(found)), 1, 0)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.item_ids)
+
+    @property
+    def engine(self) -> str:
+        """What the ledger says of where people were."""
+        return f"spark: people are in {self.parts:,} blocks on a Spark cluster"
+
+    def rating_range(self) -> tuple[float, float] | None:
+        from pyspark.sql import functions as F
+
+        if "rating" not in self._columns:
+            return (1.0, 1.0)
+        number = self._rating()
+        row = outcome(lambda: self._frame.select(F.min(number).alias("low"), F.max(number).alias("high")).first())
+        return None if row is None or row["low"] is None else (float(row["low"]), float(row["high"]))
+
+    def ready(self) -> None:
+        """Shake hands with the workers, and seal people's ratings into blocks, if that has not been done before."""
+        shake_hands(self.spark, 2 * cores(self.spark))
+        if self._sealed is None:
+            path = self._path()
+            secret = Secret()
+            self._sealed = SealedBlocks(self.spark, path, self.parts, secret, lambda: self._write(path, secret))
+
+    @guard("sealed ratings")
+    def seal(self, bounds: Bounds, *, seed: int = 0) -> Users:
+        if self._sealed is None:
+            self.ready()
+        assert self._sealed is not None
+        engine = SparkEngine(self._sealed, bounds, seed, self._room)
+        nobody = PackedBlock.of_nobody().sealed(bounds, seed, self._sealed.secret)
+        return Users(Replay(engine, nobody), Public(bounds, self.n_items))
+
+    def __repr__(self) -> str:
+        return f"<people with ratings of {self.n_items:,} items in {self.parts} blocks on Spark>"
+
+    # ------------------------------------------------------------ sealing
+
+    def rows(self) -> Any:
+        """The frame as (user, item, rating, time), with ids as whole numbers or as text."""
+        from pyspark.sql import functions as F
+
+        frame = self._frame
+        columns = self._columns
+        kinds = {name: frame.schema[name].dataType.typeName() for name in columns.values()}
+        found = [as_id(F.col(columns[role]), kinds[columns[role]]).alias(role) for role in ("user", "item")]
+        found.append(self._rating().alias("rating"))
+        if "timestamp" in columns:
+            found.append(seconds(F.col(columns["timestamp"]), kinds[columns["timestamp"]]).alias("time"))
+        return frame.select(*found)
+
+    def _write(self, path: str, secret: Secret) -> None:
+        keys = partition_keys(self.spark, self.parts)
+        local = local_folder(path)
+
+        def job() -> None:
+            divide = shuffle.divider(self.item_ids, self._unknown, keys, secret)
+            seal = shuffle.sealer(self.n_items, self._duplicates, task_number)
+            packets = self.rows().mapInArrow(divide, shuffle.PACKETS)
+            blocks = packets.repartition(self.parts, "key").mapInArrow(seal, shuffle.SEALED)
+            writing = blocks.write.mode("append" if local is not None else "overwrite").option("compression", "none")
+            writing.option("parquet.enable.dictionary", "false").parquet(path)
+
+        if local is not None:
+            make_private(local)
+        with arrow_batches(self.spark, ROWS_OF_A_BATCH):
+            outcome(job)
+        if local is not None:
+            restrict_files(local)
+
+    def _rating(self) -> Any:
+        from pyspark.sql import functions as F
+
+        if "rating" not in self._columns:
+            return F.lit(1.0)
+        return F.col(self._columns["rating"]).try_cast("double")
+
+    def _collect_items(self) -> NDArray[Any]:
+        """A look at the data, which the statement declares."""
+        from pyspark.sql import functions as F
+
+        name = self._columns["item"]
+        kind = self._frame.schema[name].dataType.typeName()
+        key = key_of(F.col(name), kind).alias("key")
+        found = [row["key"] for row in outcome(lambda: self._frame.select(key).distinct().collect())]
+        if not found or any(one is None for one in found):
+            raise DataError("the frame holds no ratings, or an item id is missing: fill it in or drop the row")
+        return encode([canonical(one) if kind == "string" else one for one in found], "item id")[0]
+
+    def _path(self) -> str:
+        if self._folder is not None:
+            return self._folder if ":" in self._folder else Path(self._folder).absolute().as_uri()
+        master = str(self.spark.conf.get("spark.master", ""))
+        if not master.startswith("local"):
+            raise ConfigError(
+                "say with folder= where sealed blocks may be written: a path that all machines of the cluster reach "
+                "(they hold people's ratings)"
+            )
+        folder = tempfile.mkdtemp(prefix="discreet-spark-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        return (Path(folder) / "sealed").as_uri()
+
+
+def task_number() -> int:
+    """The number of the task that this worker is on."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return 0 if context is None else int(context.partitionId())
+
+
+def partition_keys(spark: Any, parts: int) -> NDArray[np.int32]:
+    """For each block, a number that Spark's own hash sends to the partition of the block's number.
+
+    So each block is a task of its own. Where a hash is never met, or Spark divides otherwise than its `hash` says,
+    blocks only share tasks; all that goes by one key stays together in any case.
+    """
+    from pyspark.sql import functions as F
+
+    keys = np.arange(parts, dtype=np.int32)
+    tried = spark.range(0, 16 * parts + 64, 1, 1).select(F.col("id").cast("int").alias("key"))
+    rows = outcome(lambda: tried.select("key", F.pmod(F.hash("key"), F.lit(parts)).alias("part")).collect())
+    for key, part in rows:
+        keys[part] = key
+    return keys
+
+
+def as_id(column: Any, kind: str) -> Any:
+    """An id as workers read it: text as it is, for they know all its spellings."""
+    return column if kind == "string" else key_of(column, kind)
+
+
+def key_of(column: Any, kind: str) -> Any:
+    """An id in the one form that all its spellings share: a whole number where it is one, else text."""
+    from pyspark.sql import functions as F
+
+    if kind in WHOLE_KINDS:
+        return column.cast("long")
+    if kind in ("float", "double"):
+        whole = (F.abs(column) < F.lit(_EXACT)) & (column == F.floor(column))
+        return F.when(whole, F.floor(column).cast("long").cast("string")).otherwise(column.cast("string"))
+    text = column.cast("string")
+    return F.when(text.rlike(WHOLE), F.regexp_extract(text, WHOLE, 1)).otherwise(text)
+
+
+def seconds(column: Any, kind: str) -> Any:
+    """A time as a whole number."""
+    from pyspark.sql import functions as F
+
+    if kind in WHOLE_KINDS:
+        return column.cast("long")
+    if kind in ("float", "double"):
+        return F.floor(column).cast("long")
+    return F.unix_timestamp(column.try_cast("timestamp"))

@@ -1,0 +1,220 @@
+"""What workers do while people are sealed: rows are divided by user on one side of a shuffle, and sealed on the other.
+
+Spark moves rows one by one, which costs more than all that is done with them. So the first task looks up the items,
+takes the keyed hash of every user (`identity`) and packs rows that go to the same block into a few thousand at a time,
+column by column; Spark moves these packets, and the second task makes compressed sparse rows of them (`portion`).
+
+A packet is: number of rows, whether there are times (int64 each); then the columns, one after the other: first halves,
+second halves, encrypted numbers, items (int32), ratings (float32), times (int64). No id is in it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from discreet.data.catalog import Catalogue
+from discreet.data.worker_errors import Problem, Task, quiet
+from discreet.engines.blocks.readers import ItemColumn
+from discreet.engines.user_hash import Identity, Secret, block_of, identities
+from discreet.engines.block_format import PackedBlock, portion_of
+from discreet.errors import DataError, DiscreetError
+
+PACKETS = "key int, part int, data binary"
+SEALED = "part int, piece int, source int, size long, crc32 long, payload binary"
+ROWS_AT_ONCE = 1 << 20
+ROWS_OF_A_PACKET = 1 << 13  # at most 320 kB, so that no batch of Arrow comes near the 2 GB that it can hold
+RATINGS_OF_A_PIECE = 1 << 20  # a piece takes about 8 MB, and twenty times as much while its users take their steps
+
+Batches = Iterable[pa.RecordBatch]
+
+
+class ShuffleRows(NamedTuple):
+    """Some rows, column by column; `times` is None where there are none."""
+
+    who: Identity
+    items: NDArray[np.int32]
+    ratings: NDArray[np.float32]
+    times: NDArray[np.int64] | None
+
+    def take(self, where: Any) -> ShuffleRows:
+        """Those at these places."""
+        times = None if self.times is None else self.times[where]
+        return ShuffleRows(self.who[where], self.items[where], self.ratings[where], times)
+
+
+# ------------------------------------------------------------------ before the shuffle
+
+
+def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secret: Secret) -> Task:
+    """A task from rows (user, item, rating, and time if there is one) to packets.
+
+    Parameters
+    ----------
+    item_ids : the public catalogue
+    unknown : {"error", "drop"}
+    keys : (parts,)
+        For each block, the key by which Spark sends a packet to the task that seals it.
+    secret : Secret
+        Of the hashes of users.
+    """
+
+    def divide(batches: Batches) -> Iterator[pa.RecordBatch]:
+        items = ItemColumn(Catalogue(item_ids), "drop")
+        held: list[pa.RecordBatch] = []
+        for batch in batches:
+            held.append(batch)
+            if sum(one.num_rows for one in held) >= ROWS_AT_ONCE:
+                yield from packets(_rows(held, items, unknown, secret), keys)
+                held.clear()
+        if any(one.num_rows for one in held):
+            yield from packets(_rows(held, items, unknown, secret), keys)
+
+    return quiet(divide)
+
+
+def packets(rows: ShuffleRows, keys: NDArray[np.int32]) -> Iterator[pa.RecordBatch]:
+    """Rows, packed by the block that their users are in."""
+    part = block_of(rows.who, len(keys)).astype(np.uint16)  # numpy sorts these in linear time
+    order = np.argsort(part, kind="stable")
+    rows = rows.take(order)
+    cuts = np.append(np.flatnonzero(np.diff(part[order].astype(np.int64), prepend=-1)), len(part))
+    found: list[tuple[int, bytes]] = []
+    for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
+        own = int(part[order[begin]])
+        for start in range(begin, end, ROWS_OF_A_PACKET):
+            found.append((own, pack_rows(rows.take(slice(start, min(start + ROWS_OF_A_PACKET, end))))))
+    parts = np.array([own for own, _ in found], np.int32)
+    yield pa.RecordBatch.from_pydict(
+        {"key": pa.array(keys[parts]), "part": pa.array(parts), "data": pa.array([data for _, data in found])}
+    )
+
+
+def pack_rows(rows: ShuffleRows) -> bytes:
+    head = np.array([len(rows.who), rows.times is not None], np.int64)
+    columns: list[NDArray[Any]] = [head, *rows.who.T, rows.items, rows.ratings]
+    if rows.times is not None:
+        columns.append(rows.times)
+    return b"".join(column.tobytes() for column in columns)
+
+
+def _rows(batches: list[pa.RecordBatch], items: ItemColumn, unknown: str, secret: Secret) -> ShuffleRows:
+    table = pa.Table.from_batches(batches)
+    ratings = _numbers(table.column("rating"), np.float64, "Rating")
+    with np.errstate(all="ignore"):
+        ratings = ratings.astype(np.float32)
+    if not np.isfinite(ratings).all():
+        raise Problem("Rating")
+    times = _numbers(table.column("time"), np.int64, "Time") if "time" in table.column_names else None
+    who = _ids(partial(identities, secret=secret), table.column("user"), "User")
+    places = _ids(items.positions, table.column("item"), "ItemId")
+    if unknown == "error" and (places < 0).any():
+        raise Problem("Item")
+    return ShuffleRows(who, places, ratings, times)
+
+
+def _ids(read: Callable[[Any], Any], column: pa.ChunkedArray, problem: str) -> Any:
+    try:
+        return read(column)
+    except DiscreetError:
+        pass
+    raise Problem(problem)
+
+
+def _numbers(column: pa.ChunkedArray, kind: Any, problem: str) -> NDArray[Any]:
+    if column.null_count:
+        raise Problem(problem)
+    numbers: NDArray[Any] = column.to_numpy().astype(kind, copy=False)
+    return numbers
+
+
+# ------------------------------------------------------------------ behind the shuffle
+
+
+def sealer(n_items: int, duplicates: str, source: Callable[[], int]) -> Task:
+    """A task from packets to pieces of blocks; all packets of a block come to one task, whose number is `source`."""
+
+    def seal(batches: Batches) -> Iterator[pa.RecordBatch]:
+        found: dict[int, list[ShuffleRows]] = {}
+        for batch in batches:
+            for part, data in zip(batch.column("part").to_pylist(), batch.column("data"), strict=True):
+                found.setdefault(part, []).append(unpack_rows(data.as_buffer()))
+        for part in sorted(found):
+            whole = _sealed_whole(concatenate_rows(found.pop(part)), n_items, duplicates)
+            for number, piece in enumerate(in_pieces(whole)):
+                yield _sealed(part, number, source(), piece.to_bytes())
+
+    return quiet(seal)
+
+
+def unpack_rows(data: Any) -> ShuffleRows:
+    """The rows of a packet, whose memory they share."""
+    n, timed = (int(x) for x in np.frombuffer(data, np.int64, 2))
+    at = 16
+
+    def column(kind: Any) -> NDArray[Any]:
+        nonlocal at
+        array = np.frombuffer(data, kind, n, at)
+        at += array.nbytes
+        return array
+
+    who = np.column_stack([column(np.uint64) for _ in range(3)])
+    items = column(np.int32)
+    ratings = column(np.float32)
+    return ShuffleRows(who, items, ratings, column(np.int64) if timed else None)
+
+
+def concatenate_rows(rows: list[ShuffleRows]) -> ShuffleRows:
+    times = None if rows[0].times is None else np.concatenate([one.times for one in rows if one.times is not None])
+    who, items, ratings = (np.concatenate([one[at] for one in rows]) for at in range(3))
+    return ShuffleRows(who, items, ratings, times)
+
+
+def _sealed_whole(rows: ShuffleRows, n_items: int, duplicates: str) -> PackedBlock:
+    try:
+        return portion_of(rows.who, rows.items, rows.ratings, rows.times, n_items, "error")
+    except DataError:  # somebody rated an item twice, which is rare; only then does the order of rows matter
+        pass
+    if duplicates == "error":
+        raise Problem("Twice")
+    # rows of a frame have no order: of two ratings, the newer and higher comes last
+    keys = (rows.ratings,) if rows.times is None else (rows.ratings, rows.times)
+    rows = rows.take(np.lexsort(keys))
+    return portion_of(rows.who, rows.items, rows.ratings, rows.times, n_items, duplicates)
+
+
+def in_pieces(whole: PackedBlock) -> Iterator[PackedBlock]:
+    """Portions of about `RATINGS_OF_A_PIECE`, of whole users."""
+    n = len(whole.numbers)
+    begin = 0
+    while begin < n:
+        end = int(np.searchsorted(whole.indptr, whole.indptr[begin] + RATINGS_OF_A_PIECE))
+        end = min(max(end, begin + 1), begin + RATINGS_OF_A_PIECE, n)
+        own = whole.indptr[begin : end + 1]
+        entries = slice(int(own[0]), int(own[-1]))
+        yield PackedBlock(
+            own - own[0],
+            whole.hashes[begin:end],
+            whole.numbers[begin:end],
+            whole.items[entries],
+            whole.ratings[entries],
+        )
+        begin = end
+
+
+def _sealed(part: int, number: int, source: int, payload: bytes) -> pa.RecordBatch:
+    columns = {
+        "part": pa.array([part], pa.int32()),
+        "piece": pa.array([number], pa.int32()),
+        "source": pa.array([source], pa.int32()),
+        "size": pa.array([len(payload)], pa.int64()),
+        "crc32": pa.array([zlib.crc32(payload)], pa.int64()),
+        "payload": pa.array([payload], pa.binary()),
+    }
+    return pa.RecordBatch.from_pydict(columns)

@@ -1,0 +1,567 @@
+"""How it is measured: `evaluate` scores a fitted model on the held-out part of a split.
+
+1. Rating metrics: predict every held-out rating from the same user's known ones; errors are pooled over all rows.
+2. Ranking metrics: rank the whole catalogue without the user's known items; relevant are the held-out items (with
+   explicit feedback: those rated at least ``relevant``); one value per user, averaged over users with a relevant item.
+3. Slices: the items are split into five groups by popularity in training. Rating metrics take the rows whose item is in
+   the group; ranking metrics keep the lists and call only the group's items relevant.
+
+Why the groups have a fifth of the *ratings* each, not of the items: with a long tail the least popular fifth of the
+items has next to none of the ratings (ML-1M: 0.6 %), so its scores would rest on few rows, and the top fifth would
+hide two thirds of all there is. With equal shares every group has about as many held-out ratings, hence comparable
+standard errors, and stands for the same share of what people do. ``slices="items"`` gives the other reading.
+
+Memory: users are ranked in blocks, so it never grows with users × items.
+
+Privacy: without `epsilon` nothing here is noised. A score on people's held-out ratings is then a look at data that no
+model's ε pays for; standard errors and slices are more looks, and per-user values are statements about persons.
+Choosing a model or its parameters by such scores leaks some of the held-out data into the choice. Publish them where
+the data may be looked at (a public benchmark, with consent), or give an `epsilon`: then they are released with noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+
+import numpy as np
+
+from discreet.data.ids import IdIndex, object_array
+from discreet.data.splits import Holdout
+from discreet.errors import ConfigError, DataError, NotFittedError
+from discreet.evaluation.metrics import (
+    N_QUINTILES,
+    Array,
+    Metric,
+    find_covered,
+    find_hits,
+    mean_over_rows,
+    mean_over_users,
+    parse,
+    popularity_quintiles,
+    root,
+)
+from discreet.evaluation.private_scores import PrivateEvaluation, ScorePrice, release_scores
+from discreet.evaluation.results import Evaluation, Slice
+from discreet.models.histories import clip_histories
+from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.release.budget_store import Account
+from discreet.progress import Progress, ShowProgress, progress_bar, no_progress
+
+if TYPE_CHECKING:
+    from discreet.data.ratings import Ratings
+    from discreet.data.splits import Split
+
+DEFAULTS = {"explicit": ("rmse", "mae"), "implicit": ("recall@20", "recall@50", "ndcg@100", "coverage@20")}
+RELEVANT_SHARE = 0.75
+BLOCK = 2048
+"""Users ranked in one call: enough to keep all cores busy, few enough for a model that holds all their scores."""
+
+Part = Literal["test", "valid"]
+
+
+class Model(Protocol):
+    """What a model needs for being evaluated."""
+
+    feedback: str
+
+    @property
+    def item_ids_(self) -> Any: ...
+    def predict(self, ratings: Ratings, pairs: Ratings) -> Any: ...
+    def recommend_indices(self, ratings: Ratings, n: int) -> tuple[Any, Any]: ...
+
+
+@overload
+def evaluate(
+    model: Model,
+    split: Split,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    part: Part = "test",
+    relevant: float | None = None,
+    slices: Literal["ratings", "items"] | None = "ratings",
+    progress: ShowProgress = None,
+) -> Evaluation: ...
+
+
+@overload
+def evaluate(
+    model: Model,
+    split: Split,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    epsilon: float,
+    delta: float = 1e-6,
+    neighbouring: Neighbouring = "add-remove",
+    budget: Account | None = None,
+    most_ratings: int = 10,
+    confidence: float = 0.95,
+    part: Part = "test",
+    relevant: float | None = None,
+    progress: ShowProgress = None,
+) -> PrivateEvaluation: ...
+
+
+def evaluate(
+    model: Model,
+    split: Split,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    part: Part = "test",
+    relevant: float | None = None,
+    slices: Literal["ratings", "items"] | None = "ratings",
+    epsilon: float | None = None,
+    delta: float = 1e-6,
+    neighbouring: Neighbouring = "add-remove",
+    budget: Account | None = None,
+    most_ratings: int = 10,
+    confidence: float = 0.95,
+    progress: ShowProgress = None,
+) -> Evaluation | PrivateEvaluation:
+    """Score a fitted model on the held-out part of a split.
+
+    Parameters
+    ----------
+    model : Recommender
+        Fitted on ``split.train``.
+    split : Split
+    metrics : names, optional
+        Of ``rmse``, ``mae``, ``recall@k``, ``recall_all@k``, ``ndcg@k``, ``precision@k``, ``map@k``, ``mrr``,
+        ``mrr@k``, ``coverage@k``. By default ``rmse, mae`` for explicit and
+        ``recall@20, recall@50, ndcg@100, coverage@20`` for implicit feedback.
+    part : {"test", "valid"}
+    relevant : float, optional
+        For ranking metrics a held-out item counts as relevant if rated at least this. By default every one does with
+        implicit feedback, and with explicit feedback those in the top quarter of the scale, low + ¾ (high − low) of
+        the training ratings: 4 stars on 1–5, and the same idea on any scale. A model that ranks from ratings says
+        itself from which on an item is liked. The number used is in ``conditions``.
+        With epsilon it must be given, unless the model's range of ratings (or what it counts as
+        liked) is public and was not read from the data.
+    slices : {"ratings", "items", None}
+        What each popularity quintile has a fifth of; None leaves slices out. Priced scores have none.
+    epsilon, delta, neighbouring
+        Release the scores with noise at this price, with a ledger of their own, instead of looking at the data.
+    budget : Account, optional
+        With epsilon: the account of these people in a `discreet.BudgetStore`, which pays.
+    most_ratings : int
+        With epsilon: in rmse and mae, a person with more held-out ratings counts as so many.
+    confidence : float
+        With epsilon: of the intervals.
+    progress : function, bool or None
+        As for `fit` of a model. With epsilon it is never called: how many users are ranked is an exact number.
+
+    Returns
+    -------
+    Evaluation, or with epsilon a PricedEvaluation
+        Standard errors are over users: for ranking metrics of the mean over users; for ``mae`` and ``rmse`` clustered
+        by user (see `metrics.mean_over_rows`), with the delta method for the root.
+
+    Notes
+    -----
+    Privacy: without `epsilon`, these are exact statistics of held-out people, not covered by the model's ε; see the top
+    of this module. With it, releases sums over people (`discreet.evaluation.private_scores` has them, and their sensitivity).
+    """
+    if not (hasattr(split, "train") and hasattr(split, "test")):
+        raise DataError(
+            f"evaluate needs a split, and {type(split).__name__} were given: hold ratings out, such as "
+            "with discreet.data.splits.random_ratings(ratings), and fit on split.train"
+        )
+    if epsilon is not None:
+        price = ScorePrice(Budget(epsilon, delta, neighbouring), budget, most_ratings, confidence)
+        return _evaluate_privately(model, split, metrics, part, relevant, price)
+    if budget is not None:
+        raise ConfigError("an account pays for priced scores: give epsilon= as well, such as 0.1")
+    wanted = _parse_all(metrics, model.feedback)
+    holdout = _part(split, part)
+    if getattr(model, "item_ids_", None) is None:
+        raise NotFittedError(f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it")
+    target = holdout.target
+    counts = np.bincount(split.train.indices, minlength=target.n_items)
+    groups = _Groups(popularity_quintiles(counts, slices), N_QUINTILES) if slices else _Groups.empty(target.n_items)
+    if relevant is None:
+        relevant = getattr(model, "like_threshold_", None)
+    threshold = _threshold(relevant, model.feedback, split.train, target)
+    keep = _find_relevant(target, threshold)
+
+    rating = [m for m in wanted if m.kind == "rating"]
+    ranking = [m for m in wanted if m.kind != "rating"]
+    found = _rate(model, holdout, rating, groups) if rating else {}
+    n_ranked: list[int] | None = None
+    if ranking:
+        with progress_bar(progress, "Evaluating") as told:
+            ranked, n_ranked = _rank(model, holdout, keep, ranking, groups, told)
+        found |= ranked
+
+    n_users = _users_by_group(target, groups)
+    return Evaluation(
+        values={m.name: found[m.name].scores[0][0] for m in wanted},
+        stderr={m.name: found[m.name].scores[0][1] for m in wanted},
+        slices=tuple(_slice(g, groups, counts, target, n_users, n_ranked, found) for g in range(groups.n)),
+        n_users=n_users[0],
+        n_ranked=n_ranked[0] if n_ranked else None,
+        n_targets=int(target.n_ratings),
+        conditions={
+            "model": type(model).__name__,
+            "feedback": model.feedback,
+            "split": split.name,
+            "seed": split.seed,
+            "part": part,
+            "relevant": threshold if ranking else None,
+            "slices": slices,
+        },
+        notes=_notes(model, rating, target.n_users, n_users[0], n_ranked, threshold),
+        user_ids=target.user_ids,
+        per_user={m.name: values for m in wanted if (values := found[m.name].per_user) is not None},
+    )
+
+
+def _evaluate_privately(
+    model: Model,
+    split: Split,
+    metrics: str | Sequence[str] | None,
+    part: Part,
+    relevant: float | None,
+    price: ScorePrice,
+) -> PrivateEvaluation:
+    """The same scores as a release; everything decided here is public."""
+    if getattr(model, "item_ids_", None) is None:
+        raise NotFittedError(f"this {type(model).__name__} is not fitted: call fit(split.train) before evaluating it")
+    usual = [name for name in DEFAULTS[model.feedback] if parse(name).kind != "coverage"]
+    wanted = _parse_all(usual if metrics is None else metrics, model.feedback)
+    scale: tuple[float, float] | None = getattr(model, "rating_range_", None)
+    relevant = public_threshold(model, wanted, relevant)
+    holdout = align_items(model, split.part(part))
+
+    def measure(names: Sequence[str]) -> Mapping[str, Array]:
+        return measure_users(model, holdout, [parse(name) for name in names], relevant)
+
+    conditions = {
+        "model": type(model).__name__,
+        "feedback": model.feedback,
+        "split": split.name,
+        "seed": split.seed,
+        "part": part,
+        "relevant": relevant,
+        "apart": split.apart,
+    }
+    half = None if scale is None else (scale[1] - scale[0]) / 2
+    rated = keep_known_items(model, holdout)
+    cautions = _list_cautions(model, wanted, split)
+    head = getattr(model, "account_head_", None)
+    return release_scores(wanted, measure, rated, half, price, conditions, cautions, head)
+
+
+def _list_cautions(model: Model, metrics: Iterable[Metric], split: Split) -> dict[str, str]:
+    """List by name what scores depend on and was read from data without noise."""
+    cautions = {a.name: a.text for a in _list_inferred_range(model)}
+    scale = getattr(model, "rating_range_", None)
+    statement = getattr(model, "privacy_", None)
+    if statement is None or not statement.finite:
+        cautions["model"] = "the model that is measured, which was trained without privacy"
+    if statement is None and scale is not None and any(m.kind == "rating" for m in metrics):
+        cautions["ratings"] = f"the range of ratings, {scale[0]:g} to {scale[1]:g}"
+    if split.train.filtered:
+        cautions["filter"] = split.train.filtered
+    return cautions
+
+
+def _list_inferred_range(model: Model) -> list[Any]:
+    """List the model's assumptions on its range of ratings that were read from data."""
+    statement = getattr(model, "privacy_", None)
+    assumptions = () if statement is None else statement.assumptions
+    return [a for a in assumptions if a.inferred and a.name in ("ratings", "liked")]
+
+
+def public_threshold(
+    model: Model,
+    metrics: Iterable[Metric],
+    relevant: float | None,
+) -> float | None:
+    """Give the lowest rating that counts as relevant in a release; None where every item does.
+
+    Privacy: the threshold must not follow from users' ratings, or one user could change what counts
+    for all others. Where it would, this refuses, by the model's parameters and its ledger alone; it
+    takes a model before and after training.
+    """
+    if relevant is not None:
+        return _check_relevant(relevant)
+    by_rating = model.feedback == "explicit" or hasattr(type(model), "like_threshold_")
+    if not by_rating or all(metric.kind != "ranking" for metric in metrics):
+        return None
+    if not _has_public_range(model):
+        raise ConfigError(
+            "the relevance threshold of ranking scores would be read from the ratings: "
+            "pass relevant=, the lowest rating that counts, or train with a public rating_range="
+        )
+    scale = getattr(model, "rating_range_", None)
+    if model.feedback == "explicit" and scale is not None:
+        return float(scale[0] + RELEVANT_SHARE * (scale[1] - scale[0]))
+    threshold: float | None = getattr(model, "like_threshold_", None)
+    return threshold
+
+
+def _has_public_range(model: Any) -> bool:
+    """Tell whether the range of ratings, or what counts as liked, was given and not inferred."""
+    if getattr(model, "privacy_", None) is not None:
+        return not _list_inferred_range(model)
+    if getattr(model, "rating_range", None) is not None:
+        return True
+    return model.feedback == "implicit" and model.algorithm().like_threshold is not None
+
+
+def measure_users(
+    model: Model,
+    holdout: Holdout,
+    metrics: Sequence[Metric],
+    relevant: float | None,
+) -> dict[str, Array]:
+    """Measure every user apart for a release: a value per user and metric, NaN where there is none.
+
+    Privacy: a user's value depends on the model, on public arguments and on that user's own
+    ratings. No data are refused: without any held-out rating all values are NaN. Held-out items
+    that the model does not know are left out of rating metrics and are misses in rankings.
+    """
+    groups = _Groups.empty(holdout.target.n_items)
+    rating = [m for m in metrics if m.kind == "rating"]
+    ranking = [m for m in metrics if m.kind == "ranking"]
+    found = _rate(model, keep_known_items(model, holdout), rating, groups) if rating else {}
+    if ranking:
+        keep = _find_relevant(holdout.target, relevant)
+        found |= _rank(model, holdout, keep, ranking, groups, no_progress)[0]  # progress would be exact
+    return {name: one.per_user for name, one in found.items() if one.per_user is not None}
+
+
+def align_items(model: Model, holdout: Holdout) -> Holdout:
+    """Name items as the model does, and put those that it does not know after its own.
+
+    Privacy: every id is looked up by itself. Were the model's ids looked up among those of the data,
+    one user who writes 7 for 7.0 would decide which ratings of all others count.
+    """
+    ids = np.asarray(model.item_ids_)
+    found = holdout.target.item_ids
+    if np.array_equal(ids, found):
+        return holdout
+    unknown = found[IdIndex(ids).positions(found, "item id") < 0]
+    items = object_array([*ids.tolist(), *unknown.tolist()], len(ids) + len(unknown))
+    return Holdout(holdout.known.with_items(items), holdout.target.with_items(items))
+
+
+def keep_known_items(model: Model, holdout: Holdout) -> Holdout:
+    """Keep the ratings of items that the model knows."""
+    relabel = _relabel(model, holdout.target)
+    if relabel is None:
+        return holdout
+    parts = (holdout.known, holdout.target)
+    return Holdout(*(part.keep(np.isin(part.indices, relabel)) for part in parts))
+
+
+# --- The two protocols ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Popularity group of each item, and how many groups there are; without slices all items are in group 0 of none."""
+
+    of_item: Array
+    n: int
+
+    @staticmethod
+    def empty(n_items: int) -> _Groups:
+        return _Groups(np.zeros(n_items, np.int8), 0)
+
+
+@dataclass(frozen=True)
+class _UserScores:
+    """(value, standard error) of the whole and then of each group; values by user, or None where there are none."""
+
+    scores: list[tuple[float, float]]
+    per_user: Array | None
+
+
+def _rate(model: Model, holdout: Holdout, metrics: list[Metric], groups: _Groups) -> dict[str, _UserScores]:
+    """Rating metrics: sums by (group, user), from which everything follows."""
+    target = holdout.target
+    known = clip_histories(holdout.known, getattr(model, "history_range", None))
+    predicted = np.zeros(0)
+    if target.n_ratings:
+        predicted = np.asarray(model.predict(known, target), np.float64)
+    if predicted.shape != target.values.shape:
+        raise DataError(f"predict gave {predicted.shape} scores for {target.n_ratings:,} held-out ratings")
+    error = np.abs(predicted - target.values)
+    cell = groups.of_item[target.indices].astype(np.int64) * target.n_users + _row_users(target)
+    shape = (max(groups.n, 1), target.n_users)
+    counts = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
+    found = {}
+    for metric in metrics:
+        squared = metric.base == "rmse"
+        weights = error**2 if squared else error
+        sums = np.bincount(cell, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
+        pairs = [(sums.sum(axis=0), counts.sum(axis=0)), *((sums[g], counts[g]) for g in range(groups.n))]
+        scores = [mean_over_rows(s, c) for s, c in pairs]
+        with np.errstate(invalid="ignore"):  # 0 / 0 for users without rows is the NaN they should get
+            per_user = pairs[0][0] / pairs[0][1]
+        found[metric.name] = _UserScores(
+            [root(*score) for score in scores] if squared else scores, np.sqrt(per_user) if squared else per_user
+        )
+    return found
+
+
+def _rank(
+    model: Model, holdout: Holdout, keep: Array, metrics: list[Metric], groups: _Groups, progress: Progress
+) -> tuple[dict[str, _UserScores], list[int]]:
+    """Ranking metrics and coverage, block by block; also the number of users counted, as a whole and in each group."""
+    target = holdout.target
+    indices = target.indices[keep]
+    n_relevant = np.diff(np.concatenate([[0], np.cumsum(keep)])[target.indptr])
+    users = np.flatnonzero(n_relevant)
+    indptr = np.concatenate([[0], np.cumsum(n_relevant[users])])
+    relabel = _relabel(model, target)
+    depth = min(max(m.k for m in metrics), len(model.item_ids_))
+    values = {m.name: np.full((1 + groups.n, target.n_users), np.nan) for m in metrics if m.kind == "ranking"}
+    covered = {m.name: np.zeros(target.n_items, np.bool_) for m in metrics if m.kind == "coverage"}
+    n_ranked = np.zeros(1 + groups.n, np.int64)
+
+    for start in range(0, len(users), BLOCK):
+        stop = min(start + BLOCK, len(users))
+        known = holdout.known.select_users(users[start:stop], by="index")
+        if relabel is not None:  # a model of some of the items knows nothing of the others in a history
+            known = known.keep(np.isin(known.indices, relabel))
+        lists = np.asarray(model.recommend_indices(known, n=depth)[0])
+        if relabel is not None:
+            lists = np.where(lists >= 0, relabel[lists], -1)
+        own = slice(indptr[start], indptr[stop])
+        hits = find_hits(lists, indptr[start : stop + 1] - indptr[start], indices[own])
+        row = np.repeat(np.arange(stop - start), n_relevant[users[start:stop]])
+        item_group, list_group = groups.of_item[indices[own]], groups.of_item[lists]
+        for g in range(-1, groups.n):
+            of_group = hits if g < 0 else hits & (list_group == g)
+            size = np.bincount(row if g < 0 else row[item_group == g], minlength=stop - start)
+            n_ranked[1 + g] += np.count_nonzero(size)
+            for metric in metrics:
+                if metric.kind == "ranking":
+                    values[metric.name][1 + g, users[start:stop]] = metric.per_user(of_group, size)
+        for metric in metrics:
+            if metric.kind == "coverage":
+                covered[metric.name] |= find_covered(lists, target.n_items, metric.k)
+        progress(stop, len(users), "ranking")
+
+    found = {name: _UserScores([mean_over_users(row) for row in v], v[0]) for name, v in values.items()}
+    for name, items in covered.items():
+        parts = [items, *(items[groups.of_item == g] for g in range(groups.n))]
+        found[name] = _UserScores([(float(p.mean()) if p.size else math.nan, math.nan) for p in parts], None)
+    return found, n_ranked.tolist()
+
+
+def _slice(
+    g: int,
+    groups: _Groups,
+    counts: Array,
+    target: Ratings,
+    n_users: list[int],
+    n_ranked: list[int] | None,
+    found: dict[str, _UserScores],
+) -> Slice:
+    mine = groups.of_item == g
+    return Slice(
+        quintile=g + 1,
+        n_items=int(np.count_nonzero(mine)),
+        train_share=float(counts[mine].sum() / counts.sum()) if counts.any() else math.nan,
+        n_targets=int(np.count_nonzero(mine[target.indices])),
+        n_users=n_users[1 + g],
+        n_ranked=n_ranked[1 + g] if n_ranked else None,
+        values={name: f.scores[1 + g][0] for name, f in found.items()},
+        stderr={name: f.scores[1 + g][1] for name, f in found.items()},
+    )
+
+
+# --- Helpers ----------------------------------------------------------------------------------------------------------
+
+
+def _parse_all(metrics: str | Iterable[str] | None, feedback: str) -> list[Metric]:
+    if metrics is None:
+        if feedback not in DEFAULTS:
+            raise ConfigError(f"feedback of the model is {feedback!r}, not 'explicit' or 'implicit': name the metrics")
+        metrics = DEFAULTS[feedback]
+    names = [metrics] if isinstance(metrics, str) else list(metrics)
+    if not names:
+        raise ConfigError("metrics is empty: name at least one, such as 'ndcg@100', or leave it out for the usual ones")
+    return [parse(name) for name in dict.fromkeys(names)]
+
+
+def _part(split: Split, part: str) -> Holdout:
+    if part not in ("test", "valid"):
+        raise ConfigError(f"part is 'test' or 'valid', not {part!r}")
+    holdout = split.test if part == "test" else split.valid
+    if holdout is None:
+        raise ConfigError(f"the split {split.name!r} has no validation part: use part='test' or split with one")
+    if holdout.target.n_ratings == 0:
+        raise DataError(f"the {part} part of the split {split.name!r} has no ratings: hold out a larger fraction")
+    return holdout
+
+
+def _threshold(relevant: float | None, feedback: str, train: Ratings, target: Ratings) -> float | None:
+    if relevant is not None:
+        return _check_relevant(relevant)
+    if feedback == "implicit" or train.n_ratings == 0:
+        return None
+    return lowest_relevant((float(train.values.min()), float(train.values.max())), train, target)
+
+
+def _check_relevant(relevant: Any) -> float:
+    if isinstance(relevant, bool) or not isinstance(relevant, Real) or not math.isfinite(relevant):
+        raise ConfigError(f"relevant is the lowest rating that counts as relevant, a number, not {relevant!r}")
+    return float(relevant)
+
+
+def _find_relevant(target: Ratings, threshold: float | None) -> Array:
+    """Mark the held-out ratings that count as relevant; all of them without a threshold."""
+    if threshold is None:
+        return np.ones(target.n_ratings, np.bool_)
+    return np.asarray(target.values >= np.float32(threshold))
+
+
+def lowest_relevant(scale: tuple[float, float], *ratings: Ratings) -> float:
+    """The lowest of these ratings that counts as relevant on that scale: 4 of half stars, where the bound is 3.875."""
+    least = scale[0] + RELEVANT_SHARE * (scale[1] - scale[0])
+    enough = [some.values[some.values >= np.float32(least)] for some in ratings]
+    return min((float(values.min()) for values in enough if len(values)), default=least)
+
+
+def _relabel(model: Model, target: Ratings) -> Array | None:
+    """Model's item index to the split's (−1 for an item the split does not have), or None where they are the same."""
+    ids = np.asarray(model.item_ids_)
+    if len(ids) == target.n_items and np.array_equal(ids, target.item_ids):
+        return None
+    return np.asarray(target.item_index(ids))
+
+
+def _row_users(ratings: Ratings) -> Array:
+    return np.repeat(np.arange(ratings.n_users, dtype=np.int64), np.diff(ratings.indptr))
+
+
+def _users_by_group(target: Ratings, groups: _Groups) -> list[int]:
+    """Users with a held-out rating: of any item, then of an item of each group."""
+    user = _row_users(target)
+    group = groups.of_item[target.indices]
+    chosen = [user if g < 0 else user[group == g] for g in range(-1, groups.n)]
+    return [int(np.count_nonzero(np.bincount(u, minlength=1))) for u in chosen]
+
+
+def _notes(
+    model: Model, rating: list[Metric], total: int, n_users: int, n_ranked: list[int] | None, threshold: float | None
+) -> tuple[str, ...]:
+    notes = []
+    if n_users < total:
+        notes.append(f"{total - n_users:,} of {total:,} users have no held-out rating and are left out")
+    if n_ranked is not None:
+        what = "all held-out items" if threshold is None else f"held-out items rated {threshold:g} or more"
+        out = total - n_ranked[0]
+        left = f"; {out:,} of {total:,} users have none and are left out of the ranking metrics" if out else ""
+        notes.append(f"relevant: {what}{left}")
+    if rating and model.feedback == "implicit":
+        names = " and ".join(m.name for m in rating)
+        notes.append(f"{names}: this model was trained on implicit feedback, its scores are not predicted ratings")
+    return tuple(notes)

@@ -1,0 +1,49 @@
+"""Inner products of pairs of rows, each added up by itself: no bit of one depends on which others are asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from discreet._numba import njit
+from discreet.kernels.validation import floats, positions, same_length
+from discreet.kernels.threads import even_cuts, run
+
+
+def pair_products_numpy(U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """``u_i · v_j`` for each pair: the specification of `pair_products`."""
+    return (U[i] * V[j]).sum(axis=1)
+
+
+def pair_products(U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """``u_i · v_j`` for each of the pairs (i, j).
+
+    Parameters
+    ----------
+    U, V : (n, r), (m, r) float32 or float64
+    i, j : (pairs,) whole numbers; −1 is the last row, as in numpy
+
+    Returns
+    -------
+    (pairs,) of the wider type of U and V
+    """
+    kind = np.result_type(U, V)
+    U, V = floats("U", U, 2, kind), floats("V", V, 2, kind)
+    same_length("vectors", U.shape[1], V.shape[1])
+    i, j = positions("i", i, len(U)), positions("j", j, len(V))
+    same_length("pairs", len(i), len(j))
+    products = np.zeros(len(i), kind)
+    run(lambda start, stop: _products(U, V, i, j, products, start, stop), even_cuts(len(i)))
+    return products
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _products(
+    U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray, products: np.ndarray, start: int, stop: int
+) -> None:
+    for at in range(start, stop):
+        u = U[i[at]]
+        v = V[j[at]]
+        total = U.dtype.type(0)
+        for k in range(U.shape[1]):  # in the order that vector registers like, which the length alone decides
+            total += u[k] * v[k]
+        products[at] = total

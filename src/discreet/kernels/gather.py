@@ -1,0 +1,324 @@
+"""Rows gathered into a packed buffer, and what is added up of them: the pieces that least squares is built from.
+
+A kernel reads the rows of Y that the entries of a sparse row name. It gathers up to `PACK` of them side by side into a
+buffer P, asks for the next ones meanwhile, and adds up PᵀP (`add_gram`), vᵀP (`add_sum`) or both (`add_turned`) in
+registers. Y lies on cache lines, in rows of whole vectors: `pad_columns` puts it there. `sum_rows` is the simplest use
+of all this.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from discreet._numba import njit
+from discreet.kernels import simd
+from discreet.kernels.validation import floats, same_length, sparse_rows
+from discreet.kernels.cholesky import allocate_aligned, pad_rank
+from discreet.kernels.simd import (
+    CORNER_VECTORS,
+    TILE_ROWS,
+    corner_0,
+    corner_0_both,
+    corner_1,
+    corner_1_both,
+    corner_2,
+    gather,
+    gather_truncated,
+    lanes,
+    prefetch,
+    row_1,
+    row_2,
+    row_4,
+    row_8,
+    tile_1,
+    tile_2,
+    tile_3,
+)
+from discreet.kernels.threads import cost_cuts, even_cuts, run
+
+PACK = 128  # entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
+AHEAD = 128  # entries prefetched beyond those
+
+
+def frozen(x: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to: numba compiles anew for every mixture of arrays that can and that cannot."""
+    x = x.view()
+    x.flags.writeable = False
+    return x
+
+
+def allocate_aligned_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Memory on a cache-line boundary. It comes from numpy, which asks for large pages: factors are read at random."""
+    size = math.prod(shape) * dtype.itemsize
+    buffer = np.empty(size + 64, np.uint8)
+    skip = -buffer.ctypes.data % 64
+    return buffer[skip : skip + size].view(dtype).reshape(shape)
+
+
+def on_cache_lines(Y: np.ndarray, dtype: DTypeLike | None = None) -> np.ndarray:
+    """Y (as `dtype`) where vector kernels want it, with columns of zeros up to whole vectors, in one copy if any.
+
+    A kernel that takes it is told how many `columns` are Y's own.
+    """
+    kind = np.dtype(dtype or Y.dtype)
+    r = Y.shape[1]
+    R = pad_rank(r, kind.itemsize) if simd.enabled() else r
+    if kind == Y.dtype:
+        return pad_columns(Y, R)
+    P = allocate_aligned_array((len(Y), R), kind)
+
+    def fill(a: int, b: int) -> None:
+        P[a:b, :r] = Y[a:b]
+        P[a:b, r:] = 0
+
+    run(fill, even_cuts(len(Y)))
+    return P
+
+
+def pad_columns(Y: np.ndarray, R: int) -> np.ndarray:
+    """Y with zero columns up to R, on a cache-line boundary."""
+    if Y.shape[1] == R and Y.flags.c_contiguous and Y.ctypes.data % 64 == 0:
+        return Y
+    P = allocate_aligned_array((len(Y), R), Y.dtype)
+    P[:, : Y.shape[1]] = Y
+    P[:, Y.shape[1] :] = 0
+    return P
+
+
+@njit(nogil=True, cache=True)
+def prefetch_rows(Y: np.ndarray, indices: np.ndarray, first: int, end: int) -> None:
+    """Ask for the rows of Y that the entries from `first` on name, not beyond `end`."""
+    line = Y.shape[1] * Y.itemsize
+    for k in range(first, min(end, first + AHEAD)):
+        address = Y.ctypes.data + np.int64(indices[k]) * line
+        for at in range(0, line, 64):
+            prefetch(address + at)
+
+
+@njit(nogil=True, cache=True)
+def add_gram(like: np.ndarray, P: int, K: int, S: int, A: int, R: int) -> None:
+    """``A = S + PᵀP`` on the tiles of the upper triangle; P is [K][R], S and A are [R][R]."""
+    for i in range(0, R, lanes(like)):
+        _add_tiles(like, P, K, S, A, R, i, i)
+
+
+@njit(nogil=True, cache=True)
+def _add_tiles(like: np.ndarray, P: int, K: int, S: int, A: int, R: int, i: int, j: int) -> None:
+    """The W rows from i on, the columns from j on."""
+    W = lanes(like)
+    s = like.itemsize
+    line = R * s
+    left = (R - j) // W
+    while left > 0:
+        step = 3 if left >= 3 and left != 4 else min(left, 2)  # 4 = 2 + 2 beats 3 + 1
+        for h in range(i, i + W, TILE_ROWS if step > 1 else W):
+            p = P + h * s
+            q = P + j * s
+            at = (h * R + j) * s
+            if step == 3:
+                tile_3(like, p, line, q, line, K, S + at, A + at, line)
+            elif step == 2:
+                tile_2(like, p, line, q, line, K, S + at, A + at, line)
+            else:
+                tile_1(like, p, line, q, line, K, S + at, A + at, line)
+        j += step * W
+        left -= step
+
+
+def rotate_blocks(S: np.ndarray, W: int) -> np.ndarray:
+    """A symmetric matrix with its diagonal blocks as `add_turned` keeps them: ``S[i + a, i + (a + d) % W]`` in lane a.
+
+    Rows d > W / 2 of a block are not used.
+    """
+    return S.take(_turns(len(S), W))
+
+
+@lru_cache(maxsize=8)
+def _turns(R: int, W: int) -> np.ndarray:
+    """Where every entry of a turned matrix comes from; kept, because one history is solved in less time."""
+    places = np.arange(R * R).reshape(R, R)
+    found = places.copy()
+    lane = np.arange(W)
+    for i in range(0, R, W):
+        for d in range(W // 2 + 1):
+            found[i + d, i : i + W] = places[i + lane, i + (lane + d) % W]
+    return found
+
+
+@njit(nogil=True, cache=True)
+def one_or_two_blocks(like: np.ndarray, R: int) -> bool:
+    """Whether `add_turned` reads rows so few times that gathering them beforehand would cost more."""
+    return 2 * lanes(like) >= R
+
+
+@njit(nogil=True, cache=True)
+def add_turned(
+    like: np.ndarray,
+    P: int,
+    index: int,
+    K: int,
+    v: int,
+    b: int,
+    w: int,
+    h: int,
+    S: int,
+    A: int,
+    R: int,
+    Y: int,
+    ahead: int,
+) -> None:
+    """``A = S + XᵀX`` above the diagonal blocks, the blocks `turned`, ``b += vᵀX`` and, if there is one, ``h += wᵀX``.
+
+    X are the K rows of P that `index` names. With more than `one_or_two_blocks` they have been gathered, `index` counts
+    from 0, and there is no h. The rows of Y that the K numbers at `ahead` name are asked for meanwhile.
+    """
+    W = lanes(like)
+    s = like.itemsize
+    line = R * s
+    half = TILE_ROWS if TILE_ROWS < W else 0  # the last rows of the last tile go with the last block
+    for i in range(0, R, W):
+        left = (R - i) // W - 1
+        x = i * s
+        p = x
+        q = x + W * s
+        own = (i * R + i) * s
+        at = own + W * s
+        if left == 0 and i > 0 and half:
+            p = x - half * s
+            q = x
+            at = own - half * line
+        bx = b + x
+        hx = h + x
+        yx = Y + x
+        s0 = S + own
+        a0 = A + own
+        s1 = S + at
+        a1 = A + at
+        if left == 0 and (i == 0 or half == 0):
+            if h:
+                corner_0_both(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
+            else:
+                corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
+        elif left <= 1:
+            if h:
+                corner_1_both(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
+            else:
+                corner_1(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
+        elif CORNER_VECTORS == 2:
+            corner_2(like, P, index, K, line, x, p, q, v, bx, s0, a0, s1, a1, line, yx, ahead, w, hx)
+            if half:
+                rest = half * line
+                tile_2(like, P + p + half * s, line, P + q, line, K, s1 + rest, a1 + rest, line)
+            _add_tiles(like, P, K, S, A, R, i, i + 3 * W)
+        else:
+            corner_0(like, P, index, K, line, x, x, x, v, bx, s0, a0, s0, a0, line, yx, ahead, w, hx)
+            _add_tiles(like, P, K, S, A, R, i, i + W)
+
+
+@njit(nogil=True, cache=True)
+def add_sum(like: np.ndarray, P: int, v: int, K: int, b: int, R: int) -> None:
+    """``b += vᵀP``; v is [K] and b is [R]."""
+    W = lanes(like)
+    s = like.itemsize
+    line = R * s
+    j = 0
+    while j < R:
+        left = (R - j) // W
+        at = j * s
+        if left >= 8:
+            row_8(like, v, s, P + at, line, K, b + at, b + at, line)
+            j += 8 * W
+        elif left >= 4:
+            row_4(like, v, s, P + at, line, K, b + at, b + at, line)
+            j += 4 * W
+        elif left >= 2:  # two sums at a time: one alone waits for itself
+            row_2(like, v, s, P + at, line, K, b + at, b + at, line)
+            j += 2 * W
+        else:
+            row_1(like, v, s, P + at, line, K, b + at, b + at, line)
+            j += W
+
+
+def sum_rows_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """``Σ_j c_ij y_j`` for each row: the specification of `sum_rows`."""
+    return np.array([c[a:b] @ Y[indices[a:b]] for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
+
+
+def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """``Σ_j c_ij y_j`` (n, r) for each row."""
+    return sums(indptr, indices, c, Y, whole=False)
+
+
+def sums(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool, columns: int | None = None
+) -> np.ndarray:
+    """``Σ_j c_ij y_j`` for each row, of terms rounded towards zero if `whole`; of the first `columns` of Y, or all."""
+    Y = floats("Y", Y, 2)
+    c = floats("c", c, 1)
+    assert c.dtype == Y.dtype
+    indptr, indices = sparse_rows(indptr, indices, None, len(Y))
+    same_length("c and indices", len(c), len(indices))
+    n = len(indptr) - 1
+    r = columns or Y.shape[1]
+    cuts = cost_cuts(np.diff(indptr) + 1.0)
+    if not simd.enabled():
+        b = np.zeros((n, r), Y.dtype)
+        run(lambda start, stop: _sums_plain(indptr, indices, c, Y, b, whole, start, stop), cuts)
+        return b
+    P = pad_columns(Y, pad_rank(r, Y.itemsize))
+    b = np.zeros((n, P.shape[1]), Y.dtype)
+    if n == 1:  # one row is added up sooner without asking for threads
+        _sums(indptr, indices, c, P, b, whole, 0, 1)
+    else:
+        run(lambda start, stop: _sums(indptr, indices, c, P, b, whole, start, stop), cuts)
+    return b if r == P.shape[1] else np.ascontiguousarray(b[:, :r])
+
+
+@njit(nogil=True, cache=True)
+def _sums(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    b: np.ndarray,
+    whole: bool,
+    start: int,
+    stop: int,
+) -> None:
+    R, s = Y.shape[1], Y.itemsize
+    P = allocate_aligned(Y, PACK * R)
+    one = np.ones(PACK, Y.dtype)
+    for i in range(start, stop):
+        for first in range(indptr[i], indptr[i + 1], PACK):
+            K = min(PACK, indptr[i + 1] - first)
+            index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
+            prefetch_rows(Y, indices, first + K, indptr[stop])
+            if whole:
+                gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+                factor = one.ctypes.data
+            else:
+                gather(P, Y.ctypes.data, index, K, P.ctypes.data, R)
+            add_sum(P, P.ctypes.data, factor, K, b.ctypes.data + i * R * s, R)
+
+
+@njit(nogil=True, cache=True)
+def _sums_plain(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    b: np.ndarray,
+    whole: bool,
+    start: int,
+    stop: int,
+) -> None:
+    for i in range(start, stop):
+        for e in range(indptr[i], indptr[i + 1]):
+            for k in range(Y.shape[1]):
+                x = c[e] * Y[indices[e], k]
+                b[i, k] += np.trunc(x) if whole else x

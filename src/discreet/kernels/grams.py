@@ -1,0 +1,180 @@
+"""Sums over rows of a sparse matrix that need a small matrix or a triangle of their own per row.
+
+`inverse_diagonals` says, for each row, how well its own ridge regression knows each coefficient. `add_pair_products`
+adds up normalised products of pairs of entries, which is what a row says about which columns go together:
+
+    p_jk = √2 x_j x_k / q,   j < k,      q² = (Σ x²)² − Σ x⁴ = 2 Σ_{j<k} x_j² x_k².
+
+Every row is computed by itself, in the order of its entries, so that no bit depends on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from discreet._numba import njit
+from discreet.kernels.validation import floats, same_length, sparse_rows
+from discreet.kernels.threads import cost_cuts, even_cuts, run
+
+_PIECES = 8  # whatever the threads, so that they do not change a bit
+
+
+def inverse_diagonals_numpy(
+    indptr: np.ndarray, indices: np.ndarray, V: np.ndarray, ridge: float, constant: float
+) -> np.ndarray:
+    """The specification of `inverse_diagonals`."""
+    F = np.column_stack([V, np.ones(len(V))]).astype(np.float64)
+    prior = np.diag([*[ridge] * V.shape[1], constant])
+    own = [F[indices[a:b]] for a, b in pairwise(indptr)]
+    return np.array([np.diag(np.linalg.inv(f.T @ f + prior)) for f in own]).reshape(len(own), F.shape[1])
+
+
+def inverse_diagonals(
+    indptr: np.ndarray, indices: np.ndarray, V: np.ndarray, ridge: float, constant: float
+) -> np.ndarray:
+    """The diagonal of (Σ_j f_j f_jᵀ + P)⁻¹ of each row, (n, r + 1): f_j = (v_j, 1), P = diag(ridge, …, constant).
+
+    Parameters
+    ----------
+    indptr, indices : CSR arrays of n rows
+    V : (m, r) float32 or float64; r is small
+    ridge, constant : above 0
+    """
+    V = floats("V", V, 2)
+    indptr, indices = sparse_rows(indptr, indices, len(indptr) - 1, len(V))
+    found = np.empty((len(indptr) - 1, V.shape[1] + 1))
+    cuts = cost_cuts(np.diff(indptr) + 1.0)
+    run(lambda a, b: _inverse_diagonals(indptr, indices, V, float(ridge), float(constant), found, a, b), cuts)
+    return found
+
+
+def pair_products_numpy(indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m: int) -> np.ndarray:
+    """Σ p_jk over the rows as a strict upper triangle, (m(m − 1)/2,): the specification of `add_pair_products`."""
+    total = np.zeros((m, m))
+    for a, b in pairwise(indptr):
+        dense = np.zeros(m)
+        dense[indices[a:b]] = x[a:b]
+        squares = np.triu(np.outer(dense**2, dense**2), 1).sum()
+        total += np.outer(dense, dense) / math.sqrt(squares) if squares > 0 else 0.0
+    return total[np.triu_indices(m, 1)]
+
+
+def add_pair_products(
+    indptr: np.ndarray, indices: np.ndarray, x: np.ndarray, m: int, length: float = 1.0, unit: float | None = None
+) -> np.ndarray:
+    """Σ p_jk over the rows as a strict upper triangle, row by row, (m(m − 1)/2,).
+
+    Parameters
+    ----------
+    indptr, indices : CSR arrays of n rows over m columns, ascending in each row
+    x : (nnz,) float64
+    length : what each row's products are multiplied by
+    unit : float, optional
+        Terms are counted in this unit and rounded towards zero, and their sums, float64, are whole.
+    """
+    indptr, indices = sparse_rows(indptr, indices, len(indptr) - 1, m)
+    same_length("x and indices", len(x), len(indices))
+    x = np.ascontiguousarray(x, np.float64)
+    factor = length if unit is None else length / unit
+    cuts = cost_cuts(np.diff(indptr) ** 2 + 1.0, pieces=_PIECES)
+    sums = {int(start): np.zeros(m * (m - 1) // 2) for start in cuts[:-1]}
+    run(lambda a, b: _pair_products(indptr, indices, x, m, factor, unit is not None, sums[a], a, b), cuts)
+    total = sums.pop(0, np.zeros(m * (m - 1) // 2))
+    for start in sorted(sums):
+        total += sums[start]
+    return total
+
+
+def symmetric_of(triangle: np.ndarray, m: int) -> np.ndarray:
+    """The symmetric matrix (m, m) with that strict upper triangle and 0 on its diagonal."""
+    A = np.zeros((m, m), triangle.dtype)
+    A[np.triu_indices(m, 1)] = triangle
+    run(lambda start, stop: _mirror(A, start, stop), even_cuts(m))
+    return A
+
+
+@njit(nogil=True, cache=True)
+def _mirror(A: np.ndarray, start: int, stop: int) -> None:
+    for i in range(start, stop):
+        for j in range(i):
+            A[i, j] = A[j, i]
+
+
+@njit(nogil=True, cache=True)
+def _inverse_diagonals(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    V: np.ndarray,
+    ridge: float,
+    constant: float,
+    found: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
+    r = V.shape[1]
+    d = r + 1
+    A = np.empty((d, d))
+    L = np.empty((d, d))  # inverse of the Cholesky factor
+    for i in range(start, stop):
+        A[:] = 0.0
+        for at in range(indptr[i], indptr[i + 1]):
+            v = V[indices[at]]
+            for a in range(r):
+                for b in range(a + 1):
+                    A[a, b] += np.float64(v[a]) * np.float64(v[b])
+                A[r, a] += np.float64(v[a])
+        for a in range(r):
+            A[a, a] += ridge
+        A[r, r] = indptr[i + 1] - indptr[i] + constant
+        for a in range(d):
+            for b in range(a + 1):
+                value = A[a, b]
+                for k in range(b):
+                    value -= A[a, k] * A[b, k]
+                A[a, b] = math.sqrt(max(value, 1e-300)) if a == b else value / A[b, b]
+        for b in range(d):
+            L[b, b] = 1.0 / A[b, b]
+            for a in range(b + 1, d):
+                value = 0.0
+                for k in range(b, a):
+                    value -= A[a, k] * L[k, b]
+                L[a, b] = value / A[a, a]
+        for b in range(d):
+            value = 0.0
+            for a in range(b, d):
+                value += L[a, b] * L[a, b]
+            found[i, b] = value
+
+
+@njit(nogil=True, cache=True)
+def _pair_products(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    x: np.ndarray,
+    m: int,
+    factor: float,
+    whole: bool,
+    sums: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
+    for i in range(start, stop):
+        before = 0.0
+        squares = 0.0  # Σ_{j<k} x_j² x_k²: a sum of what is not negative, so that nothing cancels
+        for at in range(indptr[i], indptr[i + 1]):
+            square = x[at] * x[at]
+            squares += square * before
+            before += square
+        if not squares > 0.0:
+            continue
+        scale = factor / math.sqrt(squares)
+        for one in range(indptr[i], indptr[i + 1]):
+            j = indices[one]
+            row = j * (2 * m - j - 1) // 2 - j - 1  # where (j, 0) would be
+            own = scale * x[one]
+            for other in range(one + 1, indptr[i + 1]):
+                product = own * x[other]
+                sums[row + indices[other]] += np.trunc(product) if whole else product

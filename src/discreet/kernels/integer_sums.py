@@ -1,0 +1,157 @@
+"""Sums that are the same to the last bit in any order: every contribution is a whole number.
+
+Noise on a floating-point sum does not hide it: the sum itself depends on the order of its terms by more than one person
+contributes. So each contribution is first rounded *towards zero* to a whole number of grid units (which never makes it
+larger), and whole numbers are added exactly: float64 holds them without error below 2⁵³. For row i with entries (j, c):
+
+    grams   G_i = Σ_j p pᵀ  with p = trunc(c_ij · y_j)
+    sums    s_i = Σ_j trunc(c_ij · y_j)
+
+The coefficients c carry weights and the grid: √w / grid for Gram matrices, w · value / grid for sums. `packed_grams`
+gives the upper triangles only, row after row, and also sums that are not rounded (`whole=False`).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from discreet._numba import njit
+from discreet.kernels import simd
+from discreet.kernels.validation import floats, same_length, sparse_rows
+from discreet.kernels.cholesky import allocate_aligned, pad_rank
+from discreet.kernels.gather import PACK, add_gram, pad_columns, prefetch_rows, sums
+from discreet.kernels.simd import gather_scaled, gather_truncated
+from discreet.kernels.threads import cost_cuts, run
+
+LARGEST = 2.0**53
+
+
+def exact_grams_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """G as above: the specification of `exact_grams`."""
+    P = np.trunc(c[:, None] * Y[indices])
+    return np.array([P[a:b].T @ P[a:b] for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1], Y.shape[1])
+
+
+def exact_sums_numpy(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """s as above: the specification of `exact_sums`."""
+    P = np.trunc(c[:, None] * Y[indices])
+    return np.array([P[a:b].sum(axis=0) for a, b in pairwise(indptr)]).reshape(-1, Y.shape[1])
+
+
+def exact_grams(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Gram matrices (n, r, r) of rounded contributions, whole numbers in float64.
+
+    Parameters
+    ----------
+    indptr, indices : CSR of n rows, int64 and int32; a block of rows may be passed as ``indptr[a : b + 1]``
+    c : (nnz,) float64
+    Y : (m, r) float64
+    """
+    assert c.dtype == Y.dtype == np.float64
+    a, b = np.triu_indices(Y.shape[1])
+    G = np.empty((len(indptr) - 1, Y.shape[1], Y.shape[1]))
+    G[:, a, b] = G[:, b, a] = pack_grams(indptr, indices, c, Y, whole=True)
+    return G
+
+
+def pack_grams(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    whole: bool = False,
+    columns: int | None = None,
+) -> np.ndarray:
+    """Upper triangles (n, r(r+1)/2) of Σ_j p pᵀ, p = c_ij y_j, rounded towards zero if `whole`.
+
+    Parameters as for `exact_grams`; without `whole` also float32. r is the number of columns of Y, or `columns` if Y is
+    padded (`on_cache_lines`).
+    """
+    Y = floats("Y", Y, 2)
+    c = floats("c", c, 1)
+    assert c.dtype == Y.dtype
+    indptr, indices = sparse_rows(indptr, indices, None, len(Y))
+    same_length("c and indices", len(c), len(indices))
+    n = len(indptr) - 1
+    r = columns or Y.shape[1]
+    G = np.empty((n, r * (r + 1) // 2), Y.dtype)
+    cost = np.diff(indptr).astype(np.float64) * r + 8.0 * r
+    if not simd.enabled():
+        run(lambda a, b: _grams_plain(indptr, indices, c, Y, G, whole, a, b), cost_cuts(cost))
+    else:
+        P = pad_columns(Y, pad_rank(r, Y.itemsize))
+        run(lambda a, b: _grams(indptr, indices, c, P, G, r, whole, a, b), cost_cuts(cost))
+    return G
+
+
+def exact_sums(
+    indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, columns: int | None = None
+) -> np.ndarray:
+    """Sums (n, r) of rounded contributions, whole numbers in float64; parameters as for `packed_grams`."""
+    assert c.dtype == Y.dtype == np.float64
+    return sums(indptr, indices, c, Y, whole=True, columns=columns)
+
+
+@njit(nogil=True, cache=True)
+def _grams(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    G: np.ndarray,
+    r: int,
+    whole: bool,
+    start: int,
+    stop: int,
+) -> None:
+    R, s = Y.shape[1], Y.itemsize
+    P = allocate_aligned(Y, PACK * R)
+    A = allocate_aligned(Y, R * R)
+    zero = np.zeros(R * R, Y.dtype)
+    for i in range(start, stop):
+        source = zero.ctypes.data
+        if indptr[i] == indptr[i + 1]:
+            G[i] = 0
+            continue
+        for first in range(indptr[i], indptr[i + 1], PACK):
+            K = min(PACK, indptr[i + 1] - first)
+            index, factor = indices.ctypes.data + first * 4, c.ctypes.data + first * s
+            if whole:
+                gather_truncated(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+            else:
+                gather_scaled(P, Y.ctypes.data, index, factor, K, P.ctypes.data, R)
+            prefetch_rows(Y, indices, first + K, indptr[stop])
+            add_gram(P, P.ctypes.data, K, source, A.ctypes.data, R)
+            source = A.ctypes.data
+        at = 0
+        for k in range(r):
+            for j in range(k, r):
+                G[i, at] = A[k * R + j]
+                at += 1
+
+
+@njit(nogil=True, cache=True)
+def _grams_plain(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    c: np.ndarray,
+    Y: np.ndarray,
+    G: np.ndarray,
+    whole: bool,
+    start: int,
+    stop: int,
+) -> None:
+    p = np.empty(Y.shape[1], Y.dtype)
+    for i in range(start, stop):
+        G[i] = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            for k in range(len(p)):
+                x = c[e] * Y[indices[e], k]
+                p[k] = np.trunc(x) if whole else x
+            at = 0
+            for k in range(len(p)):
+                for j in range(k, len(p)):
+                    G[i, at] += p[k] * p[j]
+                    at += 1

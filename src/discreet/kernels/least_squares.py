@@ -1,0 +1,425 @@
+"""Normal equations by row: the half-step of alternating least squares.
+
+For each row i of a sparse matrix with entries (j, value, weight) and fixed factors Y:
+
+    A_i = Σ_j w_ij · y_j y_jᵀ,      b_i = Σ_j w_ij · value_ij · y_j,
+    x_i = (A_i + S + ridge_i · I)⁻¹ b_i.
+
+`solve_rows` gives the x_i without keeping the A_i, and `solve_rows_constant` where every y_j has one more coordinate
+that is the same for all; `discreet.kernels.gather` has sums of b_i alone, and `discreet.kernels.integer_sums` the A_i. The
+vector path gathers the factors of a row, adds up PᵀP and vᵀP (see `packed`), and solves W rows at a time.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from discreet._numba import njit
+from discreet.kernels import simd
+from discreet.kernels.validation import floats, same_length, sparse_rows
+from discreet.kernels.cholesky import (
+    allocate_aligned,
+    factor_turned,
+    matrix_gap,
+    pad_rank,
+    panels_size,
+    solve_one,
+    substitute,
+)
+from discreet.kernels.blas import tall_product
+from discreet.kernels.gather import (
+    PACK,
+    add_sum,
+    add_turned,
+    allocate_aligned_array,
+    frozen,
+    one_or_two_blocks,
+    pad_columns,
+    rotate_blocks,
+)
+from discreet.kernels.simd import gather, gather_scaled, lanes
+from discreet.kernels.threads import cost_cuts, run
+
+DUAL_RANK = 96  # from this rank on, rows with few entries are solved in the dual
+
+
+class Entries(NamedTuple):
+    """What a sparse matrix holds, row by row; arrays without elements stand for what is not given."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    weights: np.ndarray
+    offset: np.ndarray
+
+
+def gram_rows_numpy(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, Y: np.ndarray, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """A and b as above: the first half of `solve_rows_numpy`."""
+    w = np.ones_like(values) if weights is None else weights
+    rows = [slice(a, b) for a, b in pairwise(indptr)]
+    A = [(w[s, None] * Y[indices[s]]).T @ Y[indices[s]] for s in rows]
+    b = [(w[s] * values[s]) @ Y[indices[s]] for s in rows]
+    return np.array(A).reshape(-1, Y.shape[1], Y.shape[1]), np.array(b).reshape(-1, Y.shape[1])
+
+
+def solve_rows_numpy(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    shared: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """x as above: the specification of `solve_rows`."""
+    A, b = gram_rows_numpy(indptr, indices, values, Y, weights)
+    S = 0 if shared is None else shared
+    return np.linalg.solve(A + S + ridge[:, None, None] * np.eye(Y.shape[1]), b[..., None])[..., 0]
+
+
+def solve_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray | None,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    shared: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+    offset: np.ndarray | None = None,
+) -> np.ndarray:
+    """Least-squares factors of every row.
+
+    Parameters
+    ----------
+    indptr, indices, values : CSR arrays of n rows; int64, int32 and the type of `Y`
+        Values are 1 where not given.
+    Y : (m, r) float32 or float64
+    ridge : (n,)
+        Added to the diagonal, row by row. With no entries, no `shared` and a ridge of 0, a row's solution is 0.
+    shared : (r, r), optional
+        S, the same for every row.
+    weights : (nnz,), optional
+        Non-negative weights of the entries; 1 where not given.
+    offset : (m,), optional
+        What is subtracted from every value of a column.
+
+    Returns
+    -------
+    (n, r) array of the type of `Y`
+    """
+    return _solve_rows(indptr, indices, values, Y, ridge, shared, weights, offset, 0.0)[0]
+
+
+def solve_rows_constant(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray | None,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    constant: float,
+    shared: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+    offset: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`solve_rows` with one more coordinate, `constant` in every y: the factors (n, r) and its own (n,).
+
+    S does not touch that coordinate. It is eliminated last, by a second right-hand side Σ w y, so that the matrices
+    keep their size: one coordinate more would cost as much as a whole vector of them.
+    """
+    return _solve_rows(indptr, indices, values, Y, ridge, shared, weights, offset, constant)
+
+
+def _solve_rows(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray | None,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    shared: np.ndarray | None,
+    weights: np.ndarray | None,
+    offset: np.ndarray | None,
+    constant: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    Y = floats("Y", Y, 2)
+    indptr, indices = sparse_rows(indptr, indices, None, len(Y))
+    n = len(indptr) - 1
+    r = Y.shape[1]
+    for what, x, length in (
+        ("values and indices", values, len(indices)),
+        ("weights and indices", weights, len(indices)),
+        ("offsets and columns", offset, len(Y)),
+        ("ridge and rows", ridge, n),
+        ("shared and columns of Y", shared, r),
+    ):
+        if x is not None:
+            same_length(what, len(x), length)
+    entries = Entries(frozen(indptr), frozen(indices), *(_ready(x, Y) for x in (values, weights, offset)))
+    ridge, c, x0 = _ready(ridge, Y), Y.dtype.type(constant), np.zeros(n, Y.dtype)
+    S = np.zeros((r, r), Y.dtype) if shared is None else _ready(shared, Y)
+    assert ridge.shape == (n,)
+    assert S.shape == (r, r)
+    cost = np.diff(indptr).astype(np.float64) * r * r + r**3 / 1.5 + 100.0
+    if not simd.enabled():
+        if c:
+            Y, S = np.column_stack([Y, np.full(len(Y), c)]), np.pad(S, (0, 1))
+        X = np.empty((n, Y.shape[1]), Y.dtype)
+        P = frozen(np.ascontiguousarray(Y))
+        run(lambda a, b: _solve_plain(entries, P, ridge, S, X, a, b), cost_cuts(cost))
+        return (np.ascontiguousarray(X[:, :r]), X[:, r].copy()) if c else (X, x0)
+    W = simd.VECTOR_BYTES // Y.itemsize
+    R = pad_rank(r, Y.itemsize)
+    X = allocate_aligned_array((n, R), Y.dtype)
+    few = _solve_few(entries, Y, ridge, S, c, X, x0) if r >= DUAL_RANK else np.zeros(n, bool)
+    rows = np.flatnonzero(~few)
+    P, S = frozen(pad_columns(Y, R)), np.pad(S, (0, R - r))
+    S[range(r, R), range(r, R)] = 1  # a padded coordinate gets the equation 1 · x = 0
+    S = rotate_blocks(S, W)
+    if n == 1:  # one row is solved sooner without asking for threads
+        _solve(entries, P, ridge, S, c, X, x0, rows, r, 0, len(rows))
+    else:
+        run(lambda a, b: _solve(entries, P, ridge, S, c, X, x0, rows, r, a, b), cost_cuts(cost[rows], W))
+    return X if r == R else np.ascontiguousarray(X[:, :r]), x0
+
+
+def _solve_few(
+    entries: Entries, Y: np.ndarray, ridge: np.ndarray, S: np.ndarray, constant: float, X: np.ndarray, x0: np.ndarray
+) -> np.ndarray:
+    """Solve the rows with few entries in the dual (see there), and say which they were."""
+    from discreet.kernels.dual import prefers_dual, solve_dual
+
+    (r, R) = (Y.shape[1], X.shape[1])
+    W = simd.VECTOR_BYTES // Y.itemsize
+    counts = np.diff(entries.indptr)
+    few = prefers_dual(counts, r, W)
+    if not few.any():
+        return few
+    D, Q = np.linalg.eigh(S.astype(np.float64)) if S.any() else (np.zeros(r), np.eye(r))
+    D = np.maximum(D, 0)
+    least = 0.0 if constant else D[0]
+    few &= least + ridge > 1e-6 * (D[-1] + ridge)  # an almost singular B has no inverse root to speak of
+    rows = np.flatnonzero(few)
+    rows = rows[np.argsort(counts[rows], kind="stable")]
+    P = frozen(pad_columns(tall_product(Y, Q.astype(Y.dtype)) if S.any() else Y, R))
+    Qt = pad_columns(np.pad(Q.T, ((0, R - r), (0, 0))).astype(Y.dtype), R)
+    D = np.append(D, np.ones(R - r)).astype(Y.dtype)
+    cost = counts[rows] * 1.0 * (counts[rows] + 64) * r
+    run(lambda a, b: solve_dual(entries, P, ridge, D, Qt, constant, rows, X, x0, a, b), cost_cuts(cost, W))
+    return few
+
+
+def _ready(x: np.ndarray | None, like: np.ndarray) -> np.ndarray:
+    return frozen(np.empty(0, like.dtype) if x is None else np.ascontiguousarray(x, like.dtype))
+
+
+@njit(nogil=True, cache=True)
+def read_targets(entries: Entries, first: int, K: int, v: np.ndarray, root: np.ndarray) -> None:
+    """``√w (value − offset)`` of K entries to v, and ``√w`` to root, which holds ones where nothing has weights."""
+    _, indices, values, weights, offset = entries
+    here = slice(first, first + K)
+    if len(values) and len(offset):
+        for k, (value, j) in enumerate(zip(values[here], indices[here])):  # noqa: B905 (numba's zip has no strict)
+            v[k] = value - offset[np.uint32(j)]  # unsigned, or numba would ask whether it counts from the end
+    elif len(values):
+        for k, value in enumerate(values[here]):
+            v[k] = value
+    elif len(offset):
+        for k, j in enumerate(indices[here]):
+            v[k] = 1 - offset[np.uint32(j)]
+    else:
+        for k in range(K):
+            v[k] = 1
+    if len(weights):
+        for k, weight in enumerate(weights[here]):
+            root[k] = np.sqrt(weight)
+            v[k] *= root[k]
+
+
+@njit(nogil=True, cache=True)
+def _add_row(
+    entries: Entries,
+    Y: np.ndarray,
+    i: int,
+    after: int,
+    P: np.ndarray,
+    v: np.ndarray,
+    root: np.ndarray,
+    counting: np.ndarray,
+    S: int,
+    A: int,
+    b: int,
+    h: int,
+) -> tuple[float, float]:
+    """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w y``, Σ w, Σ w value.
+
+    The diagonal blocks of S and A are turned (see `packed`). The row `after` this one is prepared meanwhile.
+    """
+    indptr, indices, values, weights, offset = entries
+    R = Y.shape[1]
+    base = Y.ctypes.data
+    packed = P.ctypes.data
+    targets = v.ctypes.data
+    roots = root.ctypes.data
+    small = one_or_two_blocks(Y, R)
+    in_place = small and not len(weights)
+    source = S
+    weight = 0.0
+    value = 0.0
+    if indptr[i] == indptr[i + 1]:
+        add_turned(P, packed, 0, 0, targets, b, roots, 0, S, A, R, base, 0)
+    for first in range(indptr[i], indptr[i + 1], PACK):
+        K = min(PACK, indptr[i + 1] - first)
+        index = indices.ctypes.data + first * 4
+        if len(values) or len(offset) or len(weights):
+            read_targets(entries, first, K, v, root)
+        if len(weights):
+            gather_scaled(P, base, index, roots, K, packed, R)
+        elif not in_place:
+            gather(P, base, index, K, packed, R)
+        if h:
+            if not small:
+                add_sum(P, packed, roots, K, h, R)
+            if len(weights):
+                for k in range(K):
+                    weight += root[k] * root[k]
+                    value += root[k] * v[k]
+            else:
+                weight += K
+                for k in range(K):
+                    value += v[k]
+        soon = min(first + K if first + K < indptr[i + 1] else indptr[after], len(indices) - K)
+        ahead = indices.ctypes.data + soon * 4
+        add_turned(
+            P,
+            base if in_place else packed,
+            index if in_place else counting.ctypes.data,
+            K,
+            targets,
+            b,
+            roots,
+            h if small else 0,
+            source,
+            A,
+            R,
+            base,
+            ahead,
+        )
+        source = A
+    return weight, value
+
+
+@njit(nogil=True, cache=True)
+def _solve(
+    entries: Entries,
+    Y: np.ndarray,
+    ridge: np.ndarray,
+    S: np.ndarray,
+    constant: float,
+    X: np.ndarray,
+    x0: np.ndarray,
+    rows: np.ndarray,
+    r: int,
+    start: int,
+    stop: int,
+) -> None:
+    R = Y.shape[1]
+    W = lanes(Y)
+    s = Y.itemsize
+    gap = matrix_gap(Y, R)
+    Ap = allocate_aligned(Y, W * gap)
+    Tp = allocate_aligned(Y, panels_size(Y, R))
+    bp = allocate_aligned(Y, W * R)
+    Bp = allocate_aligned(Y, R * W)
+    P = allocate_aligned(Y, PACK * R).reshape((PACK, R))
+    v = np.ones(PACK, Y.dtype)
+    root = np.ones(PACK, Y.dtype)
+    counting = np.arange(PACK).astype(np.int32)
+    b = bp.reshape((W, R))
+    hp = allocate_aligned(Y, W * R)
+    sums = allocate_aligned(Y, W * R).reshape((W, R))
+    h = hp.reshape((W, R))
+    weight = np.zeros(W)
+    value = np.zeros(W)
+    for first in range(start, stop, W):
+        last = min(first + W, stop)
+        b[:] = 0
+        if constant:
+            h[:] = 0
+        for lane in range(W):
+            i = rows[min(first + lane, stop - 1)]  # empty lanes of the last group repeat its last row
+            after = rows[min(first + lane + 1, stop - 1)]
+            at = lane * R * s
+            weight[lane], value[lane] = _add_row(
+                entries,
+                Y,
+                i,
+                after,
+                P,
+                v,
+                root,
+                counting,
+                S.ctypes.data,
+                Ap.ctypes.data + lane * gap * s,
+                bp.ctypes.data + at,
+                hp.ctypes.data + at if constant else 0,
+            )
+            for k in range(r):
+                Ap[lane * gap + k // W * W * R + k] += ridge[i]
+        factor_turned(Y, Ap.ctypes.data, Tp.ctypes.data, R)
+        substitute(Y, bp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
+        if constant:
+            for lane in range(W):  # in a loop: numba compiles string formatting for arrays that are assigned whole
+                for k in range(R):
+                    sums[lane, k] = h[lane, k]
+            substitute(Y, hp.ctypes.data, Tp.ctypes.data, Bp.ctypes.data, R)
+        for lane in range(last - first):
+            i = rows[first + lane]
+            if not constant:
+                for k in range(R):
+                    X[i, k] = b[lane, k]
+            else:
+                z = Y.dtype.type(0)
+                pivot = weight[lane] + ridge[i] / constant**2
+                left = value[lane]
+                for k in range(r):
+                    pivot -= sums[lane, k] * h[lane, k]
+                    left -= sums[lane, k] * b[lane, k]
+                z = Y.dtype.type(left / pivot) if pivot > 1e-30 else z
+                x0[i] = z / constant
+                for k in range(R):
+                    X[i, k] = b[lane, k] - z * h[lane, k]
+
+
+@njit(nogil=True, cache=True, fastmath=True)
+def _add_row_plain(entries: Entries, Y: np.ndarray, start: int, stop: int, A: np.ndarray, b: np.ndarray) -> None:
+    r = Y.shape[1]
+    one = Y.dtype.type(1)
+    _, indices, values, weights, offset = entries
+    for e in range(start, stop):
+        y = Y[indices[e]]
+        w = weights[e] if len(weights) else one
+        value = (values[e] if len(values) else one) - (offset[indices[e]] if len(offset) else one * 0)
+        for k in range(r):
+            f = w * y[k]
+            b[k] += f * value
+            for j in range(k, r):
+                A[k, j] += f * y[j]
+
+
+@njit(nogil=True, cache=True)
+def _solve_plain(
+    entries: Entries, Y: np.ndarray, ridge: np.ndarray, S: np.ndarray, X: np.ndarray, start: int, stop: int
+) -> None:
+    A = np.empty_like(S)
+    for i in range(start, stop):
+        X[i] = 0
+        for k in range(len(S)):
+            for j in range(len(S)):
+                A[k, j] = S[k, j]
+            A[k, k] += ridge[i]
+        _add_row_plain(entries, Y, entries.indptr[i], entries.indptr[i + 1], A, X[i])
+        solve_one(A, X[i])

@@ -1,0 +1,114 @@
+"""How well ridge regressions predict what they have not seen: each entry of a row by all others, for nested models.
+
+For a row with the columns f_j of its entries, A = Σ_j f_j f_jᵀ + P = L Lᵀ and t = L⁻¹ Σ_j y_j f_j. As the leading block
+of L belongs to the leading columns alone, with w_j = L⁻¹ f_j the model of the first k columns says
+
+    ŷ_j = Σ_{l ≤ k} w_jl t_l,    h_j = Σ_{l ≤ k} w_jl²,    and without entry j its error would be (y_j − ŷ_j)/(1 − h_j),
+
+so that one factorisation serves all k. Every row is computed by itself, in the order of its entries.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from discreet._numba import njit
+from discreet.kernels.validation import floats, same_length, sparse_rows
+from discreet.kernels.threads import cost_cuts, run
+
+
+def leave_one_out_errors_numpy(
+    indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, F: np.ndarray, prior: np.ndarray, lengths: np.ndarray
+) -> np.ndarray:
+    """The specification of `left_out_errors`."""
+    found = np.zeros((len(indptr) - 1, len(lengths)))
+    for i, (a, b) in enumerate(pairwise(indptr)):
+        for at, k in enumerate(lengths):
+            f = F[indices[a:b], :k].astype(np.float64)
+            for j in range(b - a):
+                others = np.arange(b - a) != j
+                x = np.linalg.solve(f[others].T @ f[others] + np.diag(prior[:k]), f[others].T @ y[a:b][others])
+                found[i, at] += (y[a + j] - f[j] @ x) ** 2 / (b - a)
+    return found
+
+
+def leave_one_out_errors(
+    indptr: np.ndarray, indices: np.ndarray, y: np.ndarray, F: np.ndarray, prior: np.ndarray, lengths: np.ndarray
+) -> np.ndarray:
+    """Mean square errors of each row, (n, len(lengths)), with the first `lengths` columns; 0 for rows without entries.
+
+    Parameters
+    ----------
+    indptr, indices : CSR arrays of n rows
+    y : (nnz,) float64
+    F : (m, d) float32 or float64
+    prior : (d,), the diagonal of P, above 0
+    lengths : (k,), ascending, from 1 to d
+    """
+    F = floats("F", F, 2)
+    indptr, indices = sparse_rows(indptr, indices, len(indptr) - 1, len(F))
+    same_length("y and indices", len(y), len(indices))
+    y = np.ascontiguousarray(y, np.float64)
+    prior = np.ascontiguousarray(prior, np.float64)
+    lengths = np.ascontiguousarray(lengths, np.int64)
+    found = np.zeros((len(indptr) - 1, len(lengths)))
+    cuts = cost_cuts(np.diff(indptr) + 1.0)
+    run(lambda a, b: _leave_one_out_errors(indptr, indices, y, F, prior, lengths, found, a, b), cuts)
+    return found
+
+
+@njit(nogil=True, cache=True)
+def _leave_one_out_errors(
+    indptr: np.ndarray,
+    indices: np.ndarray,
+    y: np.ndarray,
+    F: np.ndarray,
+    prior: np.ndarray,
+    lengths: np.ndarray,
+    found: np.ndarray,
+    start: int,
+    stop: int,
+) -> None:
+    d = lengths[-1]
+    A = np.empty((d, d))
+    f = np.empty(d)
+    t = np.empty(d)
+    for i in range(start, stop):
+        A[:] = 0.0
+        t[:] = 0.0
+        for at in range(indptr[i], indptr[i + 1]):
+            for a in range(d):
+                f[a] = F[indices[at], a]
+            for a in range(d):
+                t[a] += y[at] * f[a]
+                for b in range(a + 1):
+                    A[a, b] += f[a] * f[b]
+        for a in range(d):
+            A[a, a] += prior[a]
+            for b in range(a + 1):
+                value = A[a, b]
+                for k in range(b):
+                    value -= A[a, k] * A[b, k]
+                A[a, b] = math.sqrt(max(value, 1e-300)) if a == b else value / A[b, b]
+            for k in range(a):
+                t[a] -= A[a, k] * t[k]
+            t[a] /= A[a, a]
+        share = 1.0 / max(indptr[i + 1] - indptr[i], 1)
+        for at in range(indptr[i], indptr[i + 1]):
+            said = 0.0
+            known = 0.0
+            done = 0
+            for a in range(d):
+                value = np.float64(F[indices[at], a])
+                for k in range(a):
+                    value -= A[a, k] * f[k]
+                f[a] = value / A[a, a]
+                said += f[a] * t[a]
+                known += f[a] * f[a]
+                if a + 1 == lengths[done]:
+                    error = (y[at] - said) / max(1.0 - known, 1e-9)
+                    found[i, done] += share * error * error
+                    done += 1

@@ -1,0 +1,57 @@
+"""Is there anything to hear? Compares, from released counts alone, what an item's sum can hold with the noise on it."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import BudgetExceeded
+from discreet.privacy.release.session import Session
+
+logger = logging.getLogger("discreet")
+
+LEAST = 0.1  # average signal over noise below which nothing can be learnt
+
+
+def check_signal(
+    session: Session,
+    counts: NDArray[Any],
+    counting: float,
+    noise: float,
+    remedy: str | None,
+    half_lost: str,
+) -> dict[str, float]:
+    """Quantiles over the items of the largest possible signal over the noise; refuses where that is hopeless.
+
+    Parameters
+    ----------
+    counts : released, (n_items,)
+    counting : deviation of the noise on a count
+    noise : deviation of the noise on an item's sum, relative to what one rating can add
+    remedy : what to do where it is hopeless; None where the caller copes
+    half_lost : what happens to the items where noise is above signal, for a warning
+
+    Raises
+    ------
+    BudgetExceeded
+        The average item holds less signal than a tenth of the noise. What was released by then has been paid for.
+    """
+    levels = [*np.quantile(counts / noise, [0.1, 0.5, 0.9]), counts.mean() / noise]
+    signal = dict(zip(("10 %", "50 %", "90 %", "average"), map(float, levels), strict=True))
+    shown = ", ".join(f"{name}: {value:.2g}" for name, value in signal.items())
+    unsure = 2 * counting / math.sqrt(len(counts)) / noise
+    if remedy is not None and signal["average"] < max(
+        LEAST, unsure
+    ):  # the average, because single counts drown in their own noise first
+        raise BudgetExceeded(
+            f"ε = {session.plan.budget.epsilon:g} is too little for so few people: the noise on an item's sum drowns "
+            f"all that the sum can be (signal over noise by quantile of items, {shown}); {remedy} (the counts that "
+            "this is read from have been paid for: privacy_ says how much)"
+        )
+    if signal["50 %"] < 1:
+        logger.warning("half of the items hold less signal than noise at best (%s): %s", shown, half_lost)
+    return signal

@@ -1,0 +1,53 @@
+"""What the baselines share: ratings measured from each user's own mean, and users read out by ridge regression.
+
+They score item j as
+
+    score_j = mean of the user's own ratings (with a few of the middle of the scale) + u · v_j + b_j
+
+for the frequent items, by noisy counts, and predict the user's own mean for the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.models.algorithm import Range, middle, width
+from discreet.models.fold_in import LeastSquaresFoldIn
+from discreet.privacy.statistics.bounds import Bounds
+
+
+def own_mean_bounds(
+    max_items: int, rating_range: Range, centring: float | str, prior_count: float, user_norm: float = 1.0
+) -> Bounds:
+    """Ratings relative to a user's own mean are cut to a third of the range, others to half of it."""
+    if centring != "user":
+        centre = float(centring)
+        return Bounds(items=max_items, rating=width(rating_range) / 2, centre=centre, norm=user_norm)
+    return Bounds(
+        items=max_items,
+        rating=width(rating_range) / 3,
+        centre="user",
+        prior_mean=middle(rating_range),
+        prior_count=prior_count,
+        norm=user_norm,
+    )
+
+
+def what_factors_explain(
+    ridge: float,
+    exponent: float,
+    known: NDArray[np.bool_],
+    rating_range: Range,
+    centring: float | str,
+    prior_count: float,
+) -> LeastSquaresFoldIn:
+    """Ridge regression on what is left of the user's own ratings; items without factors have nothing to explain."""
+    settings: dict[str, Any] = dict(exponent=exponent, counted="known", masked=True, known=known)
+    if centring == "user":
+        return LeastSquaresFoldIn(
+            ridge, centring="own mean", centre=middle(rating_range), prior_count=prior_count, **settings
+        )
+    return LeastSquaresFoldIn(ridge, centring="constant", centre=float(centring), **settings)

@@ -1,0 +1,256 @@
+"""An algorithm is a value: every public number that one training needs, and what follows from these numbers alone.
+
+A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the range of ratings,
+what was left open; after it no field is None, and the resolved value is what a saved model keeps. `bounds`, `releases`,
+`plan` and `statistics` are pure. `learn` sees people only through sealed users and a session; what it finds out on the
+way, such as a ridge that follows from released counts, goes into `Learnt`. `fold` reads the fields and `Learnt`,
+and nothing else: that is why a folder written today predicts the same tomorrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from numbers import Real
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import DataError
+from discreet.models.parameters import check_that
+from discreet.models.fold_in import ItemSimilarity, FoldIn, HistoryRows
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.release.ledger import Ledger
+from discreet.privacy.release.plan import Line, Plan, reshare
+from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.statement import PrivacyStatement
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.sealed_users import Users
+
+Progress = Callable[[int, int, str], None]
+Range = tuple[float, float]
+EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What was learnt of the items: all of it made of released numbers, so that everybody may see it.
+
+    Parameters
+    ----------
+    factors : (n_items, r) float32
+    biases : (n_items,) float32
+    counts : (n_items,) float64, optional
+        About how many people rated each item.
+    details : dict
+        Whatever else `fold` reads or people ask for, as plain JSON values.
+    """
+
+    factors: NDArray[Any]
+    biases: NDArray[Any]
+    counts: NDArray[np.float64] | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def some(self, name: str) -> NDArray[np.bool_]:
+        """A mask over the items out of the positions listed under that name."""
+        mask = np.zeros(len(self.biases), bool)
+        mask[np.asarray(self.details[name], np.int64)] = True
+        return mask
+
+
+@dataclass(frozen=True)
+class Algorithm(ABC):
+    """Base of all algorithms; see the module's docstring.
+
+    Parameters
+    ----------
+    rating_range : (low, high), optional
+        Of those that learn from ratings. The model says it, and `resolve` fills it in.
+    """
+
+    name: ClassVar[str]
+    #: What it learns from; algorithms that can do both have a field of this name.
+    feedback: ClassVar[str] = "explicit"
+    #: Whether it draws people by secret coins, which an engine that takes steps again would throw again.
+    secret_coins: ClassVar[bool] = False
+    #: Fields that came after models had been saved, each with the value that stands for what was done before.
+    added_later: ClassVar[Mapping[str, Any]] = {}
+
+    # ------------------------------------------------------------ pure: before any rating is read
+
+    @abstractmethod
+    def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
+        """The same algorithm with nothing left open; raises a `ConfigError` for what cannot be done."""
+
+    @abstractmethod
+    def bounds(self) -> Bounds:
+        """What one user may contribute at most."""
+
+    @abstractmethod
+    def releases(self, n_items: int) -> list[Line]:
+        """What will be released on a catalogue of that many items."""
+
+    @abstractmethod
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
+        """The statistics behind the releases by name, for any sealed users: so they are priced without data."""
+
+    def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
+        """The releases with their noise."""
+        return Plan.from_shares(reshare(self.releases(n_items), self._shares()), budget, accountant)
+
+    def assumptions(self) -> dict[str, str]:
+        """What is taken to be public beside the catalogue, the range of ratings and the parameters."""
+        return {}
+
+    def statement(self, ledger: Ledger) -> PrivacyStatement:
+        """What may be promised of a training with this ledger."""
+        return PrivacyStatement.from_ledger(ledger)
+
+    # ------------------------------------------------------------ learning and reading out
+
+    @abstractmethod
+    def learn(
+        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+    ) -> Learnt:
+        """Release what was planned and make the most of it. `seed` is of the start, never of noise."""
+
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn | None:
+        """How a user's own vector follows from a history, as a value that every reader of a saved model understands.
+
+        An algorithm may write `fold` instead; its models then work in Python alone.
+        """
+        return None
+
+    def fold(self, rows: HistoryRows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Vectors (n, r) and offsets (n,) of users, each from its own row; what a user computes is for itself."""
+        fold_in_rule = self.fold_in_rule(learnt)
+        assert fold_in_rule is not None, "an algorithm writes fold_in_rule, or else fold"
+        return fold_in_rule.fold(rows, learnt.factors, learnt.biases)
+
+    def score_vectors(self, rows: HistoryRows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
+        fold_in_rule = self.fold_in_rule(learnt)
+        if fold_in_rule is None:
+            return *self.fold(rows, learnt), learnt.factors
+        return *fold_in_rule.score_vectors(rows, learnt.factors, learnt.biases), fold_in_rule.score_factors(learnt.factors)
+
+    def item_similarity(self, learnt: Learnt) -> ItemSimilarity:
+        """Which part of the factors items are compared by."""
+        return ItemSimilarity()
+
+    # ------------------------------------------------------------ as a document
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        found = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {"name": self.name} | {
+            key: list(value) if isinstance(value, tuple) else value for key, value in found.items()
+        }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Self:
+        """The algorithm that ``to_dict`` described. A field that is not there never gets today's default."""
+        names = field_names(cls)
+        given = {**cls.added_later, **{key: value for key, value in document.items() if key != "name"}}
+        if sorted(given) != sorted(names):
+            odd = sorted(set(given) ^ set(names))
+            raise DataError(
+                f"its algorithm ({cls.name}) has other parameters in this version of discreet, such as {odd[0]}: load "
+                "it with the version that saved it, or train it again"
+            )
+        return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
+
+    def __repr__(self) -> str:
+        """With the fields that differ from their defaults; subclasses are dataclasses without a repr of their own."""
+        usual = {entry.name: _default(entry) for entry in fields(self)}
+        given = [f"{name}={getattr(self, name)!r}" for name, value in usual.items() if getattr(self, name) != value]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    def open_fields(self) -> list[str]:
+        """Fields that are still None."""
+        return [entry.name for entry in fields(self) if getattr(self, entry.name) is None]
+
+    def _shares(self) -> Mapping[str, float]:
+        shares = getattr(self, "shares", {})
+        check_that(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{'counts': 0.1}}")
+        return shares
+
+
+def _default(entry: Field[Any]) -> Any:
+    return entry.default if entry.default_factory is MISSING else entry.default_factory()
+
+
+def field_names(kind: type[Algorithm]) -> list[str]:
+    """The parameters of an algorithm."""
+    return [entry.name for entry in fields(kind)]
+
+
+# ------------------------------------------------------------------ what several algorithms do
+
+
+def most_frequent(counts: NDArray[Any], how_many: int) -> NDArray[np.int64]:
+    """Positions, in order, of the items with the largest noisy counts (erratum 7: noisy, and charged)."""
+    return np.sort(np.argsort(-counts, kind="stable")[:how_many])
+
+
+def share_of_items(item_fraction: float, n_items: int) -> int:
+    """How many items take part: a number that no rating may change, so that shapes say nothing."""
+    return max(1, math.ceil(item_fraction * n_items))
+
+
+def spread_out(values: NDArray[Any], at: NDArray[np.int64], n_items: int) -> NDArray[np.float32]:
+    """Values of the items at these positions, and zeros for all others."""
+    whole = np.zeros((n_items, *values.shape[1:]), np.float32)
+    whole[at] = values
+    return whole
+
+
+def check_centring(centring: float | Literal["user"], *words: str) -> None:
+    """Raise a `ConfigError` unless ratings can be centred by it."""
+    number = isinstance(centring, Real) and not isinstance(centring, bool) and math.isfinite(centring)
+    allowed = " or ".join(map(repr, words))
+    check_that(number or centring in words, f"centring is {centring!r}, but must be {allowed} or a number")
+
+
+def middle(rating_range: Range) -> float:
+    low, high = rating_range
+    return (low + high) / 2
+
+
+def width(rating_range: Range) -> float:
+    low, high = rating_range
+    return high - low
+
+
+# ------------------------------------------------------------ by name
+
+
+ALGORITHMS = {
+    "pair ranking": ("discreet.models.dpmf.ranking", "PairRanking"),
+    "residual gradient": ("discreet.models.dpmf.rating", "ResidualGradient"),
+    "noisy solve": ("discreet.models.dpals", "NoisySolve"),
+    "projected gradient": ("discreet.models.dplmc", "ProjectedGradient"),
+    "robust solve": ("discreet.models.huber_als", "RobustSolve"),
+    "Frank–Wolfe": ("discreet.models.frank_wolfe", "FrankWolfe"),
+    "covariance SVD": ("discreet.models.dpsvd", "CovarianceSVD"),
+    "Langevin": ("discreet.models.dpsgld", "Langevin"),
+    "Poisson descent": ("discreet.models.dpsgd", "PoissonDescent"),
+}
+
+
+def algorithm_from(document: Mapping[str, Any]) -> Algorithm:
+    """The algorithm that ``to_dict`` described."""
+    return algorithm_class(document.get("name")).from_dict(document)
+
+
+def algorithm_class(name: str | None) -> type[Algorithm]:
+    """The class of the algorithm of that name, imported on first use."""
+    if name not in ALGORITHMS:
+        raise DataError(f"there is no algorithm {name!r} in this version of discreet")
+    module, cls = ALGORITHMS[name]
+    found: type[Algorithm] = getattr(importlib.import_module(module), cls)
+    return found

@@ -1,0 +1,165 @@
+"""DPMF: the house model, what the command line trains and what we recommend."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar, Literal
+
+from numpy.typing import NDArray
+
+from discreet.data.features import item_features
+from discreet.models.algorithm import Algorithm
+from discreet.models.dpmf.ranking import EVERYTHING, PairRanking
+from discreet.models.dpmf.rating import RatingFactorization
+from discreet.models.parameters import check_that, check_choice
+from discreet.models.private import CLIPPED, PrivateRecommender
+from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.release.session import Session
+
+
+class DPMF(PrivateRecommender):
+    """Private recommendations: lists worth reading, or predicted ratings.
+
+    Parameters
+    ----------
+    factors : int, optional
+        The largest number of dimensions of taste. Default: 64 for ranking, where noise hides most of them; for ratings,
+        32, of which those are learnt that stand out of it. With 0, a model of ratings learns only how much each item is
+        liked.
+    epsilon : float
+        The privacy budget: how much may be learnt about any one user. Smaller is more private. There is no default.
+    delta : float
+        Probability that this bound fails. See docs/privacy.md.
+    goal : {"ranking", "rating"}
+        Rank items by how much a user will like them, from ratings or plain interactions; or predict ratings.
+    rating_range : (low, high), optional
+        Public range of the ratings. If not given, it is read from the data, and the statement says so. For ranking, an
+        item counts by the place of its rating in this range, and all items alike if all ratings are equal.
+    item_features : file, frame, mapping or array, optional
+        Public features of the items, such as genres or years: a prior for their factors, at no privacy cost.
+    iterations : int, optional
+        For ratings: the number of steps. Each one costs. Default 6, or 3 without factors.
+    regularization : float, optional
+        For ratings: λ, the ridge of a user's own least squares.
+    neighbouring : {"add-remove", "replace-one"}
+        What is hidden: whether a user is in the data at all, or which user it is.
+    accountant : {"gdp", "rdp", "pld"}
+        How the privacy cost is computed.
+    allow_large_delta : bool
+        Accept a `delta` above 1e-3; the statement says so.
+    noise : {"secure", "seeded"}
+        Seeded noise is for research: whoever knows the seed can subtract it, so it needs a `random_state`.
+    random_state : int, optional
+        Seed of the initial factors. Default: a fresh one for every fit.
+    method : PairRanking or ResidualGradient, optional
+        The algorithm with every knob, in place of `factors`, `iterations` and `regularization`.
+    """
+
+    #: What the command line says of parameters that other models have.
+    instead: ClassVar[dict[str, str]] = {"feedback": "use --goal ranking (the default) or --goal rating"}
+
+    def __init__(
+        self,
+        factors: int | None = None,
+        *,
+        epsilon: float,
+        delta: float = 1e-6,
+        goal: Literal["ranking", "rating"] = "ranking",
+        rating_range: tuple[float, float] | None = None,
+        item_features: Any = None,
+        iterations: int | None = None,
+        regularization: float | None = None,
+        neighbouring: Neighbouring = "add-remove",
+        accountant: str = "gdp",
+        allow_large_delta: bool = False,
+        noise: Any = "secure",
+        random_state: int | None = None,
+        method: PairRanking | RatingFactorization | None = None,
+    ) -> None:
+        self.factors = factors
+        self.epsilon = epsilon
+        self.delta = delta
+        self.goal = goal
+        self.rating_range = rating_range
+        self.item_features = item_features
+        self.iterations = iterations
+        self.regularization = regularization
+        self.neighbouring = neighbouring
+        self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
+        self.noise = noise
+        self.random_state = random_state
+        self.method = method
+
+    @classmethod
+    def kinds(cls, **settings: Any) -> tuple[type[Algorithm], ...]:
+        goal = settings.get("goal", "ranking")
+        check_choice("goal", goal, "ranking", "rating")
+        return (PairRanking,) if goal == "ranking" else (RatingFactorization,)
+
+    @property
+    def feedback(self) -> str:  # type: ignore[override]
+        """What is learnt from: ratings, or what was chosen."""
+        return "explicit" if self.goal == "rating" else "implicit"
+
+    def algorithm(self) -> Algorithm:
+        for name in ("iterations", "regularization") if self.goal == "ranking" else ():
+            check_that(
+                getattr(self, name) is None, f"{name} is for goal='rating': for ranking, users have nothing to solve"
+            )
+        return super().algorithm()
+
+    @property
+    def like_threshold_(self) -> float | None:
+        """For ranking: the rating from which on an item counts as liked; None where everything does."""
+        found = getattr(self.algorithm_, "like_threshold", EVERYTHING)
+        return None if found == EVERYTHING else float(found)
+
+    @property
+    def default_rating(self) -> float:
+        if self.like_threshold_ is None:
+            return super().default_rating
+        return float(self.algorithm_.rating_range[1])  # type: ignore[attr-defined]
+
+    def _observe_range(self, ratings: Any) -> tuple[float, float] | None:
+        """For ranking as well, where nothing says from which rating on an item is liked."""
+        if self.goal == "rating" or self.rating_range is not None:
+            return super()._observe_range(ratings)
+        if self.algorithm().like_threshold is not None:  # type: ignore[attr-defined]
+            return None
+        found: tuple[float, float] | None = ratings.rating_range()
+        return found
+
+    def _assume(
+        self,
+        session: Session,
+        ratings: Any,
+        algorithm: Algorithm,
+        seen: tuple[float, float] | None,
+        features: NDArray[Any] | None,
+    ) -> None:
+        super()._assume(session, ratings, algorithm, seen, features)
+        graded = getattr(algorithm, "like_threshold", EVERYTHING) != EVERYTHING
+        if self.goal == "ranking" and graded and (given := self._public_range(ratings)) is not None:
+            session.record_assumption("ratings", f"the range of ratings, {given[0]:g} to {given[1]:g}{CLIPPED}")
+        if self.goal == "ranking" and seen is not None and seen[0] < seen[1]:
+            session.record_assumption("ratings", f"the range of ratings, {seen[0]:g} to {seen[1]:g}", inferred=True)
+        elif self.goal == "ranking" and seen is not None:
+            session.record_assumption(
+                "liked", f"that all ratings are {seen[0]:g}, so that everything chosen is liked", inferred=True
+            )
+
+    def _features(self, ratings: Any) -> NDArray[Any] | None:
+        return None if self.item_features is None else item_features(self.item_features, ratings.item_ids)
+
+    def params_to_save(self) -> dict[str, Any]:
+        """Without features, which are input, like ratings; where their file lies says something about the owner."""
+        return super().params_to_save() | {"item_features": None}
+
+    def __repr__(self) -> str:
+        """With the kind of item features instead of all their numbers."""
+        if self.item_features is None or isinstance(self.item_features, str):
+            return super().__repr__()
+        short = copy.copy(self)
+        short.item_features = f"<{type(self.item_features).__name__}>"
+        return super(DPMF, short).__repr__()

@@ -1,0 +1,493 @@
+"""Ranking from one noisy matrix of pairs, the house's way to lists: count, look once, and know the noise.
+
+A user likes item j by x_ij ≥ 0: the place of its rating in the range, 0 for the lowest and 1 for the highest, so that
+a 5 says more than a 4, a 3 says that it was worth watching, and a 1 says nothing; 1 for whatever was chosen where there
+are no ratings. Three sums over users are released; M is the number of items in the core, those whose released counts
+are large enough:
+
+    c̃_j  = Σ_i x_ij/‖x_i‖ + noise                                  counts, all items                            (1)
+    ñ    = #{i : x_i ≠ 0} + noise                                  size                                         (2)
+    G̃_jk = Σ_i x_ij x_ik/q_i + N(0, t²),  j < k,                    pairs, in the core                           (3)
+           q_i² = ‖x_i‖⁴ − Σ_j x_ij⁴, of the items of the core: √(n_i (n_i − 1)) for n_i items that are liked alike
+
+What is fitted to the pairs has one vector per item and is weighed by noise that is known, also that of sampling, with
+κ = SAMPLING ñ/((Σ c)² − Σ c²), since the squares of what one user adds to (3) sum to ½:
+
+    G̃_jk = c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),       v_j ~ N(Wᵀ f_j, T),    W_f ~ N(0, T / strength)         (4)
+
+f_j are public features of the item, or a constant alone; W, T and the strength are estimated with the rest. With
+whitening h_j = (t + √κ c_j)^−½, a = h c, and G for h G̃ h, whose noise has deviation 1, a round of variational Bayes is
+
+    A   = Σ_j a_j² (v_j v_jᵀ + C_j),    B with Bᵀ T⁻¹ B = I and Bᵀ A B = diag(α),                                (5)
+    C_j = B diag(1/(1 + a_j² α)) Bᵀ   for all items in the same basis, which is why a round is cheap,             (6)
+    v_j ← ½ v_j + ½ C_j (a_j (G (a v))_j + a_j⁴ (‖v_j‖² + C_j) v_j + T⁻¹ Wᵀ f_j)                                  (7)
+
+where the second term of (7) stands for the diagonal, which is not released. After some rounds (twelve: later ones
+prune too much), histories are read by the model that (4) implies, y = x/‖x‖ on the core:
+
+    y = Y u + N(0, D),    Y_j = c_j R v_j/√ñ,    D_j = c_j/Σ c,    u ~ N(u₀ e₁, diag(1 − u₀², 1, …, 1))            (8)
+    score_j = E[u | y] · Y_j
+
+R turns v so that popularity, v̄ = Σ c_j v_j/Σ c_j, is the first axis, and u₀ = 1/(√ñ ‖v̄‖): E y_j = c_j/ñ. Somebody
+without a history gets u₀ e₁: what is popular. Items outside the core are scored in the same way with v_j = Wᵀ f_j.
+
+The floor. Whether pairs are worth their price is decided from (1) and (2), before they are bought: the signal
+Σ_core c̃²/ñ, which is popularity's own eigenvalue of (3), over the edge t√M of the noise. Where it is below the gate,
+what is left of the budget buys the counts again: together, they are as exact as if (nearly) all had gone to them, and
+the model ranks by counts; and so it does where the pairs that were bought hold nothing beyond their noise beside
+popularity. On small catalogues a part of the rest is a line of its own, which buys counts again where twenty items have
+much of all choices, because then counts decide the list.
+
+Privacy: the lines of the plan, their mechanism and their noise multipliers are fixed and public. *What* a line of the
+rest releases, pairs or counts and on which core, is decided by numbers that have been released before. Both have the
+same ℓ₂ sensitivity, so that every line is μ-GDP with its own μ whatever was released earlier, and Gaussian differential
+privacy composes adaptively: a line may depend on earlier results in any way, but not on the data. Only the shape of
+such a line is open in the plan.
+
+The noisy matrix of items by items, released once and used for everything, is McSherry & Mironov's (KDD 2009), who clip
+and average covariances of ratings and feed them to nearest neighbours or an SVD. New are the contribution that has the
+same length for every user (no clipping, no diagonal), the estimate by known noise (4)–(7) in place of a cut spectrum,
+the read-out (8) without a constant to tune, features as a prior, and buying only what pays.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.kernels.threads import blas_threads
+from discreet.models.algorithm import (
+    EVERY_ITEM,
+    Algorithm,
+    Learnt,
+    Progress,
+    Range,
+    most_frequent,
+)
+from discreet.models.dpmf.feature_prior import standardize
+from discreet.models.dpmf.pair_factorization import FittedFactors, factorise
+from discreet.models.parameters import check_that, check_number, check_positive, check_int
+from discreet.models.fold_in import ItemSimilarity, PosteriorMeanFoldIn, FoldIn, ConstantFoldIn
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.release.plan import Line
+from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.statistics.pairs import (
+    LEVELS,
+    UserCount,
+    GradeRatings,
+    ThresholdRatings,
+    LikeCounts,
+    PairSums,
+    unfold_triangle,
+)
+
+EVERYTHING = "everything"
+LEAST_MU = 1e-6  # below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
+SMALL_CATALOGUE = 1000  # up to here a part of the rest may buy counts again
+LARGEST_CORE = 10_000  # whose pairs are 50 million numbers
+FEW = 20  # items that may decide the lists
+MUCH = 0.15  # of all choices
+HINT = 1.05  # times what noise alone does: with less beside popularity, lists are popularity
+
+
+@dataclass(frozen=True)
+class PairRanking(Algorithm):
+    """The algorithm above with its parameters.
+
+    Parameters
+    ----------
+    factors : int
+        Largest rank of the vectors; dimensions that the noise hides are drawn to nothing.
+    rounds : int
+        Of (5)–(7). They cost nothing but time.
+    like_threshold : float or "everything", optional
+        Ratings from here on are called liked; "everything" takes all that was chosen, whatever its rating. Public.
+        Default: three quarters up the rating range (4 of 1 to 5), or everything where all ratings are the same.
+    levels : int, optional
+        Items count by the place of their rating in the range, in so many steps; with 1, alike from `like_threshold` on.
+        Default 20, or 1 where everything is liked.
+    largest_core : int
+        How many items have pairs at most.
+    core_from : float, optional
+        The core are the items with a released count of at least this times √(Σ c̃). Default 0.13 μ^−½.
+    counts_share : float, optional
+        Part of the budget μ² for the first counts. Default 0.1 μ^−½, between 0.05 and 0.3.
+    gate : float
+        The signal over noise from which pairs are bought.
+    shares : dict
+        Parts of the budget μ² by the names of the releases.
+    """
+
+    name: ClassVar[str] = "pair ranking"
+    feedback: ClassVar[str] = "implicit"
+
+    factors: int = 64
+    rounds: int = 12
+    like_threshold: float | Literal["everything"] | None = None
+    levels: int | None = None
+    rating_range: Range | None = None
+    largest_core: int = 4000
+    core_from: float | None = None
+    counts_share: float | None = None
+    gate: float = 3.5
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ pure
+
+    def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
+        mu = gdp.mu(budget.epsilon, budget.delta) / (2**0.5 if budget.neighbouring == "replace-one" else 1.0)
+        mu = max(mu, LEAST_MU)
+        like_threshold = usual_threshold(rating_range) if self.like_threshold is None else self.like_threshold
+        usual_levels = 1 if like_threshold == EVERYTHING else LEVELS
+        found = replace(
+            self,
+            like_threshold=like_threshold,
+            levels=usual_levels if self.levels is None else self.levels,
+            rating_range=rating_range,
+            core_from=0.13 * mu**-0.5 if self.core_from is None else self.core_from,
+            counts_share=float(np.clip(0.1 * mu**-0.5, 0.05, 0.3)) if self.counts_share is None else self.counts_share,
+        )
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        for name in ("factors", "rounds", "largest_core"):
+            check_int(name, getattr(self, name))
+        check_that(self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}")
+        check_positive("core_from", self.core_from)
+        check_number("gate", self.gate, 0)
+        assert self.counts_share is not None
+        check_number("counts_share", self.counts_share, 1e-3)
+        check_that(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
+        check_int("levels", self.levels)
+        most = 1 if self.like_threshold == EVERYTHING else LEVELS
+        check_that(self._levels <= most, f"levels is {self.levels}, but must be at most {most} with this like_threshold")
+        if self.like_threshold != EVERYTHING:
+            check_number("like_threshold", self.like_threshold, -1e12)
+
+    def bounds(self) -> Bounds:
+        if self.like_threshold == EVERYTHING:
+            return Bounds(items=EVERY_ITEM)
+        assert self.rating_range is not None
+        return Bounds(items=EVERY_ITEM, rating=max(1.0, *map(abs, self.rating_range)))
+
+    def assumptions(self) -> dict[str, str]:
+        if self.like_threshold == EVERYTHING:
+            return {}
+        if self._levels > 1:
+            return {"liked": "that the place of a rating in the range says how much an item is liked"}
+        return {"liked": f"that ratings of {self.like_threshold:g} and above count as liked"}
+
+    def releases(self, n_items: int) -> list[Line]:
+        assert self.counts_share is not None
+        counts = Line("counts", share=self.counts_share, shape=(n_items,))
+        size = Line("size", share=0.005, shape=(1,))
+        return [counts, size, *self._rest(n_items, 1 - counts.share - size.share)]
+
+    def _rest(self, n_items: int, share: float = 1.0) -> list[Line]:
+        """What is decided on the way; its shapes are left open."""
+        if n_items > SMALL_CATALOGUE:
+            return [Line("pairs or counts", share=share, shape=None)]
+        return [
+            Line("pairs or counts", 1, share=0.65 * share, shape=None),
+            Line("pairs or counts", 2, share=0.35 * share, shape=None),
+        ]
+
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
+        counts = self._counts(users)
+        core = users.restrict(np.arange(min(self.largest_core, users.n_items)))
+        rest = {str(line): core.sum(PairSums(self._levels)) for line in self._rest(users.n_items)}
+        return {"counts": counts, "size": users.sum(UserCount()), **rest}
+
+    @property
+    def _levels(self) -> int:
+        """Of liking, once resolved."""
+        assert self.levels is not None
+        return self.levels
+
+    def _counts(self, users: Users) -> ReleasableSum:
+        """(1), of users who keep only what they like, by how much."""
+        if self._levels > 1:
+            assert self.rating_range is not None
+            users.apply(GradeRatings(*self.rating_range, self._levels))
+        elif self.like_threshold != EVERYTHING:
+            assert self.like_threshold is not None
+            users.apply(ThresholdRatings(float(self.like_threshold)))
+        return users.sum(LikeCounts(self._levels))
+
+    # ------------------------------------------------------------ learning
+
+    def learn(
+        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+    ) -> Learnt:
+        lines = self._rest(users.n_items)
+        steps = len(lines) + 3
+        counting = self._counts(users)
+        counts = Estimate.release(session, "counts", counting)
+        size = max(float(session.release("size", users.sum(UserCount()))[0]), least_size(counts))
+        session.judge_delta(size)
+        core = self._core(counts)
+        pairs = users.restrict(core).sum(PairSums(self._levels))
+        signal = Signal.from_counts(counts, core, size, deviation_of_pairs(session, lines, pairs), self.gate)
+        progress(2, steps, "counts")
+        bought = self._worth_buying(lines, signal)
+        for line in lines:
+            if line not in bought:
+                counts = counts.with_another(Estimate.release(session, line, counting))
+        if not bought:
+            return self._popular(counts, signal, without_pairs(signal, self.gate))
+        G = release_pairs(session, bought, pairs, len(core))
+        progress(steps - 1, steps, "pairs")
+        c = np.maximum(counts.value[core], max(counts.deviation, 0.5))
+        F = None if features is None else standardize(features)
+        with blas_threads():
+            t = deviation_of_pairs(session, bought, pairs)
+            fitted = self.estimate(G, t, c, size, seed, None if F is None else F[core])
+        progress(steps, steps, "factors")
+        if fitted.heard < HINT and F is None:
+            return self._popular(counts, signal, without_taste(signal))
+        return self._personal(counts, core, c, size, fitted, F, signal)
+
+    def _worth_buying(self, lines: list[Line], signal: Signal) -> list[Line]:
+        """The lines that release pairs; the others count again."""
+        if not signal.worth:
+            return []
+        return lines[:1] if signal.top > MUCH else lines  # counts decide much of the list
+
+    def estimate(
+        self, G: NDArray[Any], t: float, c: NDArray[Any], size: float, seed: int, features: NDArray[Any] | None
+    ) -> FittedFactors:
+        """Vectors of the core's items from its pairs, (4)–(7)."""
+        return factorise(G, t, c, size, self.factors, self.rounds, seed, features)
+
+    def _core(self, counts: Estimate) -> NDArray[np.int64]:
+        """The most liked items."""
+        assert self.core_from is not None
+        least = self.core_from * math.sqrt(max(float(counts.value.sum()), 1.0))
+        many = int(np.clip((counts.value >= least).sum(), FEW, self.largest_core))
+        return most_frequent(counts.value, min(many, len(counts.value)))
+
+    def _popular(self, counts: Estimate, signal: Signal, learnt: str) -> Learnt:
+        """Nothing but what is liked how much."""
+        details = {
+            "core": [],
+            "featured": False,
+            "dimensions": 0,
+            "signal": signal.signal,
+            "top": signal.top,
+            "learnt": learnt,
+        }
+        none = np.zeros((len(counts.value), 0), np.float32)
+        return Learnt(none, counts.value.astype(np.float32), counts.value, details)
+
+    def _personal(
+        self,
+        counts: Estimate,
+        core: NDArray[np.int64],
+        c: NDArray[Any],
+        size: float,
+        fitted: FittedFactors,
+        F: NDArray[Any] | None,
+        signal: Signal,
+    ) -> Learnt:
+        R, lean = fold_in_rule(fitted.V, c, size)
+        n = len(counts.value)
+        design = np.ones((n, 1)) if F is None else np.column_stack([np.ones(n), F - F[core].mean(axis=0)])
+        V = design @ fitted.W
+        V[core] = fitted.V
+        scale = np.maximum(counts.value, 0.0)
+        scale[core] = c
+        details = {
+            "core": core.tolist(),
+            "least_count": max(counts.deviation, 0.5),
+            "lean": lean,
+            "lean_precision": 1 / max(1 - lean**2, 0.02),
+            "dimensions": fitted.dimensions,
+            "signal": signal.signal,
+            "top": signal.top,
+            "featured": F is not None,
+            "strength": fitted.strength,
+            "learnt": with_taste(fitted.dimensions, signal),
+        }
+        factors = (scale[:, None] * (V @ R) / math.sqrt(size)).astype(np.float32)
+        return Learnt(factors, np.zeros(n, np.float32), counts.value, details)
+
+    # ------------------------------------------------------------ reading out
+
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+        """E[u | y] of (8)."""
+        if not learnt.factors.shape[1]:
+            return ConstantFoldIn()
+        place, gain, base, prior = gain_of(learnt)
+        like_threshold = None if isinstance(self.like_threshold, str) else self.like_threshold
+        if self._levels == 1:
+            return PosteriorMeanFoldIn(like_threshold, place, gain, base, prior)
+        low, high = self.rating_range  # type: ignore[misc]
+        return PosteriorMeanFoldIn(like_threshold, place, gain, base, prior, levels=self._levels, low=low, high=high)
+
+    def item_similarity(self, learnt: Learnt) -> ItemSimilarity:
+        """Without popularity, which all items share; and of the core alone, unless features say something of others."""
+        if not learnt.factors.shape[1]:
+            return ItemSimilarity()
+        return ItemSimilarity(1, None if learnt.details["featured"] else learnt.some("core"))
+
+
+# ------------------------------------------------------------------ what is released
+
+
+class Estimate(NamedTuple):
+    """Released numbers with the deviation of their noise."""
+
+    value: NDArray[np.float64]
+    deviation: float
+
+    @classmethod
+    def release(cls, session: Session, line: str | Line, statistic: ReleasableSum) -> Estimate:
+        return cls(session.release(line, statistic).astype(np.float64), session.deviation(line, statistic))
+
+    def with_another(self, other: Estimate) -> Estimate:
+        """Both of the same numbers, averaged by their noise."""
+        one, two = self.deviation**-2, other.deviation**-2
+        return Estimate((one * self.value + two * other.value) / (one + two), (one + two) ** -0.5)
+
+
+def least_size(counts: Estimate) -> float:
+    """So many people there are at least: Σ_j c_j² = Σ_ik ⟨x_i, x_k⟩/(‖x_i‖ ‖x_k‖) is at most their number squared."""
+    return math.sqrt(max(float((counts.value**2 - counts.deviation**2).sum()), 1.0))
+
+
+class Signal(NamedTuple):
+    """Whether pairs are worth their price, from released counts.
+
+    `signal` is popularity's eigenvalue of the pairs over the edge of their noise, `top` the part of all choices that
+    few items have; `faint` where not even the counts of the most popular items stand out of theirs.
+    """
+
+    worth: bool
+    signal: float
+    top: float
+    faint: bool
+
+    @classmethod
+    def from_counts(cls, counts: Estimate, core: NDArray[np.int64], size: float, t: float, gate: float) -> Signal:
+        from scipy.special import ndtri
+
+        c = counts.value
+        k = max(min(128, len(c) // 10), 1)
+        by_chance = -float(ndtri(k / len(c))) if len(c) > 1 else 0.0
+        faint = bool(np.sort(c)[-k] < 1.25 * by_chance * counts.deviation)
+        power = max(float((c[core] ** 2 - counts.deviation**2).sum()), 0.0)
+        signal = power / size / (t * math.sqrt(len(core)))
+        some = np.sort(np.maximum(c, 0.0))
+        top = float(some[-FEW:].sum() / max(some.sum(), 1e-9))
+        worth = not faint and len(core) > 3 and signal >= gate * (1 + 1.5 * top)
+        return cls(bool(worth), float(signal), top, faint)
+
+
+def deviation_of_pairs(session: Session, lines: list[Line], pairs: ReleasableSum) -> float:
+    """t of (3) where these lines release pairs; they are packed with √2."""
+    return math.sqrt(0.5 / sum(session.deviation(line, pairs) ** -2 for line in lines))
+
+
+def release_pairs(session: Session, lines: list[Line], pairs: ReleasableSum, m: int) -> NDArray[np.float32]:
+    """G̃ (m, m) of (3), 0 on the diagonal; several releases are averaged by their noise."""
+    G = np.zeros((m, m), np.float32)
+    precision = [session.deviation(line, pairs) ** -2 for line in lines]
+    for line, weight in zip(lines, precision, strict=True):
+        for rows, noisy in session.release_blocks(line, pairs):
+            part = noisy * (weight / sum(precision) / math.sqrt(2.0))
+            unfold_triangle(part.astype(np.float32), rows.start, G, add=True)
+    return G
+
+
+# ------------------------------------------------------------------ reading histories
+
+
+def fold_in_rule(V: NDArray[Any], c: NDArray[Any], size: float) -> tuple[NDArray[Any], float]:
+    """R of (8), and u₀: E u uᵀ = I is the scale of V, and E u follows from the counts; nothing is tuned."""
+    popular = (V * c[:, None]).sum(axis=0) / c.sum()
+    length = max(float(np.linalg.norm(popular)), 1e-30)
+    r = len(popular)
+    R = np.linalg.qr(np.column_stack([popular / length, np.eye(r)]))[0][:, :r]
+    R[:, 0] *= 1.0 if R[:, 0] @ popular >= 0 else -1.0
+    return R, min(1 / (math.sqrt(size) * length), 1.0)
+
+
+_Gain = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+_GAINS: dict[int, tuple[weakref.ref[Any], _Gain]] = {}
+
+
+def gain_of(learnt: Learnt) -> _Gain:
+    """Which row of the gain is an item's; the gain, (core, r); what is added to it; u of an empty history.
+
+    It follows from what is saved, so it is not saved itself; it is kept as long as the factors are.
+    """
+    key = id(learnt.factors)
+    known = _GAINS.get(key)
+    if known is None or known[0]() is not learnt.factors:
+        known = (weakref.ref(learnt.factors, lambda _: _GAINS.pop(key, None)), _gain(learnt))
+        _GAINS[key] = known
+    return known[1]
+
+
+def _gain(learnt: Learnt) -> _Gain:
+    assert learnt.counts is not None
+    core = np.asarray(learnt.details["core"], np.int64)
+    Y = learnt.factors[core].astype(np.float64)
+    c = np.maximum(learnt.counts[core], learnt.details["least_count"])
+    lean = learnt.details["lean"]
+    precision = np.ones(Y.shape[1])
+    precision[0] = learnt.details["lean_precision"]
+    YD = Y / (c / c.sum())[:, None]
+    gain = YD @ np.linalg.inv(np.diag(precision) + Y.T @ YD)
+    prior = np.zeros(Y.shape[1])
+    prior[0] = lean
+    base = prior - prior @ (Y.T @ gain)
+    place = np.full(len(learnt.factors), -1, np.int32)
+    place[core] = np.arange(len(core))
+    return place, gain.astype(np.float32), base.astype(np.float32), prior.astype(np.float32)
+
+
+# ------------------------------------------------------------------ in words
+
+
+def usual_threshold(rating_range: Range) -> float | Literal["everything"]:
+    """Three quarters up the range; everything where there is but one rating."""
+    low, high = rating_range
+    return EVERYTHING if low == high else low + 0.75 * (high - low)  # type: ignore[return-value]
+
+
+def without_pairs(signal: Signal, gate: float) -> str:
+    """What survived the noise where pairs were not bought."""
+    needed = gate * (1 + 1.5 * signal.top)
+    why = f"pairs of items have {_times(signal.signal)} the noise, and {_times(needed)} is needed"
+    if signal.faint:
+        return f"Nothing personal, and little of which items are liked: even popular items drown in the noise ({why})."
+    return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
+
+
+def without_taste(signal: Signal) -> str:
+    """What survived the noise where pairs were bought in vain."""
+    why = f"pairs of items have {_times(signal.signal)} the noise, and hold nothing but that"
+    return f"Which items are liked, and nothing personal: everybody gets the same list ({why})."
+
+
+def with_taste(dimensions: int, signal: Signal) -> str:
+    """What survived the noise where there is more."""
+    why = f"pairs of items have {_times(signal.signal)} the noise"
+    if not dimensions:
+        return f"Which items are liked, and only a hint of personal taste: no dimension of it stands out ({why})."
+    return f"Personal taste in about {dimensions} dimension{'s' if dimensions > 1 else ''} ({why})."
+
+
+def _times(signal: float) -> str:
+    return f"{signal:.1f} times" if signal < 10 else f"{signal:,.0f} times"

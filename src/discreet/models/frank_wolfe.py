@@ -1,0 +1,314 @@
+"""Private matrix completion in a nuclear-norm ball: Frank–Wolfe (Jain, Thakkar & Thakurta, 2018).
+
+Algorithm 1 of the paper minimises ½ ‖P_Ω(Y − Y*)‖² over ‖Y‖_nuclear ≤ k by rank-one steps. Per user, private and free
+(`discreet.privacy.users.residual_covariance.frank_wolfe_step`):
+
+    a_i = P_Ωi(Y_i − Y*_i)                                                                                          (1)
+    û_i = a_i · v̂ / λ̂',     Y_i ← Π_L((1 − γ_t) Y_i − γ_t k û_i v̂ᵀ)                                                (2)
+
+Released, with noise, T times, rows being cut to ‖a_i‖ ≤ L_a, and from it, for everybody to see:
+
+    W = Σ_i a_i a_iᵀ + noise,     v̂, λ̂² = top eigenvector and eigenvalue of W,     λ̂'² = max(λ̂², 0) + noise's own   (3)
+
+Π_L scales a user's row to ‖P_Ωi(Y_i)‖ ≤ L. The result is Y_i = Σ_t w_it v̂_t, so the directions v̂_t are the item factors
+and the rank is the number of steps. *A new user walks the same steps* from the released (v̂_t, λ̂'_t) alone.
+
+Three things differ from the paper. Its noise is for ‖a_i‖ ≤ L, but a difference of two rows of norm L can have 2 L:
+here residuals themselves are cut, to L_a. Its λ̂' adds a bound with the number of users in it, which is private; here it
+is the size of the largest eigenvalue of the noise, σ √(2 m) for m items, which is public. And k, which should grow with
+the number of users, is `spread` · √(ñ m) from a released ñ unless it is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.models.algorithm import (
+    Algorithm,
+    Learnt,
+    Progress,
+    Range,
+    check_centring,
+    middle,
+    most_frequent,
+    share_of_items,
+    spread_out,
+    width,
+)
+from discreet.models._user_centering import own_mean_bounds, what_factors_explain
+from discreet.models.parameters import (
+    check_that,
+    require_fraction,
+    check_number,
+    check_choice,
+    check_positive,
+    check_int,
+)
+from discreet.models.fold_in import FrankWolfeFoldIn, FoldIn
+from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.release.plan import Line
+from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.residual_covariance import Residuals, crowd, residuals_of
+from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.statistics.sums import triangle_size, unpack
+
+
+from typing import Any, ClassVar
+
+from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting.budget import Neighbouring
+
+MOST_STEPS = 1000  # allowed on any catalogue; more only where there are as many items
+
+
+@dataclass(frozen=True, repr=False)
+class FrankWolfe(Algorithm):
+    """The algorithm above with its parameters.
+
+    Parameters
+    ----------
+    factors : int
+        T: how many steps, each of which adds one direction.
+    nuclear_norm : float
+        k. 0: `spread` · √(ñ m), with a noisy number of users ñ and m frequent items.
+    spread : float, optional
+        What predictions deviate by from a user's mean, as root mean square. Default: a tenth of the rating range.
+    row_norm : float, optional
+        L. Default: √max_items times a quarter of the rating range.
+    residual_norm : float, optional
+        L_a. Default: as `row_norm`.
+    steps : {"constant", "decreasing"}
+        γ_t = 1/T as in the paper, or 2/(t + 1), t = 1, 2, …
+    folding : {"least-squares", "steps"}
+        How a user's vector is read out: by least squares on the directions, or by walking the steps as the paper does.
+    regularization : float
+        Ridge of that least squares; directions have unit length times √m.
+    centring : "user" or float
+        Subtract every user's own mean (free), or a public constant.
+    prior_count : float
+        A user's own mean counts so many ratings of the middle of the range as well.
+    max_items : int
+        How many items of a user count when items are counted.
+    item_fraction : float
+        The share of items, the most frequent by noisy counts, that the matrix has; 1 has all and counts none.
+    shares : dict
+        Parts of the budget μ² by the names of the releases.
+    """
+
+    name: ClassVar[str] = "Frank–Wolfe"
+
+    factors: int = 5
+    nuclear_norm: float = 0.0
+    spread: float | None = None
+    row_norm: float | None = None
+    residual_norm: float | None = None
+    steps: Literal["constant", "decreasing"] = "constant"
+    folding: Literal["least-squares", "steps"] = "least-squares"
+    regularization: float = 5.0
+    centring: float | Literal["user"] = "user"
+    prior_count: float = 3.0
+    max_items: int = 50
+    item_fraction: float = 0.1
+    rating_range: Range | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    # ------------------------------------------------------------ pure
+
+    def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
+        check_int("max_items", self.max_items)
+        usual_row = math.sqrt(self.max_items) * width(rating_range) / 4
+        row_norm = usual_row if self.row_norm is None else self.row_norm
+        found = replace(
+            self,
+            rating_range=rating_range,
+            spread=width(rating_range) / 10 if self.spread is None else self.spread,
+            row_norm=row_norm,
+            residual_norm=row_norm if self.residual_norm is None else self.residual_norm,
+        )
+        found._check(n_items)
+        return found
+
+    def _check(self, n_items: int) -> None:
+        check_int("factors", self.factors)
+        check_number("nuclear_norm", self.nuclear_norm)
+        check_number("prior_count", self.prior_count)
+        for name in ("spread", "row_norm", "residual_norm", "regularization"):
+            check_positive(name, getattr(self, name))
+        check_choice("steps", self.steps, "constant", "decreasing")
+        check_choice("folding", self.folding, "least-squares", "steps")
+        require_fraction("item_fraction", self.item_fraction)
+        check_centring(self.centring, "user")
+        most = max(n_items, MOST_STEPS)
+        check_that(
+            self.factors <= most,
+            f"factors is {self.factors:,}, but each is a step, and {most:,} are the most for {n_items:,} items",
+        )
+
+    def bounds(self) -> Bounds:
+        assert self.rating_range is not None
+        return own_mean_bounds(self.max_items, self.rating_range, self.centring, self.prior_count)
+
+    def releases(self, n_items: int) -> list[Line]:
+        m = share_of_items(self.item_fraction, n_items)
+        lines = []
+        if m < n_items:
+            lines.append(Line("counts", share=0.05, shape=(n_items,)))
+        if not self.nuclear_norm:
+            lines.append(Line("crowd", share=0.002, shape=(1,)))
+        return [*lines, Line("covariance", times=self.factors, share=0.948, shape=(1, triangle_size(m)))]
+
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
+        users.choose()
+        few = users.restrict(np.arange(share_of_items(self.item_fraction, users.n_items)))
+        covariance = self._covariance(residuals_of(few))
+        return {"counts": users.item_counts(), "crowd": crowd(users), "covariance": covariance}
+
+    # ------------------------------------------------------------ learning
+
+    def learn(
+        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+    ) -> Learnt:
+        n_items = users.n_items
+        frequent = np.arange(n_items)
+        if "counts" in session.list_remaining():
+            users.choose()
+            counts = session.release("counts", users.item_counts())
+            frequent = most_frequent(counts, share_of_items(self.item_fraction, n_items))
+        m = len(frequent)
+        k = self._nuclear_norm(users, session, m)
+        rows = residuals_of(users.restrict(frequent))
+        V = np.empty((m, self.factors))
+        lengths = []
+        assert self.row_norm is not None
+        for t in range(self.factors):
+            covariance = self._covariance(rows)
+            W = session.release("covariance", covariance)
+            V[:, t], top = top_eigen(unpack(W, m)[0])
+            # the largest eigenvalue that the noise alone has is σ √(2 m), entries off the diagonal having σ/√2
+            deviation = 0.0 if session.silent else session.deviation("covariance", covariance)
+            length = math.sqrt(max(top, 0.0) + max(deviation * math.sqrt(2 * m), 1e-12))
+            rows.step(V[:, t], length, k, self._gamma(t), self.row_norm)
+            lengths.append(length)
+            progress(t + 1, self.factors, "steps")
+        details = {"frequent": frequent.tolist(), "lengths": lengths, "nuclear_norm": k}
+        factors = spread_out(V * math.sqrt(m), frequent, n_items)
+        return Learnt(factors, np.zeros(n_items, np.float32), None, details)
+
+    def _covariance(self, rows: Residuals) -> ReleasableSum:
+        assert self.residual_norm is not None
+        return rows.covariance(self.residual_norm)
+
+    def _nuclear_norm(self, users: Users, session: Session, m: int) -> float:
+        if self.nuclear_norm:
+            return float(self.nuclear_norm)
+        n = max(float(session.release("crowd", crowd(users))[0]), 1.0)
+        session.judge_delta(n)
+        assert self.spread is not None
+        return self.spread * math.sqrt(n * m)
+
+    def _gamma(self, t: int) -> float:
+        return 1 / self.factors if self.steps == "constant" else 2 / (t + 2)
+
+    # ------------------------------------------------------------ reading out
+
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+        """A user's weights of the directions, from its own ratings and what was released."""
+        assert self.rating_range is not None
+        assert self.row_norm is not None
+        known = learnt.some("frequent")
+        if self.folding == "least-squares":
+            ridge = self.regularization
+            return what_factors_explain(ridge, 0.0, known, self.rating_range, self.centring, self.prior_count)
+        by_own_mean = self.centring == "user"
+        return FrankWolfeFoldIn(
+            nuclear_norm=learnt.details["nuclear_norm"],
+            row_norm=self.row_norm,
+            scale=math.sqrt(max(int(known.sum()), 1)),
+            centre=middle(self.rating_range) if by_own_mean else float(self.centring),
+            prior_count=self.prior_count if by_own_mean else None,
+            known=known,
+            lengths=np.asarray(learnt.details["lengths"], np.float64),
+            gammas=np.array([self._gamma(t) for t in range(self.factors)]),
+        )
+
+
+def top_eigen(W: NDArray[Any]) -> tuple[NDArray[Any], float]:
+    """The top eigenvector (its largest entry positive) and eigenvalue of a symmetric matrix, by Lanczos."""
+    from scipy.sparse.linalg import eigsh
+
+    if len(W) < 3:
+        values, vectors = np.linalg.eigh(W)
+    else:
+        start = np.linspace(1.0, 2.0, len(W))  # Lanczos would draw one, and a fit would not be repeatable
+        values, vectors = eigsh(W, k=1, which="LA", v0=start)
+    v = vectors[:, -1]
+    return v * np.sign(v[np.argmax(np.abs(v))] or 1.0), float(values[-1])
+
+
+# ------------------------------------------------------------ the model
+
+
+
+class DPFrankWolfe(PrivateRecommender):
+    """Private Frank–Wolfe (Jain, Thakkar & Thakurta, 2018).
+
+    Parameters
+    ----------
+    factors : int, optional
+        Number of steps; each one adds a direction. Default 5.
+    epsilon, delta, neighbouring, accountant
+        The promise, and how it is priced. See docs/privacy.md.
+    nuclear_norm : float, optional
+        Largest nuclear norm of the matrix. Default: follows from a released number of users.
+    item_fraction : float, optional
+        The share of items, the most frequent by noisy counts, that take part. Default 0.1.
+    rating_range : (low, high), optional
+        Public range of the ratings. If not given, it is read from the data, and the statement says so.
+    allow_large_delta : bool
+        Accept a `delta` above 1e-3; the statement says so.
+    noise : {"secure", "seeded"}
+    random_state : int, optional
+    method : FrankWolfe, optional
+        The algorithm with every knob.
+    """
+
+    feedback = "explicit"
+    _kinds = (FrankWolfe,)
+    #: What to say of parameters that other models have.
+    instead: ClassVar = {"iterations": "its number of steps is 'factors'"}
+
+    def __init__(
+        self,
+        factors: int | None = None,
+        *,
+        epsilon: float,
+        delta: float = 1e-6,
+        nuclear_norm: float | None = None,
+        item_fraction: float | None = None,
+        rating_range: tuple[float, float] | None = None,
+        neighbouring: Neighbouring = "add-remove",
+        accountant: str = "gdp",
+        allow_large_delta: bool = False,
+        noise: Any = "secure",
+        random_state: int | None = None,
+        method: FrankWolfe | None = None,
+    ) -> None:
+        self.factors = factors
+        self.epsilon = epsilon
+        self.delta = delta
+        self.nuclear_norm = nuclear_norm
+        self.item_fraction = item_fraction
+        self.rating_range = rating_range
+        self.neighbouring = neighbouring
+        self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
+        self.noise = noise
+        self.random_state = random_state
+        self.method = method

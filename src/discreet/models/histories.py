@@ -1,0 +1,196 @@
+"""The forms in which people hand over a history, many histories, or pairs to score, brought into one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy import sparse
+
+from discreet.data.columns import CONVENTIONS, Columns, normalise
+from discreet.data.ids import as_ids, encode
+from discreet.data.frames import frame_columns
+from discreet.data.ratings import Ratings
+from discreet.errors import DataError
+
+CSR = tuple[NDArray[Any], NDArray[Any]]
+
+
+def to_learn_from(given: Any, trust_user_column: bool = False) -> Ratings:
+    """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy sparse matrix.
+
+    Columns of a frame are found by convention, and its items are those that were rated, so that a private model's
+    statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a public catalogue as well.
+    """
+    if isinstance(given, Ratings):
+        return given
+    if sparse.issparse(given):
+        return Ratings.from_csr(given)
+    if _is_table(given):
+        return Ratings.from_frame(given, trust_user_column=trust_user_column)
+    raise DataError(
+        f"fit needs Ratings, a frame or a sparse matrix, and a {type(given).__name__} was given: read a file with "
+        "Ratings.read, or make ratings with Ratings.from_arrays"
+    )
+
+
+def parse_history(history: Any, item_ids: NDArray[Any], liked: float) -> Ratings:
+    """One user's history as `Ratings` with one row.
+
+    Parameters
+    ----------
+    history : mapping item id -> rating, sequence of item ids, frame, sparse row over `item_ids`, or Ratings of one user
+        A pandas Series is a mapping where its index holds the item ids, and a sequence where that just counts.
+    liked : the rating that an item without one gets
+    """
+    if isinstance(history, Ratings) or sparse.issparse(history):
+        one = as_user_rows(history, item_ids)
+        if one.n_users != 1:
+            raise DataError(f"a history of one user is needed, and {one.n_users:,} were given: see recommend_many")
+        return one
+    if hasattr(history, "index") and hasattr(history, "to_dict") and not _is_frame(history):  # a pandas Series
+        numbered = history.index.tolist() == list(range(len(history)))
+        history = history.to_list() if numbered else history.to_dict()
+    ids: Any
+    values: Any = None
+    times: Any = None
+    if isinstance(history, Mapping):
+        ids = list(history.keys())
+        values = list(history.values())
+        wrong = [v for v in values if not isinstance(v, Real) or not math.isfinite(v)]
+        if wrong:
+            raise DataError(f"a history maps item ids to finite ratings, and {wrong[0]!r} is not one")
+    elif _is_frame(history):
+        columns = _frame_of_one_user(history)
+        ids, values, times = columns.items, columns.ratings, columns.timestamps
+    elif isinstance(history, (str, bytes)) or not hasattr(history, "__iter__"):
+        raise DataError(f"a history is a list of item ids or a mapping item id -> rating, and {history!r} was given")
+    else:
+        if isinstance(history, np.ndarray) and history.size and history.dtype.kind == "f":
+            raise DataError(
+                f"an array {history.shape} of {history.dtype} is no history: give a list of item ids, a mapping "
+                "item id -> rating or, for a row of ratings over all items, a sparse row such as csr_array(row)"
+            )
+        ids = as_ids(history, "item id")
+    if len(ids) == 0:
+        return Ratings.from_indices([0, 0], [], [], [0], item_ids)
+    if values is None:
+        values = np.full(len(ids), liked, np.float32)
+    return Ratings.from_arrays(np.zeros(len(ids), np.int64), ids, values, times)
+
+
+def as_user_rows(histories: Any, item_ids: NDArray[Any]) -> Ratings:
+    """Many users' histories as `Ratings`; a sparse matrix has one column per item of the model."""
+    if isinstance(histories, Ratings):
+        return histories
+    if not sparse.issparse(histories):
+        if _is_table(histories):
+            return Ratings.from_frame(histories)
+        raise DataError(
+            f"histories come as Ratings, a frame or a sparse matrix, and a {type(histories).__name__} was given: "
+            "see recommend() for a single history"
+        )
+    rows, columns = histories.shape if histories.ndim == 2 else (1, histories.shape[0])
+    if columns != len(item_ids):
+        turned = ": did you transpose?" if rows == len(item_ids) else ""
+        raise DataError(f"{columns:,} columns for the {len(item_ids):,} items of the model{turned}")
+    return Ratings.from_csr(histories.reshape(rows, columns), item_ids=item_ids)
+
+
+def clip_histories(histories: Ratings, rating_range: tuple[float, float] | None) -> Ratings:
+    """Move ratings outside the range to its ends, each by itself."""
+    if rating_range is None:
+        return histories
+    low, high = rating_range
+    return histories._replace(values=np.clip(histories.values, np.float32(low), np.float32(high)))
+
+
+Exclusions = Sequence[Any] | Mapping[Any, Sequence[Any]] | Ratings
+
+
+def as_exclusions(
+    exclude: Exclusions, seen: CSR, people: Ratings, positions: Callable[[Any], NDArray[np.int64]]
+) -> CSR:
+    """What to leave out for each of `people`, as CSR rows of item positions in order.
+
+    Parameters
+    ----------
+    exclude : item ids, {user id: item ids}, or Ratings
+        For everybody, or for each user; users who are not among `people` do not matter.
+    seen : (indptr, indices)
+        What is left out in any case.
+    positions : function of item ids
+        Where they are in the model, −1 for unknown ones.
+    """
+    if isinstance(exclude, (str, bytes)):
+        raise DataError(f"exclude is a list of item ids, or one for each user, and {exclude!r} was given")
+    if not isinstance(exclude, Ratings) and len(exclude) == 0:
+        return seen
+    if isinstance(exclude, Ratings):
+        row = np.repeat(people.user_index(exclude.user_ids), np.diff(exclude.indptr))
+        item = np.full(exclude.n_items, -1, np.int64)
+        used = np.unique(exclude.indices)
+        item[used] = positions(exclude.item_ids[used])
+        item = item[exclude.indices]
+    elif isinstance(exclude, Mapping):
+        lists = [list(ids) for ids in exclude.values()]
+        flat = [item for ids in lists for item in ids]
+        row = np.repeat(people.user_index(as_ids(list(exclude), "user id")), [len(ids) for ids in lists])
+        item = positions(flat) if flat else np.zeros(0, np.int64)
+    else:
+        item = np.tile(positions(exclude), people.n_users)
+        row = np.repeat(np.arange(people.n_users), len(exclude))
+    good = (row >= 0) & (item >= 0)
+    rows = np.concatenate([np.repeat(np.arange(people.n_users), np.diff(seen[0])), row[good]])
+    items = np.concatenate([seen[1], item[good]]).astype(np.int64)
+    width = int(items.max(initial=0)) + 1
+    both = np.unique(rows * width + items)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(both // width, minlength=people.n_users))])
+    return indptr, (both % width).astype(np.int32)
+
+
+def as_pairs(pairs: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Distinct users, distinct items, and for each pair its positions in them."""
+    if isinstance(pairs, Ratings):
+        return pairs.user_ids, pairs.item_ids, np.repeat(np.arange(pairs.n_users), np.diff(pairs.indptr)), pairs.indices
+    if _is_frame(pairs):
+        columns = frame_columns(pairs, {"user": None, "item": None, "rating": False, "timestamp": False})
+        users, items = columns.users, columns.items
+    else:
+        rows = list(pairs) if hasattr(pairs, "__iter__") else [pairs]
+        if any(not isinstance(row, (tuple, list, np.ndarray)) or len(row) != 2 for row in rows):
+            raise DataError("pairs are rows of (user_id, item_id), a frame with these columns, or Ratings")
+        users, items = [row[0] for row in rows], [row[1] for row in rows]
+    (user_ids, user), (item_ids, item) = encode(users, "user id"), encode(items, "item id")
+    return user_ids, item_ids, user, item
+
+
+def _is_table(given: Any) -> bool:
+    """Whether it is a frame of pandas, polars or pyarrow, lazy or not."""
+    return any(hasattr(given, name) for name in ("__dataframe__", "__arrow_c_stream__", "collect_schema"))
+
+
+def _is_frame(given: Any) -> bool:
+    return hasattr(type(given), "columns")  # of the type, because asking a lazy frame itself may be work
+
+
+def _frame_of_one_user(frame: Any) -> Columns:
+    """Columns of a frame that may do without a user column, but must not speak of several users."""
+    import narwhals.stable.v2 as nw
+
+    frame = pa.table(frame) if isinstance(frame, pa.RecordBatch) else frame
+    names = list(nw.from_native(frame).collect_schema().names())
+    if any(normalise(name) in CONVENTIONS["user"] for name in names):
+        columns = frame_columns(frame, {})
+        if (users := len(encode(columns.users, "user id")[0])) > 1:
+            raise DataError(f"a history of one user is needed, and {users:,} were given: see recommend_many")
+        return columns
+    if not any(normalise(name) in CONVENTIONS["item"] for name in names):
+        raise DataError(f"a history needs a column item_id and may have one for the rating: its columns are {names}")
+    only = nw.from_native(frame).with_columns(nw.lit(0).alias("user")).to_native()
+    return frame_columns(only, {})

@@ -1,0 +1,432 @@
+"""Noisy least squares, plain or reweighted, with Gaussian, Laplace or Huber noise: the Huber paper, made sound.
+
+After "Introducing the Huber mechanism for differentially private low-rank matrix completion" (Gowtham et al., 2022).
+Per user, private and free, from all of its ratings y (taken relative to its own mean):
+
+    u_i = clip((Σ_{j ∈ Ω_i} v_j v_jᵀ + λ_u |Ω_i| I)⁻¹ Σ_{j ∈ Ω_i} (y_ij − b_j) v_j)                             (1)
+
+Released, with noise on both, from at most k items of each user, in each of T·K inner iterations:
+
+    G̃_j = Σ_i w_ij u_i u_iᵀ + noise,     g̃_j = Σ_i w_ij y_ij u_i + noise                                      (2)
+    w_ij = 1 (ALS, Algorithm 1),   or   w_ij = min(1, α / |y_ij − u_i · v_j|) (R-IRLS, Algorithms 2 and 3)     (3)
+
+and from these alone, for everybody to see:
+
+    v_j = (Π_PSD(G̃_j) + λ_j I)⁻¹ g̃_j,     λ_j = λ + σ_g² / (τ² a_j)                                          (4)
+
+where the second part of λ_j is what least squares asks for when a right-hand side has noise of deviation σ_g, a vector
+has prior variance τ² and a_j is the curvature, estimated from tr G̃_j / r (`curvature`).
+
+Clipping is in ℓ₁ for Laplace noise and for pure ε, in ℓ₂ for Gaussian noise and for Huber noise priced by its Gaussian
+bound. The price is the sum of pure ε, a privacy loss distribution or the Gaussian bound, whichever asks for the least
+noise (``accountant="auto"``); the statement says which it was.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.data.ratings import Ratings
+from discreet.kernels import solve_psd
+from discreet.models.algorithm import (
+    Algorithm,
+    Learnt,
+    Progress,
+    Range,
+    check_centring,
+    middle,
+    width,
+)
+from discreet.models.parameters import (
+    MOST_SWEEPS,
+    check_that,
+    check_number,
+    check_choice,
+    check_positive,
+    check_int,
+)
+from discreet.models.fold_in import LeastSquaresFoldIn, FoldIn
+from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.release.plan import Line, Plan, Release
+from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.accounting.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Huber
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users.huber_weights import reweight
+from discreet.privacy.users.sealed_users import Users, seal
+from discreet.privacy.statistics.sums import unpack
+
+
+from typing import Any, Literal
+
+from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting.budget import Neighbouring
+
+logger = logging.getLogger("discreet")
+
+MECHANISMS = ("gaussian", "laplace", "huber")
+SOLVERS = ("als", "irls")
+
+
+@dataclass(frozen=True, repr=False)
+class RobustSolve(Algorithm):
+    """The algorithm above with its parameters.
+
+    Parameters
+    ----------
+    factors : int
+        Rank r.
+    mechanism : {"gaussian", "laplace", "huber"}
+        The noise. docs/huber.md says when to use which.
+    solver : {"als", "irls"}
+        Least squares, or reweighted least squares in which ratings far from their prediction count less.
+    iterations : int
+        T. 1 is for few people; take 3 from some 10,000 on.
+    inner_iterations : int
+        K of "irls", each of which is released and charged.
+    alpha : float, optional
+        Huber noise only: where its tails begin, in units of its scale. Default 2 where its Gaussian bound is the price,
+        0.5 where pure ε is.
+    transition : float
+        "irls" only: residuals beyond it, in stars, count less.
+    item_regularization : float
+        λ of items.
+    ridge_per_rating : float
+        λ_u of a user's least squares, per rating of the user.
+    prior_variance : float
+        τ²: how large item factors are expected to be. Smaller shrinks more where there is much noise.
+    max_items : int
+        k, how many items of a user are contributed.
+    user_norm, user_norm_l1 : float
+        Γ and Γ₁, to which vectors are cut in ℓ₂ and, where clipping is "l1", in ℓ₁ (by default to the same number).
+    clipping : {"l1", "l2"}, optional
+        Default "l2" for Gaussian noise and for Huber noise with δ > 0, else "l1".
+    intercept : float
+        The part of `user_norm` that a constant first coordinate of every user's vector has, so that items have a bias.
+    rating_bound : float, optional
+        Γ_M: centred ratings are cut to ±Γ_M. Default: a quarter of the width of the range.
+    centring : "user" or float
+        Subtract every user's own mean (free), or a public constant.
+    prior_count : float
+        A user's own mean counts so many ratings of the middle of the range as well.
+    gram_share : float
+        Part of the budget for Gram matrices; the rest is for right-hand sides.
+    initial_scale : float
+        Standard deviation of the factors to start from.
+    """
+
+    name: ClassVar[str] = "robust solve"
+
+    factors: int = 4
+    mechanism: Literal["gaussian", "laplace", "huber"] = "huber"
+    solver: Literal["als", "irls"] = "als"
+    iterations: int = 1
+    inner_iterations: int = 1
+    alpha: float | None = None
+    transition: float = 1.0
+    item_regularization: float = 5.0
+    ridge_per_rating: float = 0.4
+    prior_variance: float = 0.4
+    max_items: int = 30
+    user_norm: float = 1.0
+    user_norm_l1: float | None = None
+    clipping: Literal["l1", "l2"] | None = None
+    intercept: float = 0.7
+    rating_range: Range | None = None
+    rating_bound: float | None = None
+    centring: float | Literal["user"] = "user"
+    prior_count: float = 3.0
+    gram_share: float = 0.2
+    initial_scale: float = 0.3
+
+    # ------------------------------------------------------------ pure
+
+    def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
+        check_choice("mechanism", self.mechanism, *MECHANISMS)
+        approximate = self.mechanism == "gaussian" or (self.mechanism == "huber" and budget.delta > 0)
+        usual_clipping: Literal["l1", "l2"] = "l2" if approximate else "l1"
+        clipping = usual_clipping if self.clipping is None else self.clipping
+        alpha = self.alpha
+        if alpha is None:
+            alpha = 2.0 if budget.delta > 0 and clipping == "l2" else 0.5
+        found = replace(
+            self,
+            alpha=alpha,
+            clipping=clipping,
+            user_norm_l1=self.user_norm if self.user_norm_l1 is None else self.user_norm_l1,
+            rating_range=rating_range,
+            rating_bound=width(rating_range) / 4 if self.rating_bound is None else self.rating_bound,
+        )
+        found._check(budget)
+        return found
+
+    def _check(self, budget: Budget) -> None:
+        for name in ("factors", "max_items"):
+            check_int(name, getattr(self, name))
+        for name in ("iterations", "inner_iterations"):
+            check_int(name, getattr(self, name), 1, MOST_SWEEPS)
+        for name in ("alpha", "transition", "prior_variance", "user_norm", "user_norm_l1", "rating_bound"):
+            check_positive(name, getattr(self, name))
+        assert self.alpha is not None
+        other = "Laplace" if self.alpha < 1 else "Gaussian"
+        check_that(
+            SMALLEST_ALPHA <= self.alpha <= LARGEST_ALPHA,
+            f"alpha is {self.alpha!r}, which is {other} noise to all digits: it must lie between {SMALLEST_ALPHA:g} "
+            f"and {LARGEST_ALPHA:g}",
+        )
+        for name in ("item_regularization", "ridge_per_rating", "intercept"):
+            check_number(name, getattr(self, name))
+        check_positive("initial_scale", self.initial_scale)
+        check_choice("solver", self.solver, *SOLVERS)
+        check_choice("clipping", self.clipping, "l1", "l2")
+        check_number("gram_share", self.gram_share)
+        check_that(0 < self.gram_share < 1, f"gram_share is {self.gram_share!r}, but must be between 0 and 1")
+        check_that(self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1")
+        check_centring(self.centring, "user")
+        pure = self.mechanism == "gaussian" and budget.delta == 0
+        check_that(not pure, "delta is 0 and mechanism is 'gaussian', which has no pure ε: take 'laplace' or 'huber'")
+
+    def bounds(self) -> Bounds:
+        assert self.rating_range is not None
+        own = self.centring == "user"
+        return Bounds(
+            items=self.max_items,
+            rating=self.rating_bound,
+            centre=self.centring,
+            prior_mean=middle(self.rating_range),
+            prior_count=self.prior_count if own else 0.0,
+            norm=self.user_norm,
+            norm_l1=self.user_norm_l1 if self.clipping == "l1" else None,
+        )
+
+    def releases(self, n_items: int) -> list[Line]:
+        """Two in every inner iteration."""
+        n = self.iterations * self.inner
+        share = {"sum": 1 - self.gram_share, "gram": self.gram_share}
+        found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
+        return [Line(name, times=n, share=share[name], shape=tuple(s.shape)) for name, s in found.items()]
+
+    def plan(self, n_items: int, budget: Budget, accountant: str) -> Plan:
+        """By the accountant who asks for the least noise, if "auto" may choose."""
+        candidates = self._accountants(budget) if accountant == "auto" else [accountant]
+        plans = [self._calibrate(n_items, budget, one) for one in candidates]
+        best = plans[0]
+        for other in plans[1:]:  # the first is the simplest; another has to be better to be taken
+            if other.noise_multiplier("sum") < best.noise_multiplier("sum") * (1 - 1e-6):
+                best = other
+        return best
+
+    def _calibrate(self, n_items: int, budget: Budget, accountant: str) -> Plan:
+        power = 1.0 if accountant == "pure" else 0.5  # pure ε add up, otherwise the squares of μ do
+        huber = self.mechanism == "huber"
+        ratio = self._ratios(n_items, budget.neighbouring)
+        releases = tuple(
+            Release(
+                str(line),
+                line.times,
+                (line.times / line.share) ** power,
+                self.mechanism,
+                self.alpha if huber else None,
+                ratio[line.name] if huber else 1.0,
+                line.shape,
+            )
+            for line in self.releases(n_items)
+        )
+        return calibrate_plan(releases, budget, accountant)
+
+    def _accountants(self, budget: Budget) -> list[str]:
+        """Who may be asked for the price: the best is taken."""
+        if self.mechanism == "gaussian":
+            return ["gdp"]
+        if budget.delta == 0:
+            return ["pure"]
+        if self.clipping == "l2":  # Δ₁ is far above Δ₂ there, and only the GDP bound knows Δ₂
+            return ["gdp"]
+        distributions = self._many(budget) and importlib.util.find_spec("dp_accounting") is not None
+        return ["pure", "gdp", *(["pld"] if distributions else [])]
+
+    def _many(self, budget: Budget) -> bool:
+        """Whether all releases at their worst are rarer than δ, more or less: else nothing is better than the sum of ε.
+
+        A release has its largest loss where the noise lies in the far tail: half of the draws of Laplace noise. This
+        saves asking for a loss distribution in vain, which takes seconds.
+        """
+        assert self.alpha is not None
+        worst = 0.5 if self.mechanism == "laplace" else (1 - Huber(self.alpha).core) / 2
+        return 2 * self.iterations * self.inner * math.log(1 / worst) > math.log(1 / budget.delta) - 5
+
+    def _ratios(self, n_items: int, neighbouring: Neighbouring) -> dict[str, float]:
+        """Δ₂/Δ₁ of every release, asked of the statistics of nobody at all."""
+        found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
+        return {
+            name: min(1.0, s.sensitivity(neighbouring, "l2") / s.sensitivity(neighbouring, "l1"))
+            for name, s in found.items()
+        }
+
+    def statistics(self, users: Users) -> dict[str, ReleasableSum]:
+        users.choose()
+        users.solve(np.zeros((users.n_items, self.factors)), 1.0, intercept=self.iota)
+        return {"sum": users.item_sums(), "gram": users.item_grams()}
+
+    @property
+    def iota(self) -> float:
+        return self.intercept * self.user_norm
+
+    @property
+    def rank(self) -> int:
+        return self.factors + (self.iota > 0)
+
+    @property
+    def inner(self) -> int:
+        """K, which is 1 for plain least squares."""
+        return 1 if self.solver == "als" else self.inner_iterations
+
+    # ------------------------------------------------------------ learning
+
+    def learn(
+        self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
+    ) -> Learnt:
+        users.choose()
+        V = self._start(users.n_items, seed)
+        for step in range(self.iterations):
+            F, b = self._parts(V)
+            users.solve(F, self.ridge_per_rating, exponent=1.0, bias=b, intercept=self.iota)
+            for _ in range(self.inner):
+                robust = reweight(users, V, self.transition) if self.solver == "irls" else users
+                V = self._item_step(robust, session)
+            progress(step + 1, self.iterations, "steps")
+        if np.abs(V).max() < 1e-2:
+            epsilon = session.plan.budget.epsilon
+            logger.warning("at ε = %g the noise leaves nothing of the items: users' own means will predict", epsilon)
+        factors, biases = self._parts(V)
+        return Learnt(factors.astype(np.float32), biases.astype(np.float32))
+
+    def _item_step(self, users: Users, session: Session) -> NDArray[Any]:
+        """Equation (4)."""
+        sums = users.item_sums()
+        grams = users.item_grams()
+        g, G = session.release_together([("sum", sums), ("gram", grams)])
+        G = unpack(G, self.rank)
+        seen = np.trace(G, axis1=1, axis2=2) / self.rank
+        bend = curvature(seen, session.deviation("gram", grams), self.rank)
+        ridge = self.item_regularization + session.deviation("sum", sums) ** 2 / (self.prior_variance * bend)
+        return solve_psd(G, g, ridge)
+
+    def _start(self, n: int, seed: int) -> NDArray[Any]:
+        V = self.initial_scale * np.random.default_rng(seed).standard_normal((n, self.factors))
+        return np.hstack([np.zeros((n, self.rank - self.factors)), V])
+
+    def _parts(self, V: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Factors and biases in what the item step solves for."""
+        if self.iota == 0:
+            return V, np.zeros(len(V))
+        return np.ascontiguousarray(V[:, 1:]), self.iota * V[:, 0]
+
+    # ------------------------------------------------------------ reading out
+
+    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+        """Equation (1) without the cut: what a user computes for itself is for itself."""
+        assert self.rating_range is not None
+        if isinstance(self.centring, str):
+            centre = middle(self.rating_range)
+            return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "own mean", centre, self.prior_count)
+        return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "constant", self.centring)
+
+
+def curvature(seen: NDArray[Any], deviation: float, rank: int) -> NDArray[Any]:
+    """Estimates of tr G / r from noisy ones, drawn towards their mean as far as they are noise (James and Stein).
+
+    None is below a tenth of the mean, nor of what the mean itself may be off by.
+    """
+    noise = deviation / math.sqrt(rank)
+    mean = float(seen.mean())
+    kept = max(0.0, 1 - noise**2 / max(float(seen.var()), 1e-300))
+    least = max(mean, noise / math.sqrt(len(seen)))
+    return np.maximum(mean + kept * (seen - mean), 0.1 * least)
+
+
+@lru_cache(maxsize=64)
+def calibrate_plan(releases: tuple[Release, ...], budget: Budget, accountant: str) -> Plan:
+    """Loss distributions take a second, and a fit asks for its plan more than once."""
+    return Plan.calibrate(releases, budget, accountant)
+
+
+def empty_ratings(n_items: int) -> Ratings:
+    """Ratings of no one at all: statistics of them say the same about shapes and sensitivities as of everybody."""
+    return Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalogue=True)
+
+
+# ------------------------------------------------------------ the model
+
+
+class HuberALS(PrivateRecommender):
+    """Private matrix factorisation by least squares or robust least squares, with a choice of noise.
+
+    Parameters
+    ----------
+    factors : int, optional
+        Rank. Default 4.
+    epsilon, delta, neighbouring
+        The promise. ``delta=0`` asks for pure ε, which Gaussian noise cannot give.
+    accountant : {"auto", "gdp", "pld", "pure", "rdp"}
+        How the releases are priced; "auto" takes whatever asks for the least noise.
+    mechanism : {"gaussian", "laplace", "huber"}, optional
+        The noise. docs/huber.md says when to use which. Default "huber".
+    solver : {"als", "irls"}, optional
+        Least squares (the default), or reweighted, where ratings far from their prediction count less.
+    iterations : int, optional
+        Steps. Default 1, for few people; take 3 from some 10,000 on.
+    max_items : int, optional
+        Through how many items a user contributes. Default 30.
+    rating_range : (low, high), optional
+        Public range of the ratings. If not given, it is read from the data, and the statement says so.
+    allow_large_delta : bool
+        Accept a `delta` above 1e-3; the statement says so.
+    noise : {"secure", "seeded"}
+    random_state : int, optional
+    method : RobustSolve, optional
+        The algorithm with every knob.
+    """
+
+    feedback = "explicit"
+    _kinds = (RobustSolve,)
+
+    def __init__(
+        self,
+        factors: int | None = None,
+        *,
+        epsilon: float,
+        delta: float = 1e-6,
+        mechanism: Literal["gaussian", "laplace", "huber"] | None = None,
+        solver: Literal["als", "irls"] | None = None,
+        iterations: int | None = None,
+        max_items: int | None = None,
+        rating_range: tuple[float, float] | None = None,
+        neighbouring: Neighbouring = "add-remove",
+        accountant: str = "auto",
+        allow_large_delta: bool = False,
+        noise: Any = "secure",
+        random_state: int | None = None,
+        method: RobustSolve | None = None,
+    ) -> None:
+        self.factors = factors
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.solver = solver
+        self.iterations = iterations
+        self.max_items = max_items
+        self.rating_range = rating_range
+        self.neighbouring = neighbouring
+        self.accountant = accountant
+        self.allow_large_delta = allow_large_delta
+        self.noise = noise
+        self.random_state = random_state
+        self.method = method

@@ -1,0 +1,131 @@
+"""Lists for everybody in a Spark DataFrame: what a platform writes back into its tables.
+
+Rows are divided by user, and each task reads the model, which holds nothing private, and ranks for its own users. A
+user's list is the same as `recommend_many` gives, to the last bit, whoever shares its task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from discreet.data.columns import Column, find_columns
+from discreet.data.ratings import Ratings
+from discreet.data.worker_errors import quiet
+from discreet.errors import DataError
+
+Files = tuple[tuple[str, bytes], ...]
+
+
+def pack_model(model: Any) -> Files:
+    """A fitted model as the files that it is saved as, to be sent to workers."""
+    with tempfile.TemporaryDirectory(prefix="discreet-") as folder:
+        model.save(Path(folder) / "model")
+        return tuple((one.name, one.read_bytes()) for one in sorted((Path(folder) / "model").iterdir()))
+
+
+def unpack_model(files: Files) -> Any:
+    """The model again; a worker reads each once."""
+    digest = hashlib.sha256(b"".join(name.encode() + data for name, data in files)).hexdigest()
+    return _unpack_model(digest, _Hidden(files))
+
+
+class _Hidden:
+    """Equal to every other of its kind, so that only the digest tells models apart."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hidden)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+@lru_cache(maxsize=4)
+def _unpack_model(digest: str, hidden: _Hidden) -> Any:
+    from discreet.models.storage.save_load import load
+
+    with tempfile.TemporaryDirectory(prefix="discreet-") as folder:
+        for name, data in hidden.files:
+            (Path(folder) / name).write_bytes(data)
+        return load(folder)
+
+
+def recommend_frame(
+    model: Any,
+    frame: Any,
+    n: int,
+    user: Column = None,
+    item: Column = None,
+    rating: Column = None,
+    timestamp: Column = None,
+    exclude_seen: bool = True,
+    partitions: int | None = None,
+) -> Any:
+    """See `Recommender.recommend_frame`."""
+    if not (hasattr(frame, "mapInArrow") and hasattr(frame, "sparkSession")):
+        raise DataError(f"recommend_frame needs a DataFrame of Spark, and a {type(frame).__name__} was given")
+    chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
+    names = list(frame.columns)
+    columns = {role: names[at] for role, at in find_columns(names, chosen, "the Spark DataFrame").items()}
+    user_kind = frame.schema[columns["user"]].dataType.simpleString()
+    item_kind = "bigint" if model.item_ids_.dtype == np.int64 else "string"
+    task = ranker(pack_model(model), n, columns, exclude_seen)
+    rows = frame.select(*columns.values())
+    rows = rows.repartition(columns["user"]) if partitions is None else rows.repartition(partitions, columns["user"])
+    return rows.mapInArrow(task, f"user {user_kind}, rank int, item {item_kind}, title string, score float")
+
+
+def ranker(files: Files, n: int, columns: dict[str, str], exclude_seen: bool) -> Any:
+    """A task from histories, all rows of a user being in one partition, to lists."""
+
+    def rank(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = [batch for batch in batches if batch.num_rows]
+        if not rows:
+            return
+        model = unpack_model(files)
+        table = pa.Table.from_batches(rows)
+        histories = as_histories(table, columns, model)
+        at, scores = model.recommend_indices(histories, n, exclude_seen=exclude_seen)
+        found = at >= 0
+        place = at[found]
+        kind = table.schema.field(columns["user"]).type
+        users = pa.array(histories.user_ids.tolist()).cast(kind).take(pa.array(np.nonzero(found)[0]))
+        ids = model.item_ids_[place]
+        items = pa.array(ids) if ids.dtype == np.int64 else pa.array([str(one) for one in ids.tolist()], pa.string())
+        titles = model.titles_
+        yield pa.RecordBatch.from_pydict(
+            {
+                "user": users,
+                "rank": pa.array((np.nonzero(found)[1] + 1).astype(np.int32)),
+                "item": items,
+                "title": pa.array([None] * len(place) if titles is None else titles[place].tolist(), pa.string()),
+                "score": pa.array(scores[found].astype(np.float32)),
+            }
+        )
+
+    return quiet(rank)
+
+
+def as_histories(table: pa.Table, columns: dict[str, str], model: Any) -> Ratings:
+    """The rows of a partition as `Ratings` over the model's items; those of other items are left out."""
+    timed = "timestamp" in columns
+    return Ratings.from_frame(
+        table,
+        user=columns["user"],
+        item=columns["item"],
+        rating=columns.get("rating", False),
+        timestamp=columns.get("timestamp", False),
+        items=model.item_ids_,
+        duplicates="last" if timed else "mean",
+        unknown_items="drop",
+    )

@@ -1,0 +1,96 @@
+"""Lists for everybody, as a table or as a Parquet file that is written block by block."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from discreet.models.base import Recommender, Unknown
+from discreet.models.parameters import check_history_range, check_int
+from discreet.models.histories import as_user_rows
+from discreet.progress import Progress, ShowProgress, progress_bar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK = 1 << 14  # users whose lists are in memory at once
+
+
+def recommend_frame(
+    model: Recommender,
+    ratings: Any,
+    to: str | os.PathLike[str] | None = None,
+    *,
+    n: int = 10,
+    exclude_seen: bool = True,
+    unknown: Unknown = "error",
+    progress: ShowProgress = None,
+) -> pa.Table | None:
+    """The best items for many users, in rows of user_id, rank, item_id, title (where known) and score.
+
+    What is in the table is for these users alone: each list depends on the user's own history.
+
+    Parameters
+    ----------
+    model : Recommender
+    ratings : Ratings, or a sparse matrix with one column per item of the model
+        One history per user.
+    to : path, optional
+        A Parquet file to write instead of returning a table; whole or not at all.
+    n, exclude_seen, unknown, progress
+        As for `Recommender.recommend_many`.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    from discreet.data.download import atomic_write
+
+    check_int("n", n)
+    histories = as_user_rows(ratings, model.item_ids_)
+    check_history_range(histories.values, model.history_range)
+    with progress_bar(progress, "Recommending") as told:
+        blocks = _blocks(model, histories, n, exclude_seen, unknown, told)
+        first = next(blocks)
+        if to is None:
+            return pa.concat_tables([first, *blocks])
+        with atomic_write(Path(to)) as aside, parquet.ParquetWriter(aside, first.schema) as writer:
+            writer.write_table(first)
+            for block in blocks:
+                writer.write_table(block)
+    return None
+
+
+def _blocks(
+    model: Recommender, histories: Any, n: int, exclude_seen: bool, unknown: Unknown, progress: Progress
+) -> Iterator[pa.Table]:
+    """Tables of the lists of some users after others; at least one, which has no rows where there are no users."""
+    import pyarrow as pa
+
+    ids = _column(model.item_ids_)
+    titles = None if model.titles_ is None else pa.array([str(title) for title in model.titles_.tolist()])
+    for start in range(0, max(histories.n_users, 1), BLOCK):
+        stop = min(start + BLOCK, histories.n_users)
+        part = histories.select_users(np.arange(start, stop), by="index")
+        at, scores = model.recommend_indices(part, n, exclude_seen=exclude_seen, unknown=unknown)
+        user, rank = np.nonzero(at >= 0)
+        item = pa.array(at[user, rank])
+        columns = {
+            "user_id": _column(part.user_ids).take(pa.array(user)),
+            "rank": pa.array((rank + 1).astype(np.int32)),
+            "item_id": ids.take(item),
+            **({} if titles is None else {"title": titles.take(item)}),
+            "score": pa.array(scores[user, rank]),
+        }
+        yield pa.table(columns)
+        progress(stop, histories.n_users, "lists")
+
+
+def _column(ids: Any) -> pa.Array:
+    """Ids as arrow has them: integers, and text for all others."""
+    import pyarrow as pa
+
+    return pa.array(ids) if ids.dtype == np.int64 else pa.array([str(item) for item in ids.tolist()])

@@ -1,0 +1,178 @@
+"""A scorer straight from a folder: no model class, no algorithm and no table library are imported on the way.
+
+A folder says in model.json how a history is read (``fold_in_rule``, see `discreet.models.fold_in`), with the arrays that
+this needs beside the factors. Folders from before that was so, and models that write `fold` themselves, are opened
+through their model class. The chain of the ledger is verified; it is priced when somebody asks for the statement.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet import kernels
+from discreet.data.ids import object_array
+from discreet.data.safe_io import parse_json
+from discreet.errors import ConfigError, DataError
+from discreet.kernels import reference as without_compiler
+from discreet.models.fold_in import ItemSimilarity, fold_in_from_dict
+from discreet.models.scorer import Scorer
+from discreet.models.storage.read_folder import MAPPED, Contents, in_one_sentence, read_contents
+from discreet.models.storage.ledger_history import LEDGER
+from discreet.privacy.release.hash_chain import check_chain
+
+logger = logging.getLogger("discreet")
+
+
+@dataclass(frozen=True)
+class OpenedModel:
+    """A saved model, ready to be asked.
+
+    Parameters
+    ----------
+    scorer : Scorer
+    contents : Contents
+    """
+
+    scorer: Scorer
+    contents: Contents
+
+    # as models have them, so that `Items` and commands need not tell them apart
+
+    @property
+    def item_ids_(self) -> NDArray[Any]:
+        return self.scorer.item_ids
+
+    @property
+    def titles_(self) -> NDArray[Any] | None:
+        return self.scorer.titles
+
+    @property
+    def default_rating(self) -> float:
+        return self.scorer.default_rating
+
+    @property
+    def name(self) -> str:
+        """The class of the model."""
+        return str(self.contents.described["class"])
+
+    @property
+    def feedback(self) -> str:
+        return "implicit" if self.scorer.rating_range is None else "explicit"
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """What was learnt beside factors, as plain values; empty for models without privacy."""
+        return dict(self.contents.described["state"].get("details", {}))
+
+    @property
+    def summary_(self) -> str:
+        """In one sentence what survived the noise; empty where the model does not say."""
+        return str(self.details.get("learnt", ""))
+
+    def check_comparable(self) -> None:
+        """Raise a `ConfigError` where there is nothing to compare items by, and warn where it may be noise."""
+        if not self.scorer.factors.shape[1]:
+            why = f"What was learnt: {self.summary_}" if self.summary_ else f"{self.name} has no item factors"
+            raise ConfigError(f"there is nothing to compare items by. {why}")
+        if self.details.get("dimensions") == 0:
+            logger.warning("what is shown as alike may be noise. What was learnt: %s", self.summary_)
+
+    @property
+    def private(self) -> bool:
+        """Whether there is a ledger; what it promises is in `statement`."""
+        return LEDGER in self.contents.files
+
+    @cached_property
+    def ledger(self) -> dict[str, Any] | None:
+        """The ledger as it was saved."""
+        return parse_json(self.contents.files[LEDGER]) if self.private else None
+
+    @cached_property
+    def statement(self) -> dict[str, Any]:
+        """The privacy statement as JSON, priced from the ledger on first use."""
+        if not self.private:
+            text = (
+                "NOT PRIVATE: this model was trained without privacy protection. Its item factors were computed from "
+                "exact ratings, and single users' ratings may be recovered from them."
+            )
+            return {"private": False, "status": "not private", "epsilon": "Infinity", "delta": None, "text": text}
+        from discreet.models.storage.save_load import assemble
+
+        try:
+            model: Any = assemble(self.contents)
+            found: dict[str, Any] = model.privacy_.to_dict()
+        except DataError:  # an algorithm of another version: the ledger alone says what was promised
+            from discreet.privacy.release.ledger import Ledger
+            from discreet.privacy.release.statement import PrivacyStatement
+
+            found = PrivacyStatement.from_ledger(Ledger.from_dict(parse_json(self.contents.files[LEDGER]))).to_dict()
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"an opened model has no {name!r}: discreet.load() gives the model itself")
+
+
+def open_model(path: str | Path, *, once: bool = False) -> OpenedModel:
+    """The model saved in the folder `path`, as a scorer.
+
+    Parameters
+    ----------
+    once : bool
+        Answer a single question: without loading compiled code, and equal to single precision instead of to the bit.
+    """
+    contents = read_contents(path, mapped=MAPPED)
+    with in_one_sentence(contents.folder), np.errstate(all="ignore"):
+        return _open_model(contents, once)
+
+
+def _open_model(contents: Contents, once: bool) -> OpenedModel:
+    described, arrays = contents.described, contents.arrays
+    if LEDGER in contents.files:
+        check_chain(parse_json(contents.files[LEDGER]))
+    if "fold_in_rule" not in described:
+        from discreet.models.storage.save_load import assemble
+
+        return OpenedModel(assemble(contents).scorer(), contents)
+    factors, biases = arrays["item_factors"], arrays["item_biases"]
+    ids = contents.item_ids
+    titles, scale = described["titles"], described["rating_range"]
+    bounds = described.get("history_range")  # folders of version 0.2 have none
+    own = {name.removeprefix("fold_in_rule."): array for name, array in arrays.items() if name.startswith("fold_in_rule.")}
+    alike = described["item_similarity"]
+    known = arrays.get("item_similarity.known")
+    fits = type(alike["first"]) is int and 0 <= alike["first"] <= factors.shape[1]
+    if not fits or (known is not None and known.shape != (len(ids),)):
+        raise DataError(f"{contents.folder} is not a complete model: its item_similarity does not fit its factors")
+    if bounds is not None and not bounds[0] <= described["default_rating"] <= bounds[1]:
+        raise DataError(f"{contents.folder} is not a complete model: its usual rating is outside its range")
+    scorer = Scorer(
+        ids,
+        factors,
+        biases,
+        fold_in_from_dict(described["fold_in_rule"], own, (len(ids), factors.shape[1])),
+        titles=None if titles is None else object_array(titles, len(titles)),
+        rating_range=None if scale is None else (scale[0], scale[1]),
+        history_range=None if bounds is None else (float(bounds[0]), float(bounds[1])),
+        default_rating=float(described["default_rating"]),
+        item_similarity=ItemSimilarity(alike["first"], known),
+        kernels=without_compiler if once else kernels,
+    )
+    _try_out(scorer)
+    return OpenedModel(scorer, contents)
+
+
+def _try_out(scorer: Scorer) -> None:
+    """Read two histories, so that what is wrong with a read-out shows here, and not in an answer."""
+    for length in (0, min(len(scorer), 8)):
+        at = np.arange(length, dtype=np.int32)
+        vector, offset = scorer.vector(at, np.full(length, scorer.default_rating, np.float32))
+        scores = scorer.fold_in_rule.of_items(at).score_factors(scorer.factors[at]) @ vector + offset
+        if not (np.isfinite(vector).all() and np.isfinite(offset) and np.isfinite(scores).all()):
+            raise DataError("the numbers of this model do not stay finite when they are used")

@@ -1,0 +1,122 @@
+"""The README that is saved beside a model: what it is, what it promises, how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from discreet.models.storage.ledger_history import is_earlier
+
+if TYPE_CHECKING:
+    from discreet.models.base import Recommender
+    from discreet.privacy.release.statement import PrivacyStatement
+
+_NOT_PRIVATE = """\
+# {name}: NOT PRIVATE
+
+This recommender was trained **without privacy protection**. Its item factors were computed from exact ratings, and
+single users' ratings may be recovered from them. Do not publish it, and do not share it more widely than the ratings.
+
+- {items:,} items, {factors} factors, {feedback} feedback
+- parameters: `{parameters}`
+- it holds no user's vector; a user's vector is computed from that user's own history when it is needed
+
+```python
+import discreet
+
+model = discreet.load("this-folder")
+item_ids, scores = model.recommend({example}, n=10)
+```
+"""
+
+
+_PRIVATE = """\
+# {headline}
+
+{cautions}{statement}
+
+- {items:,} items, {factors} factors, {feedback} feedback
+- parameters: `{parameters}`
+- `ledger.json` lists every release with its sensitivity and noise; `discreet budget ledger.json` prices it again
+- it holds no user's vector, no exact number of users and no rating; a user's vector is computed from its own history
+  when it is needed, and is for that user alone
+
+```python
+import discreet
+
+model = discreet.load("this-folder")
+print(model.privacy_)
+item_ids, scores = model.recommend({example}, n=10)
+```
+"""
+
+
+_EARLIER = """
+- what was released for earlier models in this place is listed in {names}; where it was about the same people, the
+  promises add up: what all of them give away together is more than this card says
+"""
+
+
+def with_earlier(card: str, files: Iterable[str]) -> str:
+    """The card with a line about the ledgers of earlier trainings among the files, if there are any."""
+    names = [f"`{name}`" for name in files if is_earlier(name)]
+    if not names:
+        return card
+    start, fence, rest = card.partition("\n```python")
+    return start + _EARLIER.removeprefix("\n").format(names=", ".join(names)) + fence + rest
+
+
+def private(model: Recommender, statement: PrivacyStatement) -> str:
+    """Card of a model with a promise, or of one whose promise was given away."""
+    return _front_matter(type(model).__name__, statement) + _PRIVATE.format(
+        headline=_headline(type(model).__name__, statement),
+        cautions=_cautions(statement) if statement.finite else "",
+        statement=statement,
+        items=len(model.item_ids_),
+        factors=model.item_factors_.shape[1],
+        feedback=model.feedback,
+        parameters=", ".join(f"{name}={value!r}" for name, value in model.params_to_save().items()),
+        example=model.item_ids_[:2].tolist(),
+    )
+
+
+def _front_matter(name: str, statement: PrivacyStatement | None) -> str:
+    """What hubs of models read: the library, tags to search by, and the promise as numbers."""
+    finite = statement is not None and statement.finite
+    tags = ["recommender-system", "matrix-factorization", *(["differential-privacy"] if finite else [])]
+    lines = ["---", "library_name: discreet", "tags:", *(f"- {tag}" for tag in tags), "discreet:", f"  model: {name}"]
+    lines.append(f"  privacy: {statement.status if statement is not None else 'not private'}")
+    if statement is not None and finite:
+        lines += [f"  epsilon: {statement.epsilon:.6g}", f"  delta: {statement.delta:.3e}"]
+        lines.append(f"  neighbouring: {statement.neighbouring}")
+    return "\n".join([*lines, "---", "", ""])
+
+
+def _headline(name: str, statement: PrivacyStatement) -> str:
+    price = f"ε = {statement.epsilon:.4g}, δ = {statement.delta:.3g}"
+    if not statement.finite:
+        return f"NOT PRIVATE: {name}, {price}"
+    if statement.weak:
+        return f"{name}: {statement.status} with {price}"
+    return f"{name}: private with {price}" + (", WITH CAUTIONS" if statement.cautions else "")
+
+
+def _cautions(statement: PrivacyStatement) -> str:
+    """What the promise depends on, before the promise itself."""
+    if not statement.cautions:
+        return ""
+    listed = "".join(f"- **{caution}**\n" for caution in statement.cautions)
+    return f"What is promised below holds with these cautions only:\n\n{listed}\n"
+
+
+def not_private(model: Recommender) -> str:
+    """Card of a model that promises nothing."""
+    example = model.item_ids_[:2].tolist()
+    return _front_matter(type(model).__name__, None) + _NOT_PRIVATE.format(
+        name=type(model).__name__,
+        items=len(model.item_ids_),
+        factors=model.item_factors_.shape[1],
+        feedback=model.feedback,
+        parameters=model,
+        example=example,
+    )

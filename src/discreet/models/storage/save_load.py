@@ -1,0 +1,230 @@
+"""Models on disk: a folder of plain files that anyone can read, whole or not there.
+
+    factors.safetensors   item factors and biases, and arrays that reading a history needs
+    model.json            class, parameters, item ids, titles, what else was learnt, how a history is read, checksums
+    ledger.json           what was released, for private models
+    earlier-ledger-….json what was released for models that were here before (see `earlier`)
+    README.md             a card that says what this is and what it promises
+
+A folder is written under another name beside its place and changes places with an earlier one when complete: whoever
+loads finds the earlier model or the new one, also if saving is killed at any moment. What it leaves then is a hidden
+folder ``.name.….part``, which the next save removes (`aside`; `exchange` says what happens where two folders cannot be
+swapped at once). Folders are exchanged between strangers: `load` checks everything that it reads (`untrusted`), and the
+model as a whole, before anybody computes with it. There is no pickle: loading a model runs none of its contents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from discreet.data.ids import object_array
+from discreet.data.safe_io import MOST_JSON, OpenFolder, consistently, parse_json
+from discreet.errors import ConfigError
+from discreet.models import model_class as model_class  # the conformance kit puts models of its own in here
+from discreet.models.base import Recommender
+from discreet.models.fold_in import KINDS
+from discreet.models.storage.aside import folder_beside, remove_left
+from discreet.models.storage.model_card import with_earlier
+from discreet.models.storage.read_folder import (
+    CARD,
+    FACTORS,
+    FORMAT,
+    MODEL,
+    Contents,
+    checksum,
+    in_one_sentence,
+    read_contents,
+)
+from discreet.models.storage.ledger_history import LEDGER, check_replaced, earlier_name, keep_beside, ledgers_to_keep
+from discreet.models.storage.exchange import exchange
+from discreet.version import __version__
+
+
+def save(model: Recommender, path: str | os.PathLike[str], *, replace: bool = False) -> None:
+    """Write a fitted model to the folder `path`, replacing a model that is there, and nothing else.
+
+    A private model is only replaced where `replace` says so, and its ledger stays in the folder.
+    """
+    from safetensors.numpy import save as to_bytes
+
+    model._check_fitted()
+    target = Path(os.path.realpath(path))
+    check_target(target)
+    check_replaced(target, replace)
+    arrays = {"item_factors": model.item_factors_, "item_biases": model.item_biases_} | _describe_fold_in(model)[1]
+    files = {FACTORS: to_bytes({name: np.ascontiguousarray(array) for name, array in arrays.items()})}
+    files |= {name: text.encode() for name, text in model.extra_files().items()}
+    own = earlier_name(files.get(LEDGER, b""))  # saved again, a model does not come before itself
+    files |= {name: content for name, content in ledgers_to_keep(target).items() if name != own}
+    files[CARD] = with_earlier(model.card(), files).encode()
+    files[MODEL] = _as_json(_description(model, files))  # last, because a folder without it is no model
+    for name, content in files.items():
+        if name != FACTORS and len(content) > MOST_JSON:
+            raise ConfigError(f"{name} would have {len(content):,} bytes, more than a model's folder may have")
+    try:
+        remove_left(target)
+        with folder_beside(target) as aside:
+            _put_in_place(files, aside, target, own)
+    except OSError as error:
+        raise _about(target, error) from error
+
+
+def _put_in_place(files: dict[str, bytes], aside: Path, target: Path, own: str) -> None:
+    """Write the files to one folder and let it change places with the other."""
+    for name, content in files.items():
+        with open(aside / name, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    _sync_folder(aside)
+    if target.exists():
+        exchange(aside, target)  # what is aside from here on is the earlier model
+        keep_beside(target, aside, {own, *files})
+    else:
+        aside.rename(target)
+    _sync_folder(target.parent)
+
+
+def _about(target: Path, error: OSError) -> OSError:
+    """The same error with the path that was asked for: a disk that is full, say, names none, or a hidden one."""
+    if error.errno is None:
+        return error
+    return OSError(error.errno, error.strerror, str(target))
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The model saved in the folder `path`.
+
+    Another process may save a model there at the same time: what is loaded is the one or the other.
+    """
+    return assemble(read_contents(Path(path)))
+
+
+def assemble(contents: Contents) -> Recommender:
+    """The model that a folder holds, tried out before anybody relies on it."""
+    with in_one_sentence(contents.folder):
+        return _assemble(contents)
+
+
+def _assemble(contents: Contents) -> Recommender:
+    described, arrays = contents.described, contents.arrays
+    model: Recommender = model_class(described["class"]).from_saved(described["parameters"])
+    titles, scale = described["titles"], described["rating_range"]
+    model.restore_items(
+        contents.item_ids,
+        arrays["item_factors"],
+        arrays["item_biases"],
+        None if titles is None else object_array(titles, len(titles)),
+        None if scale is None else (float(scale[0]), float(scale[1])),
+    )
+    model.restore(described["state"])
+    model.restore_files(contents.files)
+    if contents.account_head is not None:
+        model.account_head_ = contents.account_head  # type: ignore[attr-defined]
+    with np.errstate(all="ignore"):
+        model.check_restored()
+    return model
+
+
+def _description(model: Recommender, files: dict[str, bytes]) -> dict[str, Any]:
+    described = {
+        "format": FORMAT,
+        "discreet": __version__,
+        "class": type(model).__name__,
+        "parameters": model.params_to_save(),
+        "state": model.state(),
+        "rating_range": model.rating_range_,
+        **_describe_fold_in(model)[0],
+        **_account(model),
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+        "titles": None if model.titles_ is None else model.titles_.tolist(),
+        "item_ids": [encode_id(i) for i in model.item_ids_.tolist()],
+    }
+    read: dict[str, Any] = json.loads(_as_json(described))  # as it will be, so that the checksum is of that
+    return {"checksum": checksum(read)} | read
+
+
+def _describe_fold_in(model: Recommender) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How a history is read, for whoever has not the model's class: what model.json says of it, and its arrays."""
+    fold_in_rule = model.scorer().fold_in_rule
+    item_similarity = model.item_similarity()
+    if fold_in_rule.kind not in KINDS:
+        return {}, {}
+    arrays = {f"fold_in_rule.{name}": array for name, array in fold_in_rule.arrays().items()}
+    if item_similarity.known is not None:
+        arrays["item_similarity.known"] = item_similarity.known
+    said = {
+        "fold_in_rule": fold_in_rule.numbers(),
+        "default_rating": model.default_rating,
+        "history_range": model.history_range,
+        "item_similarity": {"first": item_similarity.first},
+    }
+    return said, arrays
+
+
+def _account(model: Recommender) -> dict[str, Any]:
+    """Where the account's chain ended that the model was charged to, so that an older copy of it is noticed."""
+    head = getattr(model, "account_head_", None)
+    return {} if head is None else {"account": head.to_dict()}
+
+
+def _as_json(described: dict[str, Any]) -> bytes:
+    text = json.dumps(described, indent=1, ensure_ascii=False, default=lambda number: number.item())  # of numpy
+    # half of a surrogate pair, which is no character, is written as JSON's own escape
+    return (text + "\n").encode("utf-8", "backslashreplace")
+
+
+def check_target(target: Path) -> None:
+    """Refuse to replace anything but a model: the folder may hold the files that its own model.json lists."""
+    if not target.exists():
+        return
+    if not target.is_dir():
+        raise ConfigError(f"{target} is a file: a model is saved to a folder of its own")
+
+    def check(opened: OpenFolder) -> None:
+        try:
+            described = parse_json(opened.read(MODEL))
+            own = {MODEL, *described["sha256"]} if "discreet" in described else set()
+        except (OSError, ValueError, LookupError, TypeError):
+            own = set()
+        strange = sorted(set(opened.names()) - own)
+        if strange:
+            raise ConfigError(f"{target} holds more than a saved model, such as {strange[0]!r}: choose a new folder")
+
+    consistently(target, check)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder outlast a power cut, where the system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def encode_id(value: Any) -> Any:
+    """An id as JSON: integers and text as they are, the rest tagged with its type."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if type(value) in (int, str):
+        return value
+    if type(value) in (float, bool):
+        return {"type": type(value).__name__, "value": value}
+    if isinstance(value, tuple):
+        return {"type": "tuple", "value": [encode_id(v) for v in value]}
+    if isinstance(value, bytes):
+        return {"type": "bytes", "value": value.hex()}
+    if isinstance(value, uuid.UUID):
+        return {"type": "uuid", "value": str(value)}
+    raise ConfigError(
+        f"item ids of type {type(value).__name__} cannot be saved: use integers, text, tuples, bytes or UUIDs"
+    )

@@ -1,0 +1,636 @@
+"""One budget for all trainings on the same people, in one file that outlives them.
+
+An *account* stands for a population, with a total (ε, δ) and a neighbouring relation. Every training reserves its price
+before it seals a rating, and settles afterwards to what its ledger recorded:
+
+1. Every release is μ-GDP for some μ: Gaussian noise by definition; Laplace and Huber noise by the bound of
+   ``Event.mu``, a pure ε being (2Φ⁻¹(1/(1 + e^−ε)))-GDP; a release of a random batch is charged as if everybody were
+   in it, because given the coins it is one of a sum over some users, and an average over coins that do not depend on
+   the data keeps the same trade-off curve (it is convex). Tuning has no such μ and is refused.
+2. Σμ² ≤ B² is a *filter*: it holds for releases that are chosen, stopped and priced with all earlier results at hand
+   (Smith & Thakurta, "Fully adaptive composition for Gaussian differential privacy", 2022), so the whole life of an
+   account is B-GDP, and (ε, δ) for every δ(ε) of that curve.
+3. What samplers add to δ is counted in draws, with a limit of its own, so that both filters hold apart: the promise is
+   ε at δ plus `allowance` (1e-12, or a thousandth of δ where that is less).
+
+All amounts are whole numbers (μ² in units of 2⁻⁵⁰, draws), rounded against the account, so sums are exact. Nothing is
+ever changed or removed: the balance is the sum over an append-only log, in which every record holds the hash of the one
+before, beside the ledgers themselves. A reservation whose process died was never settled, and stays spent in full. What
+comes back is only what the ledger says was never looked at, because a ledger records before anything is opened.
+
+SQLite does the rest: one writer at a time (``BEGIN IMMEDIATE``), every commit on disk before a rating is sealed. That
+asks for a file system with working locks, which network shares often lack. What is committed is in the file itself
+(a rollback journal, no write-ahead log), so a copy of the file holds all of it. Every use reads the whole log and
+checks it before it believes a balance, and a reservation has SQLite check the pages as well: a damaged file is refused
+and never gives budget back (`DamagedStore`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
+from discreet.privacy.accounting import gdp
+from discreet.privacy.release import budget_store_file
+from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.release.budget_store_file import UNITS, AccountSums, Log, Record
+from discreet.privacy.release.hash_chain import Head
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from discreet.privacy.release.ledger import Ledger
+    from discreet.privacy.release.plan import Plan
+    from discreet.privacy.release.session import Session
+
+#: Sums of units have to stay far from 2⁶³.
+LARGEST_LIMIT = 2**12
+#: Less is not offered as something that would fit.
+SMALLEST_EPSILON = 1e-3
+_APPLICATION = 0x64697363  # "disc", in the header of the file
+_VERSION = 2  # 1 had a write-ahead log and no record of where the chain ends; the next writing makes it 2
+_WAIT = 120.0  # seconds for other writers
+#: Of SQLite: the file cannot be used here and now. Every other error is of what is in the file.
+_UNUSABLE = {
+    sqlite3.SQLITE_AUTH,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+}
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What an account promises and what is left of it.
+
+    Attributes
+    ----------
+    account : str
+    epsilon, delta, neighbouring
+        The total promise.
+    allowance : float
+        What is promised beside δ for samplers and rounding.
+    limit, spent, reserved, left : float
+        Of μ²: in all, by trainings that were settled, by trainings that are under way or died, and for what is to come.
+    trainings, unsettled : int
+        How many were settled, and how many are under way or died.
+    broken : bool
+        Something left without noise, so that nothing is promised any more.
+    """
+
+    account: str
+    epsilon: float
+    delta: float
+    neighbouring: str
+    allowance: float
+    limit: float
+    spent: float
+    reserved: float
+    left: float
+    trainings: int
+    unsettled: int
+    broken: bool
+
+    @property
+    def epsilon_spent(self) -> float:
+        """ε of everything spent or reserved, at the account's δ."""
+        return math.inf if self.broken else gdp.epsilon(math.sqrt(self.spent + self.reserved), self.delta)
+
+    @property
+    def epsilon_left(self) -> float:
+        """The ε of one further Gaussian training at the account's δ that uses up the rest, rounded down."""
+        return 0.0 if self.broken else _largest_epsilon(self.left, self.delta)
+
+    def to_dict(self) -> dict[str, Any]:
+        spent = self.epsilon_spent
+        more = {"epsilon_spent": spent if math.isfinite(spent) else "Infinity", "epsilon_left": self.epsilon_left}
+        return asdict(self) | more
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a look through the whole log found to be in order."""
+
+    records: int
+    ledgers: int
+    accounts: tuple[str, ...]
+    head: str
+
+
+class BudgetStore:
+    """Accounts of one or more populations in a file.
+
+    Parameters
+    ----------
+    path : path of the SQLite file; made when the first account is opened
+
+    Examples
+    --------
+    >>> store = BudgetStore("people.sqlite")  # doctest: +SKIP
+    >>> store.open("customers", epsilon=4, delta=1e-6)  # doctest: +SKIP
+    >>> discreet.DPMF(epsilon=1).fit(ratings, budget=store["customers"])  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"BudgetStore({str(self.path)!r})"
+
+    def open(
+        self,
+        name: str,
+        epsilon: float,
+        delta: float = 1e-6,
+        neighbouring: Neighbouring = "add-remove",
+        note: str = "",
+    ) -> Account:
+        """A new account for a population, and its total promise, which cannot be changed later.
+
+        Parameters
+        ----------
+        name : str
+            Of the population, without a colon.
+        epsilon, delta, neighbouring
+            As in `Budget`; δ is above 0.
+        note : str
+            Who they are and who decided, for the log.
+        """
+        if not isinstance(name, str) or not name.strip() or ":" in name or name != name.strip():
+            raise ConfigError(f"an account is named by a word such as 'customers', without a colon, and not {name!r}")
+        budget = Budget(epsilon, delta, neighbouring)
+        if budget.delta == 0:
+            raise ConfigError(
+                "an account needs a delta above 0, such as 1e-6, because releases add up as Gaussian ones"
+            )
+        allowance = min(1e-12, budget.delta / 1000)
+        most = gdp.mu(budget.epsilon, budget.delta + allowance / 2) ** 2  # half for rounding, half for samplers
+        if most > LARGEST_LIMIT:
+            raise ConfigError(f"epsilon={budget.epsilon:g} is beyond what an account counts: it would promise nothing")
+        content = budget.to_dict() | {
+            "allowance": allowance,
+            "limit": math.floor(most * UNITS),
+            "draws": math.floor(allowance / 2 / _draw()),
+            "note": note,
+            "id": secrets.token_hex(8),  # tells it from an account of the same name and total in another store
+        }
+        with self._open_write(create=True) as (base, log):
+            if log.for_account(name):
+                raise ConfigError(f"{self.path} has an account {name!r} already, and no account is ever reset")
+            budget_store_file.append(base, log, name, "open", "", 0, 0, content)
+        return Account(self, name)
+
+    def __getitem__(self, name: str) -> Account:
+        known = self._read().names
+        if name not in known:
+            others = f"it has {', '.join(map(repr, known))}" if known else "it has none yet"
+            raise ConfigError(f"{self.path} has no account {name!r}: {others}")
+        return Account(self, name)
+
+    def accounts(self) -> list[Account]:
+        """All of them, in the order in which they were opened."""
+        return [Account(self, name) for name in self._read().names]
+
+    def log(self, name: str | None = None) -> list[Record]:
+        """Every record, or those of one account, oldest first."""
+        found = self._read()
+        return list(found.records) if name is None else found.for_account(name)
+
+    def verify(self, head: str | Head | None = None) -> Verified:
+        """Look through everything: SQLite's pages, the chain of hashes, the sums, the ledgers and their prices.
+
+        Parameters
+        ----------
+        head : str or Head, optional
+            A hash that an earlier look gave, or what a model carries: it has to be in the chain, or records were taken
+            away since.
+
+        Raises
+        ------
+        DamagedStore
+            Names the first record that is not in order.
+        """
+        with self._open_read() as (base, log):
+            budget_store_file.check_integrity(base)
+            for name in dict.fromkeys(record.account for record in log.records):
+                budget_store_file.sum_account(log, name)
+            budget_store_file.check_prices(log)
+            if isinstance(head, Head):
+                self._check_head(log, head)
+            elif head is not None and head not in {record.hash for record in log.records}:
+                raise DamagedStore(
+                    f"{self.path} lacks the record with the hash {head[:12]}…: records were taken away, "
+                    "or it is an older copy. Put the newest copy in its place: this one has "
+                    "forgotten what was spent since."
+                )
+        end = log.records[-1].hash if log.records else ""
+        return Verified(len(log.records), len(log.ledgers), tuple(log.names), end)
+
+    def backup(self, path: str | Path) -> Verified:
+        """Copy the store to a new file, whole or not at all, and verify the copy.
+
+        Other processes may use the store at the same time.
+
+        Parameters
+        ----------
+        path : path of the copy; an existing file is refused
+        """
+        target = Path(path)
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        if os.path.lexists(target):
+            raise ConfigError(f"{target} exists already. Name a new file for the backup.")
+        try:
+            _create_private(part)
+            with self._open_read() as (base, _):
+                _copy(base, part)
+            verified = BudgetStore(part).verify()
+            _move_to_new(part, target)
+        except FileExistsError:
+            raise ConfigError(f"{target} exists already. Name a new file for the backup.") from None
+        except OSError as error:
+            raise DataError(f"{target} cannot be written: {error.strerror or error}") from error
+        finally:
+            for rest in (part, part.with_name(f"{part.name}-journal")):
+                rest.unlink(missing_ok=True)
+        return verified
+
+    def _check_head(self, log: Log, head: Head) -> None:
+        """Raise unless the account is the one that the head was taken from, and still has that record."""
+        records = {record.hash: record for record in log.records}
+        if head.opened not in records:
+            raise DamagedStore(
+                f"{self.path} is not the store that the model was charged to: its account {head.account[:60]!r} is not "
+                "there, or was opened anew. Name the right store, or choose a new folder for the model."
+            )
+        if head.hash not in records or records[head.hash].sequence != head.sequence:
+            raise DamagedStore(
+                f"{self.path} lacks record {head.sequence}, which a model carries the hash of: "
+                "it is an older copy. Put the newest copy in its place: this one has forgotten what was spent since."
+            )
+
+    # ------------------------------------------------------------ the file
+
+    @contextmanager
+    def _connect(self, create: bool = False) -> Iterator[sqlite3.Connection]:
+        """A connection of its own for every use: none is ever shared between threads or inherited by a child."""
+        if create:
+            self._create_file()
+        elif not self.path.is_file():
+            raise DataError(f"{self.path} does not exist: open an account in it first (discreet budget open)")
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_WAIT, isolation_level=None)) as base:
+                base.execute("PRAGMA synchronous = EXTRA")  # the journal's end as well outlasts a power cut
+                yield base
+        except budget_store_file.Damage as error:
+            raise self._damage_error(error) from error
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+            if code in _UNUSABLE:
+                raise DataError(f"{self.path} cannot be used as a store of budgets: {error}") from error
+            raise self._damage_error("SQLite cannot read its tables") from error
+        except UnicodeDecodeError as error:  # from an error of SQLite that quotes what it cannot read
+            raise self._damage_error("SQLite cannot read its tables") from error
+
+    def _damage_error(self, why: object) -> DamagedStore:
+        return DamagedStore(f"{self.path} is damaged or was changed: {why}. Restore a backup of it.")
+
+    @contextmanager
+    def _open_read(self) -> Iterator[tuple[sqlite3.Connection, Log]]:
+        with self._connect() as base:
+            self._check_file(base)
+            base.execute("BEGIN")  # one state of the file throughout
+            yield base, budget_store_file.read(base)
+
+    def _read(self) -> Log:
+        with self._open_read() as (_, log):
+            return log
+
+    @contextmanager
+    def _open_write(self, create: bool = False) -> Iterator[tuple[sqlite3.Connection, Log]]:
+        """A transaction of the only writer, in which pages and log were checked."""
+        with self._connect(create) as base:
+            if create and not self._is_ours(base):
+                self._create(base)
+            self._check_file(base)
+            with suppress(sqlite3.OperationalError):  # another process reads just now: the next writing does it
+                base.execute("PRAGMA journal_mode = DELETE")
+            base.execute("BEGIN IMMEDIATE")
+            try:
+                budget_store_file.check_integrity(base)
+                log = budget_store_file.read(base)
+                self._upgrade(base, log)
+                yield base, log
+                base.execute("COMMIT")
+            except BaseException:
+                if base.in_transaction:
+                    base.execute("ROLLBACK")
+                raise
+
+    def _create_file(self) -> None:
+        """Make the file, for its owner alone; SQLite gives its journal the same permissions."""
+        try:
+            with suppress(FileExistsError):
+                _create_private(Path(os.path.realpath(self.path)))
+        except OSError as error:
+            raise DataError(f"{self.path} cannot be written: {error.strerror or error}") from error
+
+    def _create(self, base: sqlite3.Connection) -> None:
+        base.execute("BEGIN IMMEDIATE")
+        if not self._is_ours(base):  # another process may have been first
+            if base.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+                base.execute("ROLLBACK")
+                raise DataError(f"{self.path} is another program's database: name a new file for the store")
+            for statement in budget_store_file.TABLES.split(";\n"):
+                if statement.strip():
+                    base.execute(statement)
+            base.execute(f"PRAGMA application_id = {_APPLICATION}")
+            base.execute(f"PRAGMA user_version = {_VERSION}")
+        base.execute("COMMIT")
+
+    def _upgrade(self, base: sqlite3.Connection, log: Log) -> None:
+        """Record the end of the chain in a store of the first format."""
+        if base.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
+            return
+        base.execute(budget_store_file.HEAD_TABLE)
+        if log.records:
+            budget_store_file.record_end(base, log.records[-1].sequence, log.records[-1].hash)
+        base.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _is_ours(self, base: sqlite3.Connection) -> bool:
+        return bool(base.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION)
+
+    def _check_file(self, base: sqlite3.Connection) -> None:
+        if not self._is_ours(base):
+            raise DataError(f"{self.path} is not a store of budgets: open an account in a new file")
+        version = base.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (1, _VERSION):
+            raise DataError(f"{self.path} was written by another version of discreet (format {version})")
+
+
+@dataclass(frozen=True)
+class Account:
+    """One population's account in a store."""
+
+    store: BudgetStore
+    name: str
+
+    @property
+    def balance(self) -> Balance:
+        with self.store._open_read() as (_, log):
+            return self._balance(self._sums(log))
+
+    def log(self) -> list[Record]:
+        """The account's records, oldest first."""
+        return self.store.log(self.name)
+
+    def ledgers(self) -> list[Ledger]:
+        """The archived ledgers of its trainings, verified, oldest first."""
+        from discreet.privacy.release.ledger import Ledger
+
+        log = self.store._read()
+        done = [record.reservation for record in log.for_account(self.name) if record.kind in ("settle", "broken")]
+        return [Ledger.from_dict(json.loads(log.ledgers[reservation])) for reservation in done]
+
+    def has_ledger(self, ledger: Ledger) -> bool:
+        """Tell whether a training with this ledger was charged: the same id, chain, price and number of people.
+
+        A ledger without an id is never recognized: another training could have the same records.
+        """
+        own = ledger.to_dict()
+        log = self.store._read()
+        texts = [log.ledgers[r.reservation] for r in log.for_account(self.name) if r.kind in ("settle", "broken")]
+        return bool(own["id"]) and any(_same_ledger(own, found) for found in map(json.loads, texts))
+
+    def check_head(self, head: Head | None) -> None:
+        """Raise a `DamagedStore` if the account lost records that a model carries the hash of.
+
+        A head of an account with another name says nothing about this one.
+        """
+        if head is not None and head.account == self.name:
+            with self.store._open_read() as (_, log):
+                self.store._check_head(log, head)
+
+    @contextmanager
+    def charge(self, session: Session, what: str) -> Iterator[Reservation]:
+        """Reserve the price of a session's plan, and settle to its ledger when the block ends, however it ends."""
+        held = self.reserve(session.plan, session.ledger.noise, what)
+        try:
+            yield held
+        finally:
+            held.head = held.settle(session.ledger)
+
+    def reserve(self, plan: Plan, noise: str, what: str) -> Reservation:
+        """Take the price of a plan from the account, before anything is sealed.
+
+        Parameters
+        ----------
+        plan : Plan
+        noise : {"secure"}
+            The grade of the noise; anything else hides nobody for longer than its seed is secret, and is refused.
+        what : str
+            What for, in public words; for the log.
+
+        Raises
+        ------
+        BudgetExceeded
+            Says what would fit.
+        DamagedStore
+            The file was damaged or changed.
+        PrivacyError
+            The plan is of another relation, or has no price in μ.
+        """
+        from discreet.privacy.release.plan import MOST_DRAWS
+
+        units = budget_store_file.cost(plan.events)
+        if not any(event.count for event in plan.events):
+            raise PrivacyError("this training plans no release, so that it has no price: its model is not private")
+        if units < 0:
+            raise PrivacyError("this training would cost less than nothing. Report it as a fault of its plan.")
+        if noise != "secure":
+            raise PrivacyError(
+                f"the account {self.name!r} is charged for secure noise only, and this noise is {noise!r}"
+            )
+        held = Reservation(self, secrets.token_hex(8), units)
+        with self.store._open_write() as (base, log):
+            sums = self._sums(log)
+            self._admit(plan, units, sums.left, self._balance(sums))
+            if sums.draws + MOST_DRAWS > sums.opened.content["draws"]:
+                raise BudgetExceeded(
+                    f"the account {self.name!r} has no room for further draws of noise: too many trainings were made, "
+                    "or died, since it was opened"
+                )
+            content = {"what": what, "plan": budget_store_file.digest(plan.to_json()), "epsilon": plan.budget.epsilon}
+            content["delta"] = plan.budget.delta
+            budget_store_file.append(base, log, self.name, "reserve", held.id, units, MOST_DRAWS, content)
+        return held
+
+    def _sums(self, log: Log) -> AccountSums:
+        found = budget_store_file.sum_account(log, self.name)
+        if found is None:
+            raise budget_store_file.Damage(f"the account {self.name!r} is gone")
+        return found
+
+    def _balance(self, sums: AccountSums) -> Balance:
+        opened = sums.opened.content
+        return Balance(
+            self.name,
+            opened["epsilon"],
+            opened["delta"],
+            opened["neighbouring"],
+            opened["allowance"],
+            limit=opened["limit"] / UNITS,
+            spent=(sums.units - sums.reserved) / UNITS,
+            reserved=sums.reserved / UNITS,
+            left=sums.left / UNITS,
+            trainings=sums.trainings,
+            unsettled=len(sums.held),
+            broken=sums.broken,
+        )
+
+    def _admit(self, plan: Plan, units: int, left: int, balance: Balance) -> None:
+        if balance.broken:
+            raise PrivacyError(f"the account {self.name!r} promises nothing any more: something left without noise")
+        if plan.budget.neighbouring != balance.neighbouring:
+            raise PrivacyError(
+                f"the account {self.name!r} is for neighbouring={balance.neighbouring!r}, and this training for "
+                f"{plan.budget.neighbouring!r}: prices of two relations do not add up"
+            )
+        if units > left:
+            fits = _largest_epsilon(balance.left, plan.budget.delta)
+            remedy = f"epsilon={fits:g} would fit" if fits > 0 else "nothing would fit"
+            batches = any(event.rate < 1 and event.count for event in plan.events)
+            how = " (batches are charged as if everybody were in each of them)" if batches else ""
+            raise BudgetExceeded(
+                f"the account {self.name!r} has μ² = {balance.left:.6g} of {balance.limit:.6g} left, and this training "
+                f"takes {units / UNITS:.6g}{how}: at delta={plan.budget.delta:g}, {remedy}"
+            )
+
+
+@dataclass
+class Reservation:
+    """What a training under way has taken from an account. If it is never settled, all of it stays spent.
+
+    Attributes
+    ----------
+    account : Account
+    id : str
+        Names the reservation in the log.
+    units : int
+        How much of μ² was taken, in units of 1 / `UNITS`.
+    head : Head or None
+        Where the chain ended when it was settled by `Account.charge`.
+    """
+
+    account: Account
+    id: str
+    units: int
+    head: Head | None = None
+
+    def settle(self, ledger: Ledger) -> Head:
+        """Give back what the ledger says was never looked at, and keep the ledger. Can be done once.
+
+        Returns where the chain ends now, to be kept outside the store.
+        """
+        broken = not ledger.private and bool(ledger.entries)
+        used = self.units if broken else budget_store_file.cost(ledger.events())
+        text = ledger.to_text()
+        with self.account.store._open_write() as (base, log):
+            name = self.account.name
+            sums = self.account._sums(log)
+            own = [record for record in log.for_account(name) if record.reservation == self.id]
+            if len(own) > 1:
+                raise PrivacyError(f"reservation {self.id} of the account {name!r} was settled before")
+            reserved = sums.held.get(self.id)
+            if reserved is None or reserved.content["plan"] != budget_store_file.digest(ledger.plan.to_json()):
+                raise PrivacyError(f"the ledger is not of the plan that reservation {self.id} was made for")
+            drawn = min(reserved.draws, math.ceil(ledger.noise_delta / _draw()))
+            base.execute("INSERT INTO ledgers VALUES (?, ?, ?)", (self.id, budget_store_file.digest(text), text))
+            content = {"ledger": budget_store_file.digest(text), "releases": len(ledger.entries)}
+            kind = "broken" if broken else "settle"
+            units = used - self.units
+            draws = drawn - reserved.draws
+            end = budget_store_file.append(base, log, name, kind, self.id, units, draws, content)
+        return Head(name, sums.opened.hash, end.sequence, end.hash)
+
+
+def charge_account(
+    account: Account | None, session: Session, what: str, head: Head | None = None
+) -> AbstractContextManager[Any]:
+    """`Account.charge`, or nothing where no account was given; `head` is one that the account must still have."""
+    if account is None:
+        return nullcontext()
+    if not isinstance(account, Account):
+        raise ConfigError(
+            f"budget is an account, such as BudgetStore('people.sqlite')['customers'], not {type(account).__name__}"
+        )
+    account.check_head(head)
+    return account.charge(session, what)
+
+
+def _largest_epsilon(left: float, delta: float) -> float:
+    """The ε of a Gaussian training that takes no more than that of μ², to three digits, rounded down."""
+    if left <= 0 or delta <= 0:
+        return 0.0
+    found = gdp.epsilon(math.sqrt(left), delta)
+    if found < SMALLEST_EPSILON:
+        return 0.0
+    step = 10.0 ** (math.floor(math.log10(found)) - 2)
+    return float(f"{max(0.0, math.floor(found / step) * step):.6g}")
+
+
+def _same_ledger(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Compare two ledgers; ε is computed anew by every version, so that its last digits may differ."""
+    exact = ("id", "head", "delta", "noise_delta", "people")
+    epsilons = (float(document["epsilon"]) for document in (one, other))  # "Infinity" is read as well
+    return all(one.get(name) == other.get(name) for name in exact) and math.isclose(*epsilons, rel_tol=1e-6)
+
+
+def _draw() -> float:
+    from discreet.privacy.noise.sources import DRAW_DISTANCE
+
+    return DRAW_DISTANCE
+
+
+def _create_private(path: Path) -> None:
+    """Make an empty file that only its owner can read; a file that is there is never opened.
+
+    To open and close a file of SQLite would drop the locks that other threads of this process have on it.
+    """
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _copy(base: sqlite3.Connection, path: Path) -> None:
+    """Copy a database, which was read before, to an empty file; an `OSError` where it cannot be written."""
+    try:
+        with closing(sqlite3.connect(path)) as copy:
+            base.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.Error as error:
+        raise OSError(str(error)) from error
+
+
+def _move_to_new(part: Path, target: Path) -> None:
+    """Rename a file, but never over another one."""
+    try:
+        os.link(part, target)  # a rename would replace a file that another process has just made
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if os.path.lexists(target):
+            raise
+        part.rename(target)

@@ -1,0 +1,378 @@
+"""What was released: an append-only list in which every record holds the hash of the one before.
+
+A ledger can be priced again from its file alone, by any accountant, because an entry holds everything that its price
+depends on. The chain tells whether somebody edited the file afterwards: it starts from the header (library, plan,
+budget, kind of noise), every record continues it, and the last hash seals the stated ε and δ and the released number
+of people. It is a checksum, not a signature: whoever rewrites the whole file consistently is not caught.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from discreet.data.safe_io import read_document
+from discreet.errors import DiscreetError, NotInstalled, PrivacyError
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.accounting.pricing import Event, Price, deviation_of
+from discreet.privacy.release.hash_chain import STATED, digest, early_seal_of, seal_of
+from discreet.privacy.release.plan import Plan
+
+FORMAT = "discreet-ledger/1"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One release, with the sensitivity in ``norm``.
+
+    A ``rate`` below 1 says that it was of a Poisson batch, with each user in it by that probability. A ``law`` says
+    that it was the best of a secret number of runs, of ``runs`` on average.
+    """
+
+    sequence: int
+    name: str
+    mechanism: str
+    sensitivity: float
+    norm: str
+    noise_multiplier: float
+    shape: tuple[int, ...]
+    where: str
+    alpha: float | None = None
+    l2_ratio: float = 1.0
+    unsafe: bool = False
+    rate: float = 1.0
+    law: str = ""
+    runs: float = 1.0
+
+    @property
+    def event(self) -> Event:
+        """What it costs; an unsafe entry costs everything and has no event."""
+        law = (self.law, self.runs)
+        return Event(self.mechanism, self.noise_multiplier, 1, self.alpha, self.l2_ratio, self.rate, *law)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise."""
+        return deviation_of(self.noise_multiplier, self.sensitivity)
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something taken to be public. ``inferred`` says that it came from the data rather than from the caller."""
+
+    sequence: int
+    name: str
+    text: str
+    inferred: bool = False
+
+
+class Ledger:
+    """The record of one session.
+
+    Parameters
+    ----------
+    plan : Plan
+        What was to be released; the header of the chain.
+    noise : {"secure", "seeded", "none"}
+        The grade of the noise.
+    """
+
+    def __init__(self, plan: Plan, noise: str):
+        self.plan = plan
+        self.noise = noise
+        self.library = {"name": "discreet", "version": library_version()}
+        #: Tells two trainings apart whose records are the same; drawn at random, and no part of the chain.
+        self.id = secrets.token_hex(8)
+        #: What the sampler's draws added to δ so far.
+        self.noise_delta = 0.0
+        #: What the file says that it costs, of a ledger that was read; stands in where it cannot be priced again.
+        self.stated: Price | None = None
+        #: Whether it did stand in.
+        self.as_stated = False
+        #: About how many people there are, where that was released; to hold δ against.
+        self.people: float | None = None
+        self._records: list[Entry | Assumption] = []
+        self._hashes = [digest("", self._header())]
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The releases, in order."""
+        return tuple(record for record in self._records if isinstance(record, Entry))
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What was taken to be public, in order."""
+        return tuple(record for record in self._records if isinstance(record, Assumption))
+
+    @property
+    def private(self) -> bool:
+        """Whether any finite ε can be stated at all."""
+        return self.noise in ("secure", "seeded") and not any(entry.unsafe for entry in self.entries)
+
+    def record(
+        self,
+        name: str,
+        *,
+        mechanism: str,
+        sensitivity: float,
+        norm: str,
+        noise_multiplier: float,
+        shape: Sequence[int],
+        where: str,
+        alpha: float | None = None,
+        l2_ratio: float = 1.0,
+        unsafe: bool = False,
+        rate: float = 1.0,
+        law: str = "",
+        runs: float = 1.0,
+    ) -> Entry:
+        """Append a release. Called before the data are opened."""
+        entry = Entry(
+            len(self._records),
+            name,
+            mechanism,
+            float(sensitivity),
+            norm,
+            float(noise_multiplier),
+            tuple(int(n) for n in shape),
+            where,
+            alpha,
+            l2_ratio,
+            unsafe,
+            float(rate),
+            law,
+            float(runs),
+        )
+        self._append(entry)
+        return entry
+
+    def assume(self, name: str, text: str, inferred: bool = False) -> Assumption:
+        """Append an assumption; the same one twice is recorded once."""
+        for known in self.assumptions:
+            if (known.name, known.text, known.inferred) == (name, text, inferred):
+                return known
+        assumption = Assumption(len(self._records), name, text, inferred)
+        self._append(assumption)
+        return assumption
+
+    def events(self) -> list[Event]:
+        """What the safe entries cost; equal ones are counted together."""
+        found = Counter(entry.event for entry in self.entries if not entry.unsafe)
+        return [replace(event, count=count) for event, count in found.items()]
+
+    def price(self, accountant: str | None = None) -> Price:
+        """ε of what was really released, at the budget's δ less what the sampler used of it.
+
+        Where an optional dependency is missing to price it again, what the ledger was sealed with.
+        """
+        name = accountant or self.plan.accountant
+        accounting.check_accountant(name)
+        if not self.private:
+            return Price(math.inf, self.plan.budget.delta, math.inf, name, "not private")
+        budget = self.plan.budget.delta
+        try:
+            found = accounting.price(self.events(), max(0.0, budget - self.noise_delta), name)
+        except NotInstalled:
+            if self.stated is None or name != self.plan.accountant:
+                raise
+            self.as_stated = True
+            return self.stated
+        return Price(found.epsilon, max(budget, self.noise_delta), found.mu, name, found.conversion)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        people = {} if self.people is None else {"people": self.people}
+        stated = self._price_to_dict(self.price()) | people
+        return {
+            **self._header(),
+            "assumptions": [self._record_to_dict(r) for r in self._records if isinstance(r, Assumption)],
+            "entries": [self._record_to_dict(r) for r in self._records if isinstance(r, Entry)],
+            **stated,
+            "head": self._hashes[-1],
+            "seal": seal_of(self._hashes[-1], stated),
+            "id": self.id,
+        }
+
+    def to_text(self) -> str:
+        """Write the ledger as JSON text.
+
+        The same text is saved with a model and archived in an account, so its SHA-256 is the same everywhere.
+        """
+        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the ledger as JSON."""
+        Path(path).write_bytes(self.to_text().encode())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ledger:
+        """Read a ledger and verify its chain.
+
+        Raises
+        ------
+        PrivacyError
+            Names the first record that does not follow from the ones before, or the header, or the statement.
+        """
+        try:
+            document = read_document(Path(path))
+        except (OSError, ValueError) as error:
+            raise PrivacyError(f"{Path(path).name} cannot be read as a ledger: {error}") from error
+        return cls.from_dict(document)
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Ledger:
+        """The ledger that ``to_dict`` described, verified."""
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
+            given = document.get("format") if isinstance(document, dict) else type(document).__name__
+            raise PrivacyError(f"ledger format {given!r} is not {FORMAT!r}")
+        try:
+            return cls._verify(document)
+        except DiscreetError:
+            raise
+        except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
+            raise PrivacyError(f"the ledger is incomplete: {error} is missing or has another form") from error
+
+    @classmethod
+    def _verify(cls, document: dict[str, Any]) -> Ledger:
+        ledger = cls(Plan.from_dict(document["plan"]), document["noise"])
+        if ledger.noise not in ("secure", "seeded", "none"):
+            raise PrivacyError(f"the ledger has noise of a kind {ledger.noise!r}, which there is not")
+        ledger.library = {str(name): str(value) for name, value in document["library"].items()}
+        ledger.id = str(document.get("id", ""))  # the first ledgers had none
+        ledger._hashes = [digest("", ledger._header())]
+        records = sorted(document["assumptions"] + document["entries"], key=lambda shown: shown["sequence"])
+        hashes = [document["head"]] if not records else [shown["hash"] for shown in records]
+        for position, shown in enumerate(records):
+            ledger._append(_parse_record(shown))
+            if shown["sequence"] != position or ledger._hashes[-1] != shown["hash"]:
+                what = f"entry {shown['sequence']} ({shown.get('name')!r})"
+                first = " or the header before it" if position == 0 else ""
+                raise PrivacyError(f"the ledger was changed after it was written: {what}{first} breaks the hash chain")
+        ledger._check_end(document, hashes)
+        return ledger
+
+    def _check_end(self, document: dict[str, Any], hashes: list[str]) -> None:
+        if document.get("head") != hashes[-1] or self._hashes[-1] != hashes[-1]:
+            raise PrivacyError("the ledger was changed after it was written: records are missing at its end")
+        stated = {name: document.get(name) for name in STATED}
+        end = self._hashes[-1]
+        if document.get("seal") == seal_of(end, document):
+            self.people = None if document.get("people") is None else float(document["people"])
+        elif document.get("seal") != early_seal_of(end, document):
+            raise PrivacyError(
+                "the ledger was changed after it was written: the stated ε, δ or number of people breaks the seal"
+            )
+        self.noise_delta, self.stated = _parse_price(stated, self.plan.accountant)
+        cost = self.price()
+        if cost.epsilon > self.stated.epsilon * (1 + 1e-9) or cost.delta > self.stated.delta * (1 + 1e-9):
+            raise PrivacyError(f"the ledger states ε={document['epsilon']}, but its entries cost more")
+
+    def _append(self, record: Entry | Assumption) -> None:
+        self._records.append(record)
+        self._hashes.append(digest(self._hashes[-1], _plain(record)))
+
+    def _record_to_dict(self, record: Entry | Assumption) -> dict[str, Any]:
+        return {**_plain(record), "hash": self._hashes[record.sequence + 1]}
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "library": self.library,
+            "neighbouring": self.plan.budget.neighbouring,
+            "accountant": self.plan.accountant,
+            "noise": self.noise,
+            "plan": self.plan.to_dict(),
+        }
+
+    def _price_to_dict(self, price: Price) -> dict[str, Any]:
+        return {
+            "epsilon": jsonable(price.epsilon),
+            "delta": price.delta,
+            "mu": jsonable(price.mu),
+            "conversion": price.conversion,
+            "noise_delta": self.noise_delta,
+        }
+
+
+def jsonable(number: float | None) -> float | str | None:
+    """JSON has no infinity; the word is understood by ``float``."""
+    return number if number is None or math.isfinite(number) else "Infinity"
+
+
+@lru_cache(maxsize=1)
+def library_version() -> str:
+    """The version of this library, as installed."""
+    try:
+        return metadata.version("discreet")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _plain(record: Entry | Assumption) -> dict[str, Any]:
+    content = asdict(record)
+    if isinstance(record, Entry):
+        content["shape"] = list(record.shape)
+        if record.rate == 1:  # left out, so that ledgers from before there were batches keep their hashes
+            del content["rate"]
+        if not record.law:  # likewise, from before there was tuning
+            del content["law"], content["runs"]
+    return content
+
+
+def _parse_price(stated: dict[str, Any], accountant: str) -> tuple[float, Price]:
+    """What the sampler used of δ, and the price, as a file states them."""
+    try:
+        epsilon, delta, used = (float(stated[name]) for name in ("epsilon", "delta", "noise_delta"))
+        mu = None if stated["mu"] is None else float(stated["mu"])
+        good = epsilon >= 0 and 0 <= delta < 1 and 0 <= used < 1 and (mu is None or mu >= 0)
+    except (TypeError, ValueError) as error:
+        raise PrivacyError(f"the ledger states a price that is none: {error}") from error
+    if not good:
+        raise PrivacyError("the ledger states a price that is none")
+    return used, Price(epsilon, delta, mu, accountant, str(stated["conversion"]))
+
+
+def _parse_record(shown: dict[str, Any]) -> Entry | Assumption:
+    content = {name: value for name, value in shown.items() if name != "hash"}
+    try:
+        if "mechanism" in content:
+            record: Entry | Assumption = Entry(
+                **{"rate": 1.0, "law": "", "runs": 1.0, **content, "shape": tuple(content["shape"])}
+            )
+        else:
+            record = Assumption(**content)
+    except (KeyError, TypeError) as error:
+        raise PrivacyError(f"entry {shown.get('sequence')!r} of the ledger is malformed: {error}") from error
+    for name, (kinds, good) in _FIELDS.items():
+        value = getattr(record, name, None)
+        absent = not hasattr(record, name) or (name == "alpha" and value is None)
+        if not absent and not (type(value) in kinds and good(value)):
+            raise PrivacyError(f"entry {shown.get('sequence')!r} of the ledger is malformed: its {name} is {value!r}")
+    return record
+
+
+def _whole_numbers(shape: tuple[Any, ...]) -> bool:
+    return all(type(n) is int and n >= 0 for n in shape)
+
+
+def _finite(number: float) -> bool:
+    return 0 <= number < math.inf
+
+
+#: Of which type a field of a record is, and what else must hold.
+_FIELDS: dict[str, tuple[tuple[type, ...], Callable[[Any], bool]]] = {
+    **{name: ((str,), lambda text: True) for name in ("name", "mechanism", "where", "text")},
+    **dict.fromkeys(("sensitivity", "noise_multiplier", "alpha", "l2_ratio", "rate"), ((int, float), _finite)),
+    **{name: ((bool,), lambda flag: True) for name in ("unsafe", "inferred")},
+    "norm": ((str,), lambda norm: norm in ("l1", "l2", "inf")),
+    "sequence": ((int,), _finite),
+    "shape": ((tuple,), _whole_numbers),
+}

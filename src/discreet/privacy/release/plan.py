@@ -1,0 +1,301 @@
+"""What will be released, how often and with how much noise: a value that is priced before any data are seen.
+
+The plan owns the noise multiplier. A release has a *weight*, its noise relative to the others; one scale, the same for
+all, is calibrated so that everything together costs the budget:
+
+    noise multiplier of a release = scale × weight,   noise standard deviation = noise multiplier × sensitivity.
+
+How to share a budget: with Gaussian noise, a release made n times has the share n/weight² of Σ n/weight².
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.pricing import Event, deviation_of
+from discreet.privacy.noise.sources import delta_of
+
+if TYPE_CHECKING:
+    from discreet.privacy.release.session import ReleasableSum
+
+#: A session may make this many draws; what they add to δ is set aside when a plan is priced.
+MOST_DRAWS = 2**40
+RESERVE = delta_of(MOST_DRAWS)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What an algorithm means to release: which sum, at which step, and its part of the budget.
+
+    Parameters
+    ----------
+    name : str
+        What is summed, such as "gradient".
+    step : int, optional
+        Steps whose noise differs are lines of their own, numbered from 1; else `times` says how often.
+    times : int
+    share : float
+        Part of μ² for all `times` together, relative to the other lines.
+    shape : tuple of int, or None
+        Of one release; follows from public numbers alone. None leaves it open: earlier releases decide.
+    rate : float, default 1.0
+        The share of users in the Poisson batch that is released.
+    """
+
+    name: str
+    step: int | None = None
+    times: int = 1
+    share: float = 1.0
+    shape: tuple[int, ...] | None = ()
+    rate: float = 1.0
+
+    def __str__(self) -> str:
+        """The name in plan and ledger."""
+        return self.name if self.step is None else f"{self.name} {self.step}"
+
+
+def reshare(lines: Iterable[Line], shares: Mapping[str, float]) -> list[Line]:
+    """The lines with other parts of the budget: `shares` says, by name, what all lines of that name have together."""
+    lines = list(lines)
+    names = list(dict.fromkeys(line.name for line in lines))
+    for name, part in shares.items():
+        if name not in names:
+            raise ConfigError(f"shares names {name!r}, but the releases are {', '.join(names)}")
+        if isinstance(part, bool) or not isinstance(part, Real) or not 0 < float(part) < math.inf:
+            raise ConfigError(f"shares has {part!r} for {name!r}, but every release needs a positive part")
+    whole = {name: sum(line.share for line in lines if line.name == name) for name in names}
+    return [
+        replace(line, share=shares[line.name] * line.share / whole[line.name]) if line.name in shares else line
+        for line in lines
+    ]
+
+
+@dataclass(frozen=True)
+class Release:
+    """One line of a plan with its noise.
+
+    Parameters
+    ----------
+    name : str
+        What ``Session.release`` will be called with.
+    count : int
+        How often.
+    weight : float
+        Noise relative to the other releases; twice the weight is twice the noise and, for Gaussian noise, a quarter of
+        the price. In an explicit plan, the noise multiplier itself.
+    mechanism : {"gaussian", "laplace", "huber"}
+    alpha : float, optional
+        Huber only.
+    l2_ratio : float, default 1.0
+        Huber only: the statistic's Δ₂ is at most this times its Δ₁.
+    shape : tuple of int, optional
+        If given, a statistic of another shape is refused from the first release on.
+    rate : float, default 1.0
+        The share of users in the Poisson batch that is released (``discreet.privacy.users.poisson_batches``); Gaussian
+        only.
+    law, runs : str, float
+        The best of a secret number of runs (``discreet.privacy.accounting.private_selection``).
+    """
+
+    name: str
+    count: int = 1
+    weight: float = 1.0
+    mechanism: str = "gaussian"
+    alpha: float | None = None
+    l2_ratio: float = 1.0
+    shape: tuple[int, ...] | None = None
+    rate: float = 1.0
+    law: str = ""
+    runs: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ConfigError(f"a release needs a name, not {self.name!r}")
+        self.event(1.0)  # validates the rest
+        if self.shape is not None:
+            object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+
+    def event(self, scale: float) -> Event:
+        """What it costs at that scale."""
+        law = (self.law, self.runs)
+        return Event(self.mechanism, self.weight * scale, self.count, self.alpha, self.l2_ratio, self.rate, *law)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Releases with a calibrated scale. Make one with ``Plan.calibrated`` or ``Plan.explicit``."""
+
+    releases: tuple[Release, ...]
+    budget: Budget
+    accountant: str = "gdp"
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "releases", tuple(self.releases))
+        accounting.check_accountant(self.accountant)
+        names = [release.name for release in self.releases]
+        if len(set(names)) < len(names):
+            raise ConfigError(f"every release has its own name; given were {', '.join(names)}")
+        if not 0 < self.scale < math.inf:
+            raise ConfigError(f"scale={self.scale!r}: it must be positive and finite")
+        if self.budget.neighbouring != "add-remove" and any(release.rate < 1 for release in self.releases):
+            raise ConfigError(
+                "random batches are priced for neighbouring='add-remove' only: a user who is replaced is in the batch "
+                "before or after, which is another law; use batches of everybody, or add-remove"
+            )
+
+    @classmethod
+    def from_shares(cls, lines: Iterable[Line], budget: Budget, accountant: str = "gdp") -> Plan:
+        """The least noise with which all lines cost at most the budget, divided among them as their shares say."""
+        lines = list(lines)
+        for line in lines:
+            if not 0 < line.share < math.inf:
+                raise ConfigError(
+                    f"release {str(line)!r} would get {line.share!r} of the budget, but every release needs a positive "
+                    "part: take fewer iterations, or let the budget grow less from one to the next"
+                )
+        releases = [
+            Release(str(line), line.times, math.sqrt(line.times / line.share), shape=line.shape, rate=line.rate)
+            for line in lines
+        ]
+        return cls.calibrate(releases, budget, accountant)
+
+    @classmethod
+    def calibrate(cls, releases: Iterable[Release], budget: Budget, accountant: str = "gdp") -> Plan:
+        """The least noise, in the proportions of the weights, with which all releases cost at most the budget."""
+        plan = cls(tuple(releases), budget, accountant)
+        return replace(plan, scale=accounting.calibrate(plan._events(1.0), budget.epsilon, plan._delta, accountant))
+
+    @classmethod
+    def explicit(
+        cls,
+        releases: Iterable[Release],
+        delta: float,
+        neighbouring: Neighbouring = "add-remove",
+        accountant: str = "gdp",
+        allow_large_delta: bool = False,
+    ) -> Plan:
+        """Weights are the noise multipliers themselves, as in the papers' tables; the ε is what they cost."""
+        draft = cls(tuple(releases), Budget(1.0, delta, neighbouring, allow_large_delta), accountant)
+        epsilon = draft.epsilon()
+        if not 0 < epsilon < math.inf:
+            raise ConfigError(f"these releases cost ε={epsilon!r} at δ={delta!r}: a plan needs a positive finite price")
+        return replace(draft, budget=replace(draft.budget, epsilon=epsilon))
+
+    @property
+    def events(self) -> list[Event]:
+        """One event per release."""
+        return self._events(self.scale)
+
+    @property
+    def mu(self) -> float | None:
+        """μ of everything together, where the plan is a Gaussian one; see `accounting.gdp_mu`."""
+        return accounting.gdp_mu(self.events, self.accountant)
+
+    def epsilon(self, accountant: str | None = None) -> float:
+        """What the plan costs at the budget's δ, by its own or another accountant."""
+        return accounting.epsilon(self.events, self._delta, accountant or self.accountant)
+
+    def check(self) -> None:
+        """Raise unless the budget is kept."""
+        cost = self.epsilon()
+        if cost > self.budget.epsilon * (1 + 1e-9):
+            raise BudgetExceeded(f"the plan costs ε={cost:.6g}, the budget allows {self.budget.epsilon:.6g}")
+
+    def release(self, name: str | Line) -> Release:
+        """The line of that name."""
+        name = str(name)
+        for line in self.releases:
+            if line.name == name:
+                return line
+        planned = ", ".join(repr(line.name) for line in self.releases) or "none"
+        raise PlanMismatch(f"the plan holds no release named {name!r}; planned are: {planned}")
+
+    def noise_multiplier(self, name: str | Line) -> float:
+        """Standard deviation of the noise over the sensitivity."""
+        return self.scale * self.release(name).weight
+
+    def deviation(self, name: str | Line, statistic: ReleasableSum) -> float:
+        """Standard deviation of the noise on a release of the statistic. An entry with weight w has 1/w of it."""
+        norm = self.release(name).event(self.scale).noise.norm
+        return deviation_of(self.noise_multiplier(name), statistic.sensitivity(self.budget.neighbouring, norm))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The plan as a table: one dictionary per release, with its share of μ² and its price if it stood alone."""
+        total = accounting.share_mu(self.events) ** 2
+        return [
+            {
+                "name": line.name,
+                "count": line.count,
+                "mechanism": line.mechanism,
+                "weight": line.weight,
+                "noise_multiplier": event.noise_multiplier,
+                "share": event.share_mu**2 * event.count / total if total else 0.0,
+                "epsilon_alone": accounting.epsilon([event], self._delta, self.accountant),
+                "shape": line.shape,
+            }
+            for line, event in zip(self.releases, self.events, strict=True)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "releases": [_plain(line) for line in self.releases],
+            "budget": self.budget.to_dict(),
+            "accountant": self.accountant,
+            "scale": self.scale,
+        }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> Plan:
+        """The plan that ``to_dict`` described."""
+        try:
+            lines = [
+                Release(
+                    **{
+                        "rate": 1.0,
+                        "law": "",
+                        "runs": 1.0,
+                        **line,
+                        "shape": None if line.get("shape") is None else tuple(line["shape"]),
+                    }
+                )
+                for line in document["releases"]
+            ]
+            budget = Budget(**{"allow_large_delta": True} | document["budget"])  # it was judged when it was written
+            return cls(tuple(lines), budget, document["accountant"], document["scale"])
+        except (KeyError, TypeError) as error:
+            raise ConfigError(f"this is not a plan written by discreet: {error}") from error
+
+    def to_json(self) -> str:
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        return cls.from_dict(json.loads(text))
+
+    @property
+    def _delta(self) -> float:
+        """δ for the releases themselves, after what the sampler may use of it."""
+        return max(0.0, self.budget.delta - RESERVE)
+
+    def _events(self, scale: float) -> list[Event]:
+        return [line.event(scale) for line in self.releases]
+
+
+def _plain(line: Release) -> dict[str, Any]:
+    """A line for JSON; a rate of 1 and no law are left out, so that older ledgers keep their hashes."""
+    content = asdict(line) | {"shape": None if line.shape is None else list(line.shape)}
+    if line.rate == 1:
+        del content["rate"]
+    if not line.law:
+        del content["law"], content["runs"]
+    return content

@@ -1,0 +1,70 @@
+"""The one named way round. Whatever leaves here makes ε infinite, and every statement and card says NOT PRIVATE."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from discreet.privacy.release.session import Session, ReleasableSum, caller
+from discreet.privacy.sealed import KEY
+from discreet.privacy.accounting.mechanisms import Mechanism
+
+
+def reveal(session: Session, name: str, statistic: ReleasableSum) -> NDArray[Any]:
+    """The statistic as it is, without noise and outside the plan.
+
+    Privacy: none. The entry is written first, and from then on ``session.statement.epsilon`` is infinite.
+    """
+    session.ledger.record(
+        name,
+        mechanism="none",
+        sensitivity=statistic.sensitivity(session.plan.budget.neighbouring, "l2"),
+        norm="l2",
+        noise_multiplier=0.0,
+        shape=statistic.shape,
+        where=caller(),
+        unsafe=True,
+    )
+    return statistic.compute(KEY)
+
+
+def under_noised(
+    session: Session, name: str, statistic: ReleasableSum, noise: Mechanism | None, rng: np.random.Generator
+) -> NDArray[Any]:
+    """The statistic with noise of a fixed size, however far one user moves it: what the Huber paper does.
+
+    Privacy: none. The entry is written first and marked unsafe: from then on ``session.statement.epsilon`` is infinite.
+    """
+    sensitivity = statistic.sensitivity(session.plan.budget.neighbouring, noise.norm if noise else "l2")
+    deviation = noise.standard_deviation if noise else 0.0
+    session.ledger.record(
+        name,
+        mechanism=noise.kind if noise else "none",
+        sensitivity=sensitivity,
+        norm=noise.norm if noise else "l2",
+        noise_multiplier=deviation / sensitivity,
+        shape=statistic.shape,
+        where=caller(),
+        alpha=getattr(noise, "alpha", None),
+        unsafe=True,
+    )
+    exact = statistic.compute(KEY)
+    return exact + noise.sample(exact.shape, rng) if noise else exact
+
+
+class NoNoise:
+    """A source that adds nothing: for tests that compare a private algorithm with its non-private twin.
+
+    A session with it states an infinite ε.
+    """
+
+    grade: ClassVar[str] = "none"
+    delta: float = 0.0
+
+    def add(
+        self, values: NDArray[Any], mechanism: Mechanism, weights: ArrayLike | None = None, grid: float | None = None
+    ) -> NDArray[Any]:
+        """``values``, in real units."""
+        return values if grid is None else values * grid

@@ -1,0 +1,392 @@
+"""People who are not in memory: steps are written down, and taken by each block whenever a sum needs it.
+
+A step is a value made of public numbers, and turns a block into another one in the same way wherever and however often
+it runs. So an engine needs no more than the list of steps: for a sum, each block is read, takes the steps that matter,
+adds up its users as int64, and is forgotten. A block that is lost, or computed twice by two machines, gives the same
+bits again; the engine has to count each block once, and nothing else.
+
+A *twin* with nobody in it takes every step at once, on the driver. It finds what is wrong with a step before anybody's
+data are opened, and it is watched: which arrays of a block a step reads, which it makes or drops, and whether it
+changes the history itself. Steps whose results nobody reads any more are left out of the pass (a vector that is solved
+for anew, residuals that were looked at in an earlier release); all this follows from public values.
+
+Several sums may be wanted in one pass (`Session.release_together`). Their lists of steps make a tree, in which common
+beginnings are shared.
+
+An engine with memory to spare need not begin every pass at the ratings: `follow` can start from what a block had come
+to in an earlier pass, at a point that is known by the numbers of the steps that led there, and `Outlook` says which
+points the next pass is likely to come by. A step gives the same bits again, so that it does not matter who kept
+what.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from discreet.errors import ConfigError, EngineError, PrivacyError
+from discreet.privacy.sealed import guard
+from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
+from discreet.privacy.users.partitions import Partitions
+
+Point = tuple[int, ...]  # the numbers of the steps that led to a point
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """A step as it is replayed, and what the twin saw it do.
+
+    Parameters
+    ----------
+    step : OwnStep
+    before : Public
+        What was known before it.
+    reads, writes : names of arrays in a block's state
+        Those that it looks at, whether they are there or not; those that it makes, replaces or drops.
+    history : bool
+        Whether it changes the ratings themselves, on which everything after it depends.
+    number : int
+        No other step of this process has it.
+    """
+
+    step: UserStep
+    before: Public
+    reads: frozenset[str]
+    writes: frozenset[str]
+    history: bool
+    number: int = field(default_factory=lambda: next(_numbers))
+
+
+@dataclass(frozen=True)
+class SumRequest:
+    """One sum of a pass: which statistic, of people known as `public`, on which grid; `place` is its own number."""
+
+    place: int
+    statistic: Statistic
+    public: Public
+    grid: float
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.statistic.shape(self.public)
+
+
+@dataclass
+class Node:
+    """A step in the tree of a pass, what is summed right after it, and what comes then."""
+
+    taken: RecordedStep | None
+    sums: list[tuple[SumRequest, frozenset[str]]] = field(default_factory=list)
+    then: list[Node] = field(default_factory=list)
+
+
+class ReplayEngine(Protocol):
+    """Whoever can run a pass over blocks."""
+
+    def run(self, root: Node, wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
+        """The sums wanted, over all blocks, each block having been led through the tree by `follow`."""
+
+    def together(self, asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
+        """Compute all these sums in one pass: `one_pass`."""
+
+    def close(self) -> None:
+        """Drop the blocks that are kept between passes."""
+
+
+class Replay(Partitions):
+    """People of an engine, and the steps that they have taken since they were sealed."""
+
+    __slots__ = ("_steps", "_twin", "engine")
+
+    def __init__(self, engine: ReplayEngine, twin: Block, steps: tuple[RecordedStep, ...] = ()) -> None:
+        self.engine = engine
+        self._twin = twin
+        self._steps = steps
+
+    def after(self, step: UserStep, public: Public) -> Replay:
+        if not step.repeatable:
+            raise ConfigError(
+                f"{step.what} is drawn by secret coins, and a block that is read again would throw others: "
+                "train this model on Ratings in memory"
+            )
+        twin, taken = record_step(self._twin, step, public)
+        return Replay(self.engine, twin, (*self._steps, taken))
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def adder(self, statistic: Statistic, public: Public) -> RecordedSum:
+        return RecordedSum(self.engine, self._steps, statistic, public, reads_of(self._twin, statistic, public))
+
+
+class RecordedSum:
+    """The sum of a statistic, computed by a pass over all blocks when it is first asked for."""
+
+    __slots__ = ("_known", "_public", "_reads", "_statistic", "_steps", "engine")
+
+    def __init__(
+        self,
+        engine: ReplayEngine,
+        steps: tuple[RecordedStep, ...],
+        statistic: Statistic,
+        public: Public,
+        reads: frozenset[str],
+    ) -> None:
+        self.engine = engine
+        self._steps = steps
+        self._statistic = statistic
+        self._public = public
+        self._reads = reads
+        self._known: tuple[float, NDArray[np.int64]] | None = None
+
+    def __call__(self, grid: float | None, rows: slice) -> NDArray[np.int64]:
+        if self._known is None or self._known[0] != grid:
+            one_pass([(self, grid)])
+        assert self._known is not None
+        return self._known[1][rows].copy()  # noise is added in place
+
+    def describe(self, place: int, grid: float | None) -> SumRequest:
+        if grid is None:
+            raise EngineError("this engine adds up whole numbers only: train with noise='secure'")
+        return SumRequest(place, self._statistic, self._public, grid)
+
+    @property
+    def steps(self) -> tuple[RecordedStep, ...]:
+        return self._steps
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return self._reads
+
+    def keep(self, grid: float | None, found: NDArray[np.int64]) -> None:
+        assert grid is not None
+        self._known = (grid, found)
+
+
+@guard("a sum over users")
+def one_pass(asked: Sequence[tuple[RecordedSum, float | None]]) -> None:
+    """Compute all these sums over the people of one engine, reading every block once."""
+    wanted = [one.describe(place, grid) for place, (one, grid) in enumerate(asked)]
+    root = tree([(one.steps, want, one.reads) for want, (one, _) in zip(wanted, asked, strict=True)])
+    found = asked[0][0].engine.run(root, wanted)
+    for want, (one, grid), values in zip(wanted, asked, found, strict=True):
+        if values.dtype != np.int64 or values.shape != want.shape:
+            raise PrivacyError("an engine gave something else than the exact sum that it was asked for")
+        one.keep(grid, values)
+
+
+# ------------------------------------------------------------------ what a block does
+
+
+def follow(
+    root: Node,
+    begin: Callable[[], Block],
+    into: Sequence[NDArray[np.int64]],
+    known: Mapping[Point, Block] | None = None,
+    keep: Collection[Point] = (),
+) -> dict[Point, Block]:
+    """Lead a block through the tree, and add its sums to those that are there.
+
+    Parameters
+    ----------
+    root : Node
+    begin : function
+        Gives the block as it was sealed; called only if nothing that is known comes after that.
+    into : arrays of int64
+    known : blocks by their points, optional
+        What this block has come to before.
+    keep : points
+        Those at which the block is returned.
+    """
+    kept: dict[Point, Block] = {}
+    _visit(root, (), begin, into, {} if known is None else known, keep, kept)
+    return kept
+
+
+def _visit(
+    node: Node,
+    path: Point,
+    before: Callable[[], Block],
+    into: Sequence[NDArray[np.int64]],
+    known: Mapping[Point, Block],
+    keep: Collection[Point],
+    kept: dict[Point, Block],
+) -> None:
+    """Not a function within `follow`: one that calls itself would hold blocks until garbage is collected."""
+
+    @cache
+    def empty_block() -> Block:
+        if path in known:
+            return known[path]
+        return before() if node.taken is None else _apply_steps(node, before())
+
+    for want, _ in node.sums:
+        _add(want, empty_block(), into[want.place])
+    for child, way in _ways(node, path):
+        _visit(child, way, empty_block, into, known, keep, kept)
+    if path in keep:
+        kept[path] = empty_block()
+
+
+def _ways(node: Node, path: Point) -> Iterator[tuple[Node, Point]]:
+    """What comes after a node, and the point that each leads to."""
+    for child in node.then:
+        assert child.taken is not None
+        yield child, (*path, child.taken.number)
+
+
+def points(node: Node, path: Point = ()) -> dict[Point, bool]:
+    """All points of a tree, and whether anything comes after them."""
+    found = {path: bool(node.then)}
+    for child, way in _ways(node, path):
+        found |= points(child, way)
+    return found
+
+
+class Outlook:
+    """Points that the next pass is likely to come by, judged from the passes so far: all public.
+
+    These are the last points that a pass has in common with the one before: where users begin anew at every pass
+    (solving for their vectors), that is the point before. Once the whole way of a pass was the beginning of the next
+    one (users who move on from where they are, or who are asked twice), the ends of passes are among them.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[Point, bool] = {}
+        self._ends = False
+
+    def worth_keeping(self, root: Node) -> frozenset[Point]:
+        """The points of this pass at which blocks should be kept, if there is room."""
+        now = points(root)
+        common = now.keys() & self._before.keys() or {()}
+        last = {path for path in common if not any(other[: len(path)] == path for other in common if other != path)}
+        self._ends = self._ends or any(not self._before[path] for path in last if path)
+        self._before = now
+        if self._ends:
+            last |= {path for path, goes_on in now.items() if not goes_on}
+        return frozenset(last)
+
+
+def _apply_steps(node: Node, block: Block) -> Block:
+    assert node.taken is not None
+    step, before = node.taken.step, node.taken.before
+
+    @guard(step.what)
+    def run() -> Block:
+        return step.run(block, before)
+
+    return run()
+
+
+def _add(want: SumRequest, block: Block, into: NDArray[np.int64]) -> None:
+    @guard(want.statistic.what)
+    def run() -> NDArray[Any]:
+        found: NDArray[Any] = want.statistic.partial(block, want.public, want.grid)(slice(0, want.shape[0]))
+        return found
+
+    found = run()
+    if found.dtype != np.int64:
+        raise PrivacyError(f"{want.statistic.what} is not a sum of whole numbers")
+    into += found
+
+
+def nothing_yet(wanted: Sequence[SumRequest]) -> list[NDArray[np.int64]]:
+    """Zeros to add sums to."""
+    return [np.zeros(want.shape, np.int64) for want in wanted]
+
+
+# ------------------------------------------------------------------ which steps a pass needs
+
+
+def tree(asked: Sequence[tuple[tuple[RecordedStep, ...], SumRequest, frozenset[str]]]) -> Node:
+    """The steps of all sums with common beginnings shared, and without those that no sum needs."""
+    root = Node(None)
+    for steps, want, reads in asked:
+        at = root
+        for taken in steps:
+            known = next((node for node in at.then if node.taken is taken), None)
+            if known is None:
+                known = Node(taken)
+                at.then.append(known)
+            at = known
+        at.sums.append((want, reads))
+    _prune(root)
+    return root
+
+
+def _prune(node: Node) -> frozenset[str]:
+    """Leave out what nobody needs below this node; the arrays that are needed from whatever comes before it."""
+    live = frozenset[str]().union(*(reads for _, reads in node.sums))
+    for child in list(node.then):
+        after = _prune(child)
+        taken = child.taken
+        assert taken is not None
+        if taken.history or taken.writes & after:
+            live |= (after - taken.writes) | taken.reads
+        else:
+            node.then.remove(child)
+            node.sums += child.sums
+            node.then += child.then
+            live |= after
+    return live
+
+
+def steps_of(root: Node) -> Iterator[RecordedStep]:
+    """All steps that are left in a tree."""
+    for node in root.then:
+        assert node.taken is not None
+        yield node.taken
+        yield from steps_of(node)
+
+
+# ------------------------------------------------------------------ the twin
+
+
+class _Watched(dict[str, Any]):
+    """A state that notes which of its arrays were asked for."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__(state)
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.asked.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.asked.add(name)
+        return super().get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        self.asked.add(str(name))
+        return super().__contains__(name)
+
+
+_HISTORY = ("indptr", "indices", "values", "mean", "key")
+
+
+def record_step(twin: Block, step: UserStep, public: Public) -> tuple[Block, RecordedStep]:
+    """The twin after the step, and the step with what it was seen to do."""
+    state = _Watched(twin.state)
+    after = step.run(replace(twin, state=state), public)
+    names = {*twin.state, *after.state}
+    made = dict(after.state.items())
+    changed = {name for name in names if dict(twin.state).get(name) is not made.get(name)}
+    history = any(getattr(after, name) is not getattr(twin, name) for name in _HISTORY)
+    taken = RecordedStep(step, public, frozenset(state.asked), frozenset(changed), history)
+    return replace(after, state=made), taken
+
+
+def reads_of(twin: Block, statistic: Statistic, public: Public) -> frozenset[str]:
+    """The arrays that a statistic is made of; where it cannot be computed for nobody, its error comes now."""
+    state = _Watched(twin.state)
+    statistic.partial(replace(twin, state=state), public, 1.0)(slice(0, min(1, statistic.shape(public)[0])))
+    return frozenset(state.asked)

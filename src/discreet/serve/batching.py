@@ -1,0 +1,54 @@
+"""Questions that wait for each other are answered by one pass over the factors of a large catalogue.
+
+The product of one vector with a million items takes as long as reading the items from memory; with sixty vectors it
+takes little longer. No bit of an answer depends on what else is asked, so nobody can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+from typing import Any
+
+from discreet.serve.model_registry import ServedModel
+
+MOST = 64  # questions of one pass
+
+
+class Batcher:
+    """Collects the questions that arrive while others are being answered."""
+
+    def __init__(self, workers: Executor) -> None:
+        self._workers = workers
+        self._waiting: list[tuple[ServedModel, tuple[Any, ...], asyncio.Future[Any]]] = []
+        self._answering: asyncio.Task[None] | None = None
+
+    async def best(self, served: ServedModel, question: tuple[Any, ...]) -> Any:
+        """Positions and scores for one question: history, ratings, n, and whether to leave out what is seen."""
+        mine: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.append((served, question, mine))
+        if self._answering is None or self._answering.done():
+            self._answering = asyncio.create_task(self._answer_all())  # of nobody: whoever asked first may have gone
+        return await mine
+
+    async def _answer_all(self) -> None:
+        while self._waiting:
+            first = self._waiting[0][0]
+            turn = [entry for entry in self._waiting if entry[0] is first][:MOST]
+            chosen = {id(entry[2]) for entry in turn}
+            self._waiting = [entry for entry in self._waiting if id(entry[2]) not in chosen]
+            await self._answer(first, turn)
+
+    async def _answer(self, served: ServedModel, turn: list[Any]) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            asked = [question for _, question, _ in turn]
+            found = await loop.run_in_executor(self._workers, served.scorer.best_many, asked)
+        except Exception as error:
+            for _, _, mine in turn:
+                if not mine.done():
+                    mine.set_exception(error)
+            return
+        for (_, _, mine), answer in zip(turn, found, strict=True):
+            if not mine.done():
+                mine.set_result(answer)

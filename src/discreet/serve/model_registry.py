@@ -1,0 +1,182 @@
+"""The models that a service holds, by name, and how they are exchanged while it runs.
+
+A folder that is replaced on disk is opened beside the old model and takes its place when it is complete; whoever asks
+meanwhile is answered by the old one. A folder that cannot be read changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import logging
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from discreet.errors import ConfigError, DiscreetError
+from discreet.models.storage.read_folder import MODEL
+from discreet.models.storage.load_scorer import OpenedModel, open_model
+from discreet.serve.web_page import web_page
+
+logger = logging.getLogger("discreet")
+
+LOOK_EVERY = 1.0  # seconds between two looks at the folders
+MOST_HITS = 5_000  # places looked at in a search
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A model as the service holds it, with what is found by title."""
+
+    name: str
+    opened: OpenedModel
+    stamp: tuple[int, ...]
+
+    @property
+    def scorer(self) -> Any:
+        return self.opened.scorer
+
+    def position(self, item: int | str) -> int:
+        """Where an item is, by id or else by title; −1 if it is unknown, and −2 if several are called so."""
+        at: int = self.scorer.position(item)
+        if at >= 0 or not isinstance(item, str):
+            return at
+        return self._titles.get(_key(item), -1)
+
+    def search(self, query: str, n: int) -> list[int]:
+        """Positions of items whose title or id has all the words, those that begin with the first one first."""
+        words = _key(query).split()
+        if not words:
+            return list(range(min(n, len(self.scorer))))
+        text, starts = self._text
+        first: list[int] = []
+        rest: list[int] = []
+        place = text.find(words[0])
+        for _ in range(MOST_HITS):
+            if place < 0 or len(first) >= n:
+                break
+            at = bisect.bisect_right(starts, place) - 1
+            end = starts[at + 1] - 1 if at + 1 < len(starts) else len(text)
+            line = text[starts[at] : end]
+            if all(word in line for word in words):
+                (first if place == starts[at] else rest).append(at)
+            place = text.find(words[0], end)
+        return (first + rest)[:n]
+
+    def warm(self) -> None:
+        """Do before the first question what would make it slow."""
+        self.scorer.best(*self.scorer.history([]), 1)
+        assert self._titles is not None
+        assert self._text
+        assert self.opened.statement
+
+    @cached_property
+    def page(self) -> bytes:
+        """The page for browsers, one copy for all of them; a `ConfigError` where there can be none."""
+        return web_page(self.scorer, self.opened.statement).encode()
+
+    @cached_property
+    def _titles(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for at, title in enumerate(self.scorer.titles if self.scorer.titles is not None else ()):
+            whole = str(title)
+            plain = whole.split(" · ")[0]
+            short = plain[:-7] if plain.endswith(")") and plain[-7:-5] == " (" else plain
+            for way in dict.fromkeys(map(_key, (whole, plain, short))):
+                found[way] = at if way not in found else -2
+        return found
+
+    @cached_property
+    def _text(self) -> tuple[str, list[int]]:
+        """All titles and ids in one text, and where each begins: searching one text is a hundred times faster."""
+        ids = self.scorer.item_ids.tolist()
+        titles = self.scorer.titles
+        named = ids if titles is None else (f"{title} {item}" for title, item in zip(titles, ids, strict=True))
+        lines = [_key(str(line)) for line in named]
+        starts = [0]
+        for line in lines[:-1]:
+            starts.append(starts[-1] + len(line) + 1)
+        return "\n".join(lines), starts
+
+
+class ModelRegistry:
+    """Models by name; the first one answers where none is named."""
+
+    def __init__(self, folders: dict[str, Path]) -> None:
+        if not folders:
+            raise ConfigError("name at least one folder of a saved model")
+        self._folders = folders
+        self._models = {name: _open(name, folder) for name, folder in folders.items()}
+        self._broken: dict[str, tuple[int, ...]] = {}
+        self.reloads = 0
+        self.failed_reloads = 0
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._models)
+
+    def get(self, name: str | None) -> ServedModel | None:
+        """The model of that name, or the first one."""
+        return self._models.get(next(iter(self._models)) if name is None else name)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """List the models: name, number of items, and whether they are private."""
+        return [
+            {"name": served.name, "items": len(served.scorer), "status": served.opened.statement["status"]}
+            for served in self._models.values()
+        ]
+
+    async def watch(self) -> None:
+        """Look at the folders for ever, and take over what was replaced."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            for name, folder in self._folders.items():
+                stamp = _stamp(folder)
+                if stamp is not None and stamp not in (self._models[name].stamp, self._broken.get(name)):
+                    await self._reload(name, folder, stamp)
+
+    async def _reload(self, name: str, folder: Path, stamp: tuple[int, ...]) -> None:
+        try:
+            self._models[name] = await asyncio.to_thread(_open, name, folder)
+            self.reloads += 1
+            logger.info("model %r was replaced, and is served now", name)
+        except (DiscreetError, OSError) as error:
+            self._broken[name] = stamp  # look again when it changes
+            self.failed_reloads += 1
+            logger.warning("model %r was replaced by a folder that cannot be read (%s): the old one stays", name, error)
+
+
+def parse_folders(given: list[str]) -> dict[str, Path]:
+    """``name=folder`` or plain folders, which are called as they are on disk."""
+    found: dict[str, Path] = {}
+    for text in given:
+        name, equals, folder = text.partition("=")
+        if not equals or Path(text).exists():
+            name = Path(text).resolve().name
+            folder = text
+        if not name or name in found:
+            raise ConfigError(f"two models are called {name!r}: say NAME=FOLDER" if name else f"{text!r} has no name")
+        found[name] = Path(folder)
+    return found
+
+
+def _open(name: str, folder: Path) -> ServedModel:
+    stamp = _stamp(folder)
+    made = ServedModel(name, open_model(folder), stamp or ())
+    made.warm()
+    return made
+
+
+def _stamp(folder: Path) -> tuple[int, ...] | None:
+    """Tells two states of a folder apart; None while there is no model."""
+    try:
+        found = os.stat(folder / MODEL)
+    except OSError:
+        return None
+    return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def _key(text: str) -> str:
+    return " ".join(text.casefold().split())
