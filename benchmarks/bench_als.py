@@ -28,7 +28,7 @@ def graded(ratings: Ratings) -> Ratings:
     """The same people and items with half a star to five: the twin itself only says what people liked."""
     stars = np.random.default_rng(0).integers(1, 11, ratings.n_ratings) / 2
     return Ratings.from_indices(
-        ratings.indptr, ratings.indices, stars, ratings.user_ids, ratings.item_ids, catalogue=True
+        ratings.indptr, ratings.indices, stars, ratings.user_ids, ratings.item_ids, catalog=True
     )
 
 

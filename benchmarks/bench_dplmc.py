@@ -39,7 +39,7 @@ def benchmark(quick: bool = False, repeats: int = 3) -> dict[str, Any]:
     ratings = _ratings(m, n, each)
     rng = np.random.default_rng(1)
     V = 0.1 * rng.standard_normal((n, RANK))
-    walk = Descent(seal(ratings, Bounds(items=10**9, rating=9.0, centre=3.0, norm=1.0)))
+    walk = Descent(seal(ratings, Bounds(items=10**9, rating=9.0, center=3.0, norm=1.0)))
     walk.start(V / each)
     U = 0.1 * rng.standard_normal((m, RANK), dtype=np.float32)
     Y = ratings.to_csr()
@@ -120,7 +120,7 @@ def _ratings(m: int, n: int, each: int) -> Ratings:
     new &= np.cumsum(new, axis=1) <= each
     values = rng.integers(1, 6, int(new.sum())).astype(np.float32)
     indptr = np.concatenate([[0], np.cumsum(new.sum(axis=1))])
-    return Ratings.from_indices(indptr, items[new], values, np.arange(m), np.arange(n), catalogue=True)
+    return Ratings.from_indices(indptr, items[new], values, np.arange(m), np.arange(n), catalog=True)
 
 
 if __name__ == "__main__":

@@ -188,7 +188,7 @@ def in_memory(n: int, items: int) -> Ratings:
     indptr = np.concatenate([*(part[1][:-1] + end for part, end in zip(parts, ends[:-1], strict=True)), ends[-1:]])
     item = np.concatenate([part[2] for part in parts])
     rating = np.concatenate([part[3] for part in parts])
-    return Ratings.from_indices(indptr, item, rating, np.arange(len(indptr) - 1), np.arange(items), catalogue=True)
+    return Ratings.from_indices(indptr, item, rating, np.arange(len(indptr) - 1), np.arange(items), catalog=True)
 
 
 # ------------------------------------------------------------------ what a process does

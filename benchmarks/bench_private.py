@@ -97,7 +97,7 @@ def sealed_users(n_users: int, n_items: int, rank: int) -> Users:
     new &= np.cumsum(new, axis=1) <= each
     values = rng.choice([-1.0, -0.5, 0.5, 1.0], int(new.sum()))
     indptr = np.concatenate([[0], np.cumsum(new.sum(axis=1))])
-    ratings = Ratings.from_indices(indptr, items[new], values, np.arange(n_users), np.arange(n_items), catalogue=True)
+    ratings = Ratings.from_indices(indptr, items[new], values, np.arange(n_users), np.arange(n_items), catalog=True)
     users = seal(ratings, Bounds(items=MAX_ITEMS, rating=1.0))
     users.choose()
     users.solve(rng.standard_normal((n_items, rank), dtype=np.float32) * np.float32(0.3), 5.0)

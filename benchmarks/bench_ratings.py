@@ -1,6 +1,6 @@
 """A private model for ratings at full size: 95 million ratings of a million people, secure noise, in memory.
 
-People have a taste that can be learnt, so that every part of the algorithm is bought and runs: biases, pairs of
+People have a taste that can be learned, so that every part of the algorithm is bought and runs: biases, pairs of
 residuals, and steps for factors. Everything happens in a process of its own, whose peak memory counts, data included.
 """
 
@@ -47,7 +47,7 @@ def show(result: dict[str, Any]) -> list[str]:
         f"{result['people']:,} people and {result['items']:,} items, in memory: {result['seconds']:.0f} s (goal: at "
         f"most {GOALS['seconds']:g}), {result['cpu']:.0f} CPU seconds, peak memory {result['gigabytes']:.2f} GB with "
         f"the data (goal: at most {GOALS['gigabytes']:g}; the data alone are {result['data_gigabytes']:.2f} GB, and "
-        f"making them peaked at {result['before_gigabytes']:.2f} GB). It learnt {result['factors']} factors.",
+        f"making them peaked at {result['before_gigabytes']:.2f} GB). It learned {result['factors']} factors.",
     ]
 
 
@@ -64,7 +64,7 @@ def generated(people: int, items: int, each: int, seed: int = 0) -> Ratings:
         n = int(indptr[-1])
         item = np.tile(few.indices, times)[:n]
         rating = np.tile(few.values, times)[:n]
-        return Ratings.from_indices(indptr, item, rating, np.arange(people), np.arange(items), catalogue=True)
+        return Ratings.from_indices(indptr, item, rating, np.arange(people), np.arange(items), catalog=True)
     rng = np.random.default_rng(seed)
     V = rng.standard_normal((items, TASTES)).astype(np.float32) * np.float32(0.4)
     b = rng.standard_normal(items).astype(np.float32) * np.float32(0.4)
@@ -84,7 +84,7 @@ def generated(people: int, items: int, each: int, seed: int = 0) -> Ratings:
         rating[here] = np.clip(np.rint(stars), 1, 5)
         indptr[begin + 1 : begin + many + 1] = indptr[begin] + np.searchsorted(row, np.arange(1, many + 1))
     n = int(indptr[-1])
-    return Ratings.from_indices(indptr, item[:n], rating[:n], np.arange(people), np.arange(items), catalogue=True)
+    return Ratings.from_indices(indptr, item[:n], rating[:n], np.arange(people), np.arange(items), catalog=True)
 
 
 def main(people: int, items: int, each: int) -> None:

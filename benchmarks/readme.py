@@ -19,7 +19,7 @@ PANELS = {
     "ml-1m": "6,040 people\n(MovieLens 1M)",
     "ml-100k": "943 people\n(MovieLens 100K)",
 }
-COLOURS = {"private": "#00796b", "open": "#37474f", "popular": "#a1887f"}
+COLORS = {"private": "#00796b", "open": "#37474f", "popular": "#a1887f"}
 
 
 def rows(page: Path, entry: str, metric: str) -> dict[tuple[str, str], dict[float, float]]:
@@ -58,7 +58,7 @@ def described(found: dict[str, dict[str, dict[float, float]]]) -> str:
 
 
 def draw(to: Path) -> None:
-    """Recall over ε beside popularity and a factorisation without privacy, one panel for each number of people."""
+    """Recall over ε beside popularity and a factorization without privacy, one panel for each number of people."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -70,9 +70,9 @@ def draw(to: Path) -> None:
         figure, axes = plt.subplots(1, len(found), figsize=(9, 2.9), sharey=True)
         for axis, (data, lines) in zip(axes, found.items(), strict=True):
             private = lines["private"]
-            axis.axhline(max(lines["open"].values()), color=COLOURS["open"], linestyle="--", linewidth=1.3)
-            axis.axhline(max(lines["popular"].values()), color=COLOURS["popular"], linestyle=":", linewidth=1.6)
-            axis.plot(list(private), list(private.values()), "o-", color=COLOURS["private"], linewidth=2, markersize=5)
+            axis.axhline(max(lines["open"].values()), color=COLORS["open"], linestyle="--", linewidth=1.3)
+            axis.axhline(max(lines["popular"].values()), color=COLORS["popular"], linestyle=":", linewidth=1.6)
+            axis.plot(list(private), list(private.values()), "o-", color=COLORS["private"], linewidth=2, markersize=5)
             axis.set_xscale("log")
             axis.set_xticks([0.25, 0.5, 1, 5, 20], ["¼", "½", "1", "5", "20"])
             axis.set_xticks([], minor=True)
@@ -83,9 +83,9 @@ def draw(to: Path) -> None:
             axis.spines[["top", "right"]].set_visible(False)
             axis.grid(axis="y", color="#eceff1")
         axes[0].set_ylabel("recall@20")
-        axes[0].annotate("without privacy (ALS)", (0.22, 0.4), color=COLOURS["open"], fontsize=9)
-        axes[0].annotate("DPMF, private", (1.3, 0.335), color=COLOURS["private"], fontsize=9, weight="bold")
-        axes[0].annotate("popularity", (0.22, 0.145), color=COLOURS["popular"], fontsize=9)
+        axes[0].annotate("without privacy (ALS)", (0.22, 0.4), color=COLORS["open"], fontsize=9)
+        axes[0].annotate("DPMF, private", (1.3, 0.335), color=COLORS["private"], fontsize=9, weight="bold")
+        axes[0].annotate("popularity", (0.22, 0.145), color=COLORS["popular"], fontsize=9)
         figure.tight_layout()
         figure.savefig(to, format="svg", metadata={"Date": None, "Description": described(found)})
         plt.close(figure)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 import discreet
-from discreet.data.splits import Split, k_fold, random_ratings, strong_generalisation
+from discreet.data.splits import Split, k_fold, random_ratings, strong_generalization
 from discreet.models.base import Recommender
 from research import pages
 
@@ -69,7 +69,7 @@ def real() -> Rows:
         [random_ratings(ml1m, (0.9, 0.1), seed=s) for s in range(3)],
         bias | {"`ALS()`, the defaults": discreet.ALS, "`ALS(16)`": lambda: discreet.ALS(16)},
         "rmse",
-        {"`ALS()`, the defaults": "goal ≤ 0.850; tuned factorisations in the literature 0.845–0.855"},
+        {"`ALS()`, the defaults": "goal ≤ 0.850; tuned factorizations in the literature 0.845–0.855"},
     )
     ml100k = discreet.Ratings.read(DATA / "ml-100k" / "ratings.parquet")
     rows += table(
@@ -122,7 +122,7 @@ def twins() -> Rows:
         "rmse",
         known,
     )
-    b = strong_generalisation(discreet.load_dataset("twin-ml20m"), 10_000, 10_000, seed=0)
+    b = strong_generalization(discreet.load_dataset("twin-ml20m"), 10_000, 10_000, seed=0)
     counts = np.bincount(b.train.indices, minlength=b.train.n_items)
     top = b.train.item_ids[np.sort(np.argsort(-counts, kind="stable")[: b.train.n_items // 10])]
     implicit = '`ALS(64, feedback="implicit", regularization=40, unobserved_weight=0.2)`, top tenth of the items'
@@ -140,7 +140,7 @@ def twins() -> Rows:
     }
     rows += table(
         "Twin of MovieLens 20M",
-        "Strong generalisation: 10,000 test users never seen in training, 80/20 fold-in, recall@20.",
+        "Strong generalization: 10,000 test users never seen in training, 80/20 fold-in, recall@20.",
         [b],
         makers,
         "recall@20",

@@ -21,14 +21,14 @@ _GRIDS = (2.0**-40, 2.0**-30)
 
 def trial_pass(people: Any, n_items: int, rank: int) -> Callable[[int], None]:
     """A function that runs a pass: every user solves and looks; a Gram matrix and a gradient are added up."""
-    users = seal(people, Bounds(items=10**9, rating=1.0, centre=3.0))
+    users = seal(people, Bounds(items=10**9, rating=1.0, center=3.0))
     walk = Descent(users)
     walk.weigh(np.ones(n_items))
     V = (0.3 * np.random.default_rng(0).standard_normal((n_items, rank))).astype(np.float32)
     x = np.hstack([np.zeros((n_items, 1), np.float32), V])
 
     def step(number: int) -> None:
-        walk.solve(V + np.float32(0.01 * number), ridge=8.0, centre=0.1, stretch=True, intercept=0.5)
+        walk.solve(V + np.float32(0.01 * number), ridge=8.0, center=0.1, stretch=True, intercept=0.5)
         walk.look(x, 1.0, own=False)
         sums = (walk.gram(), walk.gradient())
         look_together(KEY, list(zip(sums, _GRIDS, strict=True)))

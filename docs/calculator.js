@@ -42,7 +42,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const outside = values.findIndex((value, at) => !(value >= +inputs[at].min && value <= +inputs[at].max));
     answer.textContent = outside >= 0
       ? `Measured for ${asked[outside]} from ${inputs[outside].min} to ${inputs[outside].max}.`
-      : `About ${Math.round(expected(...values))} % of the way from popularity to a factorisation without privacy.`;
+      : `About ${Math.round(expected(...values))} % of the way from popularity to a factorization without privacy.`;
   };
   inputs.forEach((input) => input.addEventListener("input", show));
   show();

@@ -13,7 +13,7 @@ from discreet.report import write_report
 
 
 def main(folder: Path = Path("my-model"), scale: float = 1.0) -> None:
-    # 1. Ratings. Yours: discreet.Ratings.read("ratings.csv", items="films.csv"). A public catalogue keeps the list of
+    # 1. Ratings. Yours: discreet.Ratings.read("ratings.csv", items="films.csv"). A public catalog keeps the list of
     #    items from depending on the ratings.
     ratings = discreet.load_dataset("cinema", scale=scale)
     print(ratings)

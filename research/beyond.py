@@ -42,7 +42,7 @@ STARS = {
     "synthetic": (-3.0, 3.0),
     **{f"family: {one.name}": SCALES[one.scale][:2] for one in FAMILIES},
 }
-PAPER = dict(factors=16, iterations=2, centring="global", rating_bound=5.0, intercept=0.0, noise_ridge=0.0)
+PAPER = dict(factors=16, iterations=2, centering="global", rating_bound=5.0, intercept=0.0, noise_ridge=0.0)
 PLAIN = dict(factors=0, attenuation=False, likely=False, popularity=False, prior_count=3.0, slope=0.0, taste=0.0)
 Lever = tuple[type[PrivateRecommender], dict[str, Any]]
 
@@ -195,7 +195,7 @@ def _at_hand(name: str) -> Ratings:
 @lru_cache(maxsize=1)
 def split_of(name: str, replica: int, scale: float, feedback: str, held: int, sources: Sources) -> Split:
     """Of a data set, a replica of a twin or a member of a family; `replica` is the seed of what is drawn."""
-    from discreet.data.splits import random_ratings, strong_generalisation
+    from discreet.data.splits import random_ratings, strong_generalization
 
     if name.startswith("twin"):
         ratings = load_dataset(name, seed=replica, scale=scale)
@@ -209,5 +209,5 @@ def split_of(name: str, replica: int, scale: float, feedback: str, held: int, so
         ratings = ratings.keep(ratings.values > 0)
     if feedback == "implicit":
         ratings = ratings if name.startswith("twin-ml20m") else ratings.binarize(4.0)
-        return strong_generalisation(ratings, held, held, seed=replica)
+        return strong_generalization(ratings, held, held, seed=replica)
     return random_ratings(ratings, (0.8, 0.1, 0.1), seed=replica)

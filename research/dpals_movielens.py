@@ -122,7 +122,7 @@ def table_4(settings: Settings, feedback: str) -> DPALS:
     elif explicit and "Z" not in t:
         t["Z"] = NORMALIZERS.get(t["nu"], {}).get(t["beta"], 1.0)
     right = t["sigma_g"] / (STARS[1] if explicit and settings["reading"] == "as published" else 1.0)
-    before = dict.fromkeys(("counts", "recounts", "centre sum", "centre count"), t["sigma_p"])
+    before = dict.fromkeys(("counts", "recounts", "center sum", "center count"), t["sigma_p"])
     parameters: dict[str, Any] = dict(
         epsilon=PRICED_BY_SIGMAS,
         factors=t["r"],
@@ -141,7 +141,7 @@ def table_4(settings: Settings, feedback: str) -> DPALS:
         sampling="rarest",
         noise_ridge=0.0,
         intercept=0.0,
-        centring="global",
+        centering="global",
         rating_range=STARS if explicit else None,
         rating_bound=STARS[1],
         noise="seeded",

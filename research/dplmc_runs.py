@@ -94,7 +94,7 @@ def planted(
     Y = X[user, item] + math.sqrt(variance) * rng.standard_normal(len(user))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=m))])
     names = np.arange(m), np.arange(items)
-    ratings = Ratings.from_indices(indptr, item.astype(np.int32), Y.astype(np.float32), *names, catalogue=True)
+    ratings = Ratings.from_indices(indptr, item.astype(np.int32), Y.astype(np.float32), *names, catalog=True)
     return X, known, ratings
 
 
@@ -118,7 +118,7 @@ def make(
     items: int = N_ITEMS,
 ) -> Any:
     """The model of a cell. "equal": true (ε, δ), one user exchanged for another. "printed": as each paper says."""
-    common: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "rating_range": RATING_RANGE, "centring": 0.0}
+    common: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "rating_range": RATING_RANGE, "centering": 0.0}
     common |= {"noise": "seeded", "random_state": seed, "factors": rank}
     spectral = start == "private"
     first = 0.2 if epsilon <= 2 else 1.0
@@ -139,15 +139,15 @@ def make(
         share = {"counts": 1e-3, "gram": 0.3, "sum": 0.7}
         if accounting == "printed":
             sigmas = _printed_sigmas(epsilon, first if spectral else 0.0, chosen)
-            common |= {"epsilon": _PRICED_BY_SIGMAS, "neighbouring": "replace-one"}
+            common |= {"epsilon": _PRICED_BY_SIGMAS, "neighboring": "replace-one"}
             return DPALS.configure(**common, sigmas=sigmas, **chosen)
         if spectral:
             part = (gdp.mu(first, DELTA) / gdp.mu(epsilon, DELTA)) ** 2
             share = {k: v * (1 - part) for k, v in share.items()} | {"initial": part}
-        return DPALS.configure(**common, neighbouring="replace-one", shares=share, **chosen)
-    common["neighbouring"] = "replace-one"
+        return DPALS.configure(**common, neighboring="replace-one", shares=share, **chosen)
+    common["neighboring"] = "replace-one"
     if model == HOUSE:
-        own = {name: value for name, value in common.items() if name not in ("centring", "factors")}
+        own = {name: value for name, value in common.items() if name not in ("centering", "factors")}
         return DPMF(**own, goal="rating")
     per_user = min(rank * math.log(users), items)
     common |= {"ratings_per_item": per_user * users / items, "ratings_per_user": per_user}

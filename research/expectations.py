@@ -2,8 +2,8 @@
 
     python -m research.expectations docs/choose-epsilon.md
 
-A cell says how far DPMF comes on the way from popularity to a factorisation without privacy, in recall@20 of people
-whom training did not see: 0 % is the list that everybody gets, 100 % is what could be learnt without privacy. One data
+A cell says how far DPMF comes on the way from popularity to a factorization without privacy, in recall@20 of people
+whom training did not see: 0 % is the list that everybody gets, 100 % is what could be learned without privacy. One data
 set of each shape, one draw of the noise: cells are off by a few percent.
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from discreet.data.splits import strong_generalisation
+from discreet.data.splits import strong_generalization
 from discreet.evaluation.evaluator import evaluate
 from discreet.models.als import ALS
 from discreet.models.dpmf import DPMF
@@ -29,11 +29,11 @@ END = "<!-- /expectations -->"
 
 
 def shares(people: int, ratings: int) -> list[float]:
-    """For each ε, the part of the way from popularity to a factorisation without privacy."""
+    """For each ε, the part of the way from popularity to a factorization without privacy."""
     kind = Family("expected", people, ITEMS, ratings, skew=1.0, rank=20, taste=2.0)
     liked = made(kind, seed=3).binarize(4.0)
     held = min(liked.n_users // 5, 2_000)
-    split = strong_generalisation(liked.filter(min_user_ratings=5), 0, held, seed=3)
+    split = strong_generalization(liked.filter(min_user_ratings=5), 0, held, seed=3)
 
     def recall(model: object) -> float:
         return float(evaluate(model.fit(split.train), split, ["recall@20"])["recall@20"])  # type: ignore[attr-defined]

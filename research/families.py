@@ -138,7 +138,7 @@ def made(kind: Family, seed: int = 0) -> Ratings:
     met = np.cumsum(weight / weight.sum())
     indptr, indices = _pick(counts, U, V, bias, met, kind.taste, rng)
     values = rated(kind, U, V, bias, indptr, indices, rng)
-    return Ratings.from_indices(indptr, indices, values, np.arange(kind.users), np.arange(kind.items), catalogue=True)
+    return Ratings.from_indices(indptr, indices, values, np.arange(kind.users), np.arange(kind.items), catalog=True)
 
 
 def item_vectors(kind: Family, seed: int = 0) -> NDArray[np.float32]:

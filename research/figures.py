@@ -12,10 +12,10 @@ A plot of an entry's file is one panel:
     levels        optional: numbers by name, each a dashed line across, such as what predicting 0 gives
     slopes        optional: exponents by method, each a dotted line through its first point on two logarithmic axes
     names         optional: what words on x and in names of lines are called in the picture, beside `NAMES`
-    value         optional: a number to show as colour, over two counts that double; with ``minus``, against the records
+    value         optional: a number to show as color, over two counts that double; with ``minus``, against the records
                   that have those settings; ``value_label`` names it
 
-Records without an x, such as models without privacy, become dashed lines across. A method has the same colour in all
+Records without an x, such as models without privacy, become dashed lines across. A method has the same color in all
 pictures (`METHODS`); where it has several lines they differ by shade, dashes and marks. More than eight lines become
 several panels, and names stand below a panel, never on the data.
 """
@@ -36,13 +36,13 @@ from research.layout import Group, group, matches, reference
 
 INK = "#22303c"
 FAINT = "#d9dee3"
-GREY = "#8b98a5"
+GRAY = "#8b98a5"
 MOST_LINES = 8
 WIDTH = 5.6
 HEIGHT = 4.2
 LEGEND = 0.19  # inches for each line of a legend
 
-#: One colour for each method, in all pictures. What is free or no model at all is grey.
+#: One color for each method, in all pictures. What is free or no model at all is gray.
 METHODS = {
     "DPMF": "#00798c",
     "DPALS": "#c8553d",
@@ -64,17 +64,17 @@ METHODS = {
     "IRLS + L": "#7fb069",
     "IRLS + H": "#00798c",
     "IRLS-2 + H": "#00798c",
-    "predict 0": GREY,
-    "global mean": GREY,
-    "mean": GREY,
-    "user": GREY,
-    "bias": GREY,
-    "Bias": GREY,
-    "biases": GREY,
-    "private item bias": GREY,
-    "popular": GREY,
-    "popularity": GREY,
-    "private popularity": GREY,
+    "predict 0": GRAY,
+    "global mean": GRAY,
+    "mean": GRAY,
+    "user": GRAY,
+    "bias": GRAY,
+    "Bias": GRAY,
+    "biases": GRAY,
+    "private item bias": GRAY,
+    "popular": GRAY,
+    "popularity": GRAY,
+    "private popularity": GRAY,
 }
 #: For what is not a method: parts of one, data, readings.
 OTHERS = ("#1b7f5c", "#a63d57", "#3465a4", "#c77f2a", "#7a4fa3", "#5f8a1f", "#4a5a6a", "#d0649a")
@@ -116,7 +116,7 @@ LABELS = {
 class Style:
     """How a line looks."""
 
-    colour: str
+    color: str
     dashes: str
     mark: str
 
@@ -180,7 +180,7 @@ def method(keys: Mapping[str, Any]) -> str | None:
 def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
     """Of the lines of a panel. Several of one method: the first is strongest (of numbers the last), others lighter."""
     names = [method(keys) for keys in lines]
-    free = iter(colour for at in range(len(lines)) for colour in [OTHERS[at % len(OTHERS)]])
+    free = iter(color for at in range(len(lines)) for color in [OTHERS[at % len(OTHERS)]])
     found: list[Style] = []
     for at, name in enumerate(names):
         mark = MARKS[at % len(MARKS)]
@@ -197,7 +197,7 @@ def styles(lines: Sequence[Mapping[str, Any]]) -> list[Style]:
     return found
 
 
-def _coloured_by(line: Group) -> Mapping[str, Any]:
+def _colored_by(line: Group) -> Mapping[str, Any]:
     """The settings that tell a line from others, and the model that all its records have where those name none."""
     models = {record.get("model") for record in line.records}
     return line.keys if method(line.keys) or len(models) > 1 else {"model": models.pop(), **line.keys}
@@ -228,12 +228,12 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
     words = [list(dict.fromkeys(r[x] for r in line.records if isinstance(r.get(x), str))) for line in lines]
     bars, width = places(words)
     marked = False
-    for line, style, of_it in zip(lines, styles([_coloured_by(line) for line in lines]), bars, strict=True):
+    for line, style, of_it in zip(lines, styles([_colored_by(line) for line in lines]), bars, strict=True):
         text = label({key: names.get(value, value) for key, value in line.keys.items()})
         flat = Group({}, [record for record in line.records if x not in record])
         if flat.values(y):
             level = flat.median(y) if panel.get("statistic") == "median" else flat.mean(y)
-            axis.axhline(level, color=style.colour, linestyle="--", linewidth=1.4, label=text, zorder=2)
+            axis.axhline(level, color=style.color, linestyle="--", linewidth=1.4, label=text, zorder=2)
         points = [p for p in group([r for r in line.records if x in r], [x]) if p.values(y)]
         if not points:
             continue
@@ -244,22 +244,22 @@ def _panel(axis: Any, entry: Entry, panel: Mapping[str, Any], lines: list[Group]
             start = points[0].mean(y)
             ends = [start, start * (at[-1] / at[0]) ** slope]
             bound = f"slope of the bound of {text}"
-            axis.plot([at[0], at[-1]], ends, ":", color=style.colour, linewidth=1.2, label=bound, zorder=2)
+            axis.plot([at[0], at[-1]], ends, ":", color=style.color, linewidth=1.2, label=bound, zorder=2)
         known = [(place, reference(entry, p, name)) for place, p in zip(at, points, strict=True)]
         known = [(place, value) for place, value in known if value is not None]
         if known:
-            cross = INK if of_it else style.colour  # on a bar of its own colour it would not be seen
+            cross = INK if of_it else style.color  # on a bar of its own color it would not be seen
             axis.plot(*zip(*known, strict=True), "x", color=cross, markersize=9, markeredgewidth=2, zorder=5)
             marked = True
     for text, level in panel.get("levels", {}).items():
-        axis.axhline(level, color=GREY, linestyle="--", linewidth=1.4, label=text, zorder=2)
+        axis.axhline(level, color=GRAY, linestyle="--", linewidth=1.4, label=text, zorder=2)
     if marked:
         axis.plot([], [], "x", color=INK, markersize=8, markeredgewidth=2, label=f"published ({name})")
     _dress(axis, panel, lines, list(dict.fromkeys(word for line in words for word in line)))
 
 
 def _heat(axis: Any, records: list[Record], panel: Mapping[str, Any]) -> None:
-    """Colours over two counts, each a power of two."""
+    """Colors over two counts, each a power of two."""
     x, y, value = panel["x"], panel["y"], panel["value"]
     parts: dict[tuple[int, int], float] = {}
     for sign, where in ((1, panel.get("where")), (-1, panel.get("minus"))):
@@ -287,17 +287,17 @@ def _one(
     name: str,
     width: float,
 ) -> None:
-    """One line, or the bars of one colour where x is a word."""
-    centres, below, above = _spread(points, panel)
+    """One line, or the bars of one color where x is a word."""
+    centers, below, above = _spread(points, panel)
     ends = [below, above] if any(below) or any(above) else None
     if width:
-        axis.bar(at, centres, width, yerr=ends, color=style.colour, capsize=2, label=name, zorder=3)
+        axis.bar(at, centers, width, yerr=ends, color=style.color, capsize=2, label=name, zorder=3)
         return
     axis.errorbar(
         at,
-        centres,
+        centers,
         ends,
-        color=style.colour,
+        color=style.color,
         linestyle=style.dashes,
         marker=style.mark if len(points) <= 40 else "",
         markersize=4.5,
@@ -399,7 +399,7 @@ def _spoken(name: str, value: Any) -> str:
     return f"{symbol} {value:,g}"
 
 
-def _mixed(colour: str, white: float) -> str:
-    """The colour with that part of white."""
-    parts: Iterable[int] = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+def _mixed(color: str, white: float) -> str:
+    """The color with that part of white."""
+    parts: Iterable[int] = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     return "#" + "".join(f"{round(part + (255 - part) * white):02x}" for part in parts)

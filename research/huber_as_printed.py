@@ -1,4 +1,4 @@
-"""The Huber paper to the letter, and **not private**: no bounds, no centring, noise on right-hand sides alone.
+"""The Huber paper to the letter, and **not private**: no bounds, no centering, noise on right-hand sides alone.
 
 Algorithms 1 to 3 of "Introducing the Huber mechanism for differentially private low-rank matrix completion" (Gowtham et
 al., 2022): what they compute, and what they let out. Gram matrices leave without noise, one user may move a right-hand
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import solve_psd
-from discreet.models.algorithm import EVERY_ITEM, Algorithm, Learnt, Progress, Range
+from discreet.models.algorithm import EVERY_ITEM, Algorithm, Learned, Progress, Range
 from discreet.models.huber_als import MECHANISMS, SOLVERS
 from discreet.models.parameters import MOST_SWEEPS, check_number, check_choice, check_positive, check_int
 from discreet.models.huber_als import HuberALS
@@ -108,7 +108,7 @@ class HuberAsPrinted(Algorithm):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         assert self.transition is not None
         rng = np.random.default_rng(seed if session.ledger.noise == "seeded" else None)
         noise = self._noise()
@@ -127,7 +127,7 @@ class HuberAsPrinted(Algorithm):
                 V = solve_psd(G, g, np.full(len(g), self.regularization), project=False)
             progress(step + 1, self.iterations, "steps")
         details = {"previous_factors": before.tolist()}
-        return Learnt(V.astype(np.float32), np.zeros(len(V), np.float32), None, details)
+        return Learned(V.astype(np.float32), np.zeros(len(V), np.float32), None, details)
 
     def _noise(self) -> Mechanism | None:
         """Noise of that variance; α = 3 stands for Huber noise of variance 1, which no α has."""
@@ -141,8 +141,8 @@ class HuberAsPrinted(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
-        return LeastSquaresFoldIn(self.regularization, centring="none")
+    def fold_in_rule(self, learned: Learned) -> FoldIn:
+        return LeastSquaresFoldIn(self.regularization, centering="none")
 
 
 class PrintedStatement(PrivacyStatement):

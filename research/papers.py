@@ -6,7 +6,7 @@ L2 sensitivity, the noise that the paper adds is
 1. T times the item Gram matrices, √k·Γ_u² apart:                     z = σ_G / √k
 2. T times the item right-hand sides, √k·Γ_u·Γ_M apart:               z = σ_g / √k
 3. twice the item counts, √k apart (Algorithm 2 makes two):           z = σ_p / √k
-4. the sum and the number of ratings for centring, as priced there:   z = σ_p each
+4. the sum and the number of ratings for centering, as priced there:   z = σ_p each
 
 so that μ² = kT(1/σ_G² + 1/σ_g²) + (2k + 2)/σ_p². Under the papers' conversion this gives the labels of Table 4; the
 printed Theorem 1 forgets one of the first two. Two caveats that the numbers do not show: a user moves sum and number by
@@ -50,8 +50,8 @@ class DpalsColumn:
 
     def events_as_printed(self) -> list[Event]:
         """The same as Theorem 1 prints it, with one Gaussian release per item and step."""
-        gram, _, counts, centring = self.events()
-        return [gram, counts, centring]
+        gram, _, counts, centering = self.events()
+        return [gram, counts, centering]
 
 
 _BINARY_DELTA = 1 / 136_677

@@ -125,7 +125,7 @@ def draw_items_reference(
 
 @intrinsic
 def _float_from_bits(typingctx: Any, bits: Any) -> Any:
-    """The float32 with these 32 bits; a plain bit cast, so loops around it still vectorise."""
+    """The float32 with these 32 bits; a plain bit cast, so loops around it still vectorize."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(args[0], context.get_value_type(types.float32))

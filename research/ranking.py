@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from discreet.data import datasets
 from discreet.data.ratings import Ratings
-from discreet.data.splits import Split, strong_generalisation
+from discreet.data.splits import Split, strong_generalization
 from discreet.errors import DataError
 from discreet.evaluation.evaluator import Evaluation, evaluate
 from discreet.models.dpmf.pair_factorization import FittedFactors, leading_eigenpairs
@@ -132,7 +132,7 @@ def held_out(name: str, held: float, scale: float, seed: int, sources: Sources, 
     sparse = name.startswith(FAMILY) and families.family(name.removeprefix(FAMILY)).per_user < 10
     liked = liked.filter(min_user_ratings=2 if sparse else 5, min_item_ratings=1)  # else few would be left
     many = min(int(held * liked.n_users), MOST_HELD)
-    split = strong_generalisation(liked, many if valid else 0, many, seed=seed)
+    split = strong_generalization(liked, many if valid else 0, many, seed=seed)
     others = ratings.select_users(split.train.user_ids, by="id").with_items(liked.item_ids, unknown="drop", public=True)
     plain = split.train if like_threshold is None else split.train.binarize(like_threshold)
     return People(Split(split.name, seed, plain, split.test, split.valid), others, rating_range)

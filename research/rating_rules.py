@@ -55,7 +55,7 @@ def sets(people: int, given: list[str]) -> Iterator[tuple[str, Ratings, Scale]]:
     """Names, ratings and their range."""
     yield "cinema", load_dataset("cinema", scale=min(1.0, people / 20_000)), (0.5, 5.0)
     for one in FAMILIES:
-        if one.users <= 50_000 and one.items <= 10_000:  # larger catalogues take most of the time
+        if one.users <= 50_000 and one.items <= 10_000:  # larger catalogs take most of the time
             low, high, _ = SCALES[one.scale]
             yield one.name, made(one.scaled(people)), (low, high)
     for name, _, place in (text.partition("=") for text in given):

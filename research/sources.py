@@ -111,7 +111,7 @@ class Sources:
             if not name.startswith("twin"):  # as in the literature: 4 stars and more, users with 5 of them
                 ratings = ratings.binarize(4.0).filter(min_user_ratings=5, min_item_ratings=1)
             count = int(held if held >= 1 else held * ratings.n_users)
-            return splits.strong_generalisation(ratings, count, count, seed=seed)
+            return splits.strong_generalization(ratings, count, count, seed=seed)
 
         return self._keep(f"split {name} {held} {seed} {options}", make)  # type: ignore[no-any-return]
 

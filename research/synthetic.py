@@ -279,7 +279,7 @@ def _ratings(
     indptr: NDArray[np.int64], indices: NDArray[np.int32], values: Floats, n_users: int, n_items: int
 ) -> Ratings:
     return Ratings.from_indices(
-        indptr, indices, values.astype(np.float32), np.arange(n_users), np.arange(n_items), catalogue=True
+        indptr, indices, values.astype(np.float32), np.arange(n_users), np.arange(n_items), catalog=True
     )
 
 

@@ -203,7 +203,7 @@ def fit_log_weights(
     """Log weights l_j with which drawn item counts come out near ``target`` (descending), by multiplicative updates.
 
     ``draw(log_weights, round)`` says how often each item was drawn by a sample of users. The first ``2 * width`` items
-    are drawn often enough to be corrected one by one; all others are averaged over their neighbours in popularity.
+    are drawn often enough to be corrected one by one; all others are averaged over their neighbors in popularity.
     """
     log_weights = np.log(target / target.sum()).astype(np.float32)
     head = np.arange(len(target)) < 2 * width
@@ -340,9 +340,9 @@ def _as_ratings(arrays: dict[str, NDArray[np.generic]], profile: Profile) -> Rat
         values = arrays["half_stars"].astype(np.float32) / np.float32(2)
     else:
         values = np.ones(len(indices), np.float32)
-    # which items exist is part of the recipe, not learnt from anybody's ratings
+    # which items exist is part of the recipe, not learned from anybody's ratings
     return Ratings.from_indices(
-        arrays["indptr"], indices, values, np.arange(profile.users), np.arange(profile.items), catalogue=True
+        arrays["indptr"], indices, values, np.arange(profile.users), np.arange(profile.items), catalog=True
     )
 
 

@@ -12,7 +12,7 @@ from discreet.models import MODELS, model_class
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_misspelt_keywords_name_the_class_and_the_near_miss(name):
+def test_misspelled_keywords_name_the_class_and_the_near_miss(name):
     cls = model_class(name)
     known = cls.parameter_names()
     needed = {"epsilon": 1.0} if "epsilon" in known else {}

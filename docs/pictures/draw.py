@@ -27,9 +27,9 @@ class Picture:
 
     def word(self, x: float, y: float, text: str, *, bold: bool = False, soft: bool = False) -> None:
         weight = ' font-weight="600"' if bold else ""
-        colour = SOFT if soft else INK
+        color = SOFT if soft else INK
         self.parts.append(
-            f'<text x="{x:g}" y="{y:g}" text-anchor="middle" fill="{colour}"{weight}>{escape(text)}</text>'
+            f'<text x="{x:g}" y="{y:g}" text-anchor="middle" fill="{color}"{weight}>{escape(text)}</text>'
         )
 
     def arrow(self, *points: tuple[int, int]) -> None:

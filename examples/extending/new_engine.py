@@ -14,9 +14,9 @@ from discreet.privacy.users.sealed_users import Users, seal
 
 
 class ManySources:
-    """Several `Ratings` over one public catalogue, with different users."""
+    """Several `Ratings` over one public catalog, with different users."""
 
-    catalogue = True
+    catalog = True
     filtered = ""
 
     def __init__(self, sources, items):

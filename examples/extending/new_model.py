@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 import discreet
-from discreet.models.algorithm import Algorithm, Learnt
+from discreet.models.algorithm import Algorithm, Learned
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.release.plan import Line
 from discreet.privacy.statistics.bounds import Bounds
@@ -42,9 +42,9 @@ class NoisyCounts(Algorithm):
         users.choose()
         counts = session.release("counts", users.item_counts())
         progress(1, 1, "counting")
-        return Learnt(np.zeros((users.n_items, 0), np.float32), counts.astype(np.float32), counts)
+        return Learned(np.zeros((users.n_items, 0), np.float32), counts.astype(np.float32), counts)
 
-    def fold(self, rows, learnt):
+    def fold(self, rows, learned):
         return np.zeros((rows.n, 0), np.float32), np.zeros(rows.n, np.float32)
 
 
@@ -61,7 +61,7 @@ class PrivatePopularity(PrivateRecommender):
         delta=1e-6,
         max_items=None,
         rating_range=None,
-        neighbouring="add-remove",
+        neighboring="add-remove",
         accountant="gdp",
         noise="secure",
         random_state=None,
@@ -71,7 +71,7 @@ class PrivatePopularity(PrivateRecommender):
         self.delta = delta
         self.max_items = max_items
         self.rating_range = rating_range
-        self.neighbouring = neighbouring
+        self.neighboring = neighboring
         self.accountant = accountant
         self.noise = noise
         self.random_state = random_state
@@ -82,7 +82,7 @@ def main():
     model = PrivatePopularity(epsilon=1.0).fit(discreet.load_dataset("cinema", scale=0.1))
     print(model.recommend([], n=5)[0].tolist())
     print(model.privacy_)
-    print(check_private_model(PrivatePopularity(epsilon=1.0), people=4, draws=2000, rules=["statement", "neighbours"]))
+    print(check_private_model(PrivatePopularity(epsilon=1.0), people=4, draws=2000, rules=["statement", "neighbors"]))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from discreet.privacy.statistics.sums import SensitivityBounds, per_item_total, 
 @register("one voice each")
 @dataclass(frozen=True)
 class OneVoiceEach(Statistic):
-    """Σ_i x_ij with x_ij = 1/√n_i for the n_i items that i rated above the centre: a user adds a vector of norm 1.
+    """Σ_i x_ij with x_ij = 1/√n_i for the n_i items that i rated above the center: a user adds a vector of norm 1.
 
     Entries are never negative, so that replacing a user moves the sum by at most √2.
     """
@@ -44,7 +44,7 @@ class OneVoiceEach(Statistic):
 
 def main():
     ratings = discreet.load_dataset("cinema", scale=0.1)
-    users = seal(ratings, Bounds(items=1, rating=2.25, centre=2.75))
+    users = seal(ratings, Bounds(items=1, rating=2.25, center=2.75))
     plan = Plan.from_shares([Line("voices", shape=(ratings.n_items,))], Budget(1.0, 1e-6))
     session = Session(plan)
     voices = session.release("voices", users.sum(OneVoiceEach()))

@@ -1,4 +1,4 @@
-"""discreet: matrix-factorisation recommenders trained with user-level differential privacy.
+"""discreet: matrix-factorization recommenders trained with user-level differential privacy.
 
 The names in ``__all__`` are the public API. They are imported on first use, so that ``import discreet`` stays fast.
 """

@@ -100,7 +100,7 @@ def test_rows_must_fit_the_users(board):
         model.recommend(np.arange(3), user_items[:2])
 
 
-def test_similar_items_are_of_the_same_colour_and_begin_with_the_item(board):
+def test_similar_items_are_of_the_same_color_and_begin_with_the_item(board):
     model, _, _ = board
     for item in range(ITEMS):
         ids, scores = model.similar_items(item, N=10)

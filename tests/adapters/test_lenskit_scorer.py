@@ -116,7 +116,7 @@ def test_what_cannot_be_trained_is_said(ml_ds, config, said):
 
 
 def test_lenskits_own_evaluation_takes_it(ml_ds):
-    """A private list is better than one at an ε at which nothing can be learnt."""
+    """A private list is better than one at an ε at which nothing can be learned."""
     (fold,) = list(crossfold_users(ml_ds, 1, SampleFrac(0.2, rng=3), rng=3))[:1]
     measured = {}
     for epsilon in (10.0, 1e-3):

@@ -42,7 +42,7 @@ def levels_that_refute(make, *levels):
         ("what is no number enters the sums", ["transcript"]),
         ("choices depend on the row of a user", ["transcript"]),
         ("choices depend on how a column of ids was read", ["transcript"]),
-        ("users are centred by everybody's mean", ["transcript"]),
+        ("users are centered by everybody's mean", ["transcript"]),
         ("only the first release is charged", ["transcript"]),
         ("the data are opened before the ledger is written", ["transcript"]),
         ("replacing a user is priced as removing one", ["transcript"]),

@@ -86,7 +86,7 @@ def test_one_run_sees_who_took_part_where_epsilon_is_large():
 @pytest.mark.parametrize("name", ["DPMF", "DPALS"])
 def test_replacing_a_user_is_not_refuted_either(name):
     cls, given = MODELS[name]
-    model = cls.configured(epsilon=1.0, neighbouring="replace-one", **given)
+    model = cls.configured(epsilon=1.0, neighboring="replace-one", **given)
     found = audit(model, levels=["transcript", "one run"], search=10, canaries=400, seed=1)
     assert not found.refuted, str(found)
     assert 0.3 < found.levels[0].found / found.levels[0].claimed <= 1

@@ -58,7 +58,7 @@ def test_independent_gaussian_canaries_are_not_refuted(m, mu):
         assert bounds.steinke_p_value(m, m, most, epsilon, delta) > error
 
 
-def test_randomised_response_is_bounded_by_its_own_epsilon():
+def test_randomized_response_is_bounded_by_its_own_epsilon():
     """Its right guesses are binomial with e^ε/(1 + e^ε), which is the bound without δ itself."""
     epsilon, m = 1.3, 300
     q = 1 / (1 + 2.718281828459045**-epsilon)

@@ -22,7 +22,7 @@ def write_ratings(file: Path, n_users: int = 60, n_items: int = 40, seed: int = 
     return file
 
 
-def write_catalogue(file: Path, n_items: int = 40) -> Path:
+def write_catalog(file: Path, n_items: int = 40) -> Path:
     lines = [f'{10 + item},"Film {item}, the {item % 2} one ({1950 + item})"' for item in range(n_items)]
     file.write_text("\n".join(["movieId,title", *lines]) + "\n")
     return file
@@ -33,7 +33,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ratings.csv, films.csv, and two saved models: ``model`` (ALS) and ``popular``. Do not change it."""
     folder = tmp_path_factory.mktemp("shelf")
     ratings = write_ratings(folder / "ratings.csv")
-    films = write_catalogue(folder / "films.csv")
+    films = write_catalog(folder / "films.csv")
     data = discreet.Ratings.read(ratings, items=films)
     discreet.ALS(4, iterations=3, regularization=1.0).fit(data).save(folder / "model")
     discreet.Popularity().fit(data).save(folder / "popular")
@@ -47,7 +47,7 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ratings.csv, films.csv and ``model``, a private one. Do not change it."""
     folder = tmp_path_factory.mktemp("private")
     data = discreet.Ratings.read(
-        write_ratings(folder / "ratings.csv", n_users=400), items=write_catalogue(folder / "films.csv")
+        write_ratings(folder / "ratings.csv", n_users=400), items=write_catalog(folder / "films.csv")
     )
     discreet.DPMF(3, epsilon=5, rating_range=(1, 5), random_state=4711).fit(data).save(folder / "model")
     return folder

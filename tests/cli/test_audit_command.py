@@ -13,7 +13,7 @@ from discreet.cli import model_options
 
 
 class ScalesByN(discreet.DPALS):
-    """Divides what it learnt by the exact number of users."""
+    """Divides what it learned by the exact number of users."""
 
     def fit(self, ratings, *, progress=None, **given):
         super().fit(ratings, progress=progress, **given)
@@ -52,7 +52,7 @@ def test_a_refuted_claim_ends_with_code_1(run, monkeypatch, tmp_path):
     result = run("audit", "--model", "dpals", "--epsilon", 1, *wanted)
     assert result.code == 1, result.err
     assert "REFUTED" in result.out
-    assert "a canary changes what is learnt" in result.out
+    assert "a canary changes what is learned" in result.out
     assert (tmp_path / "a.svg").read_text(encoding="utf-8").startswith("<?xml")
 
 

@@ -43,14 +43,14 @@ def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
         "--set",
         "density=0.3",
         "--set",
-        "centring=items",
+        "centering=items",
         "--set",
         "weighted=false",
     )
     assert result.code == 0, result.err
     model = discreet.load(tmp_path / "m")
     algorithm = model.algorithm_
-    assert (algorithm.density, algorithm.centring, algorithm.weighted) == (0.3, "items", False)
+    assert (algorithm.density, algorithm.centering, algorithm.weighted) == (0.3, "items", False)
     assert "pairs" not in str(model.privacy_)
 
 
@@ -58,9 +58,9 @@ def test_svd_by_projection_is_an_option_away(run, ratings, tmp_path):
     ("model", "wrong", "message"),
     [
         ("dpsvd", ["--set", "density=2"], "density is 2.0, but must be at most 1"),
-        ("dpsvd", ["--set", "centring=3"], "centring is 3, but must be 'user' or 'items'"),
+        ("dpsvd", ["--set", "centering=3"], "centering is 3, but must be 'user' or 'items'"),
         ("dpsgd", ["--set", "batch_rate=0"], "batch_rate is 0.0, but must lie between 0.001 and 1"),
-        ("dpsgd", ["--neighbouring", "replace-one"], "set batch_rate=1"),
+        ("dpsgd", ["--neighboring", "replace-one"], "set batch_rate=1"),
         ("dpsgld", ["--set", "decay=1000"], "decay is 1000.0, but must be a number from 0 to 1"),
         ("dpsgld", ["--feedback", "implicit"], "DPSGLD has no parameter 'feedback'"),
         ("dpfrankwolfe", ["--set", "row_norm=-3"], "row_norm is -3.0, but must be"),

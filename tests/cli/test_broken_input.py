@@ -122,7 +122,7 @@ ASKED = "--known", lambda t, s: s / "known.csv", "--target", lambda t, s: s / "t
 CASES: list[Case] = [
     # --- files
     ("missing file", lambda t, s: ["train", "--not-private", t / "ratings.csv", "--out", t / "m"], "does not exist"),
-    ("misspelt file", lambda t, s: ["train", "--not-private", s / "rating.csv", "--out", t / "m"], "did you mean"),
+    ("misspelled file", lambda t, s: ["train", "--not-private", s / "rating.csv", "--out", t / "m"], "did you mean"),
     ("folder", lambda t, s: ["train", "--not-private", t, "--out", t / "m"], "is a folder"),
     ("empty file", a_file("r.csv", ""), "is empty"),
     ("header only", a_file("r.csv", HEAD), "no ratings"),
@@ -144,9 +144,9 @@ CASES: list[Case] = [
     ("missing id", a_file("r.csv", GOOD + ",7,4\n"), "missing"),
     ("repeated ratings refused", a_file("r.csv", GOOD + "1,1,4\n"), ""),  # gets --duplicates error below
     ("address on the network", bare("train", "--not-private", "https://example.org/r.csv", "--out", "m"), "download"),
-    ("catalogue missing", good_file("--items", "nowhere.csv"), "nowhere.csv"),
+    ("catalog missing", good_file("--items", "nowhere.csv"), "nowhere.csv"),
     (
-        "catalogue too small",
+        "catalog too small",
         lambda t, s: [
             "train",
             "--not-private",
@@ -156,7 +156,7 @@ CASES: list[Case] = [
             "--items",
             made("few.csv", "item_id,title\n10,Ten\n11,Eleven\n")(t, s),
         ],
-        "catalogue",
+        "catalog",
     ),
     (
         "noise that costs more than it may",
@@ -177,7 +177,7 @@ CASES: list[Case] = [
     ("threshold not finite", good_file("--min-rating", "nan"), "finite"),
     # --- data sets
     ("unknown data set", bare("train", "--not-private", "nonsense", "--out", "m"), "data sets are"),
-    ("misspelt data set", bare("train", "--not-private", "cinma", "--out", "m"), "cinema"),
+    ("misspelled data set", bare("train", "--not-private", "cinma", "--out", "m"), "cinema"),
     (
         "data set that is not there",
         bare("train", "--not-private", "ml-1m", "--path", "nowhere.zip", "--out", "m"),
@@ -195,7 +195,7 @@ CASES: list[Case] = [
     ("negative regularization", good_file("--regularization", -1), "regularization"),
     ("regularization not a number", good_file("--regularization", "nan"), "finite"),
     ("unknown feedback", good_file("--feedback", "tacit"), "'explicit'"),
-    ("unknown setting", good_file("--set", "regularisation=3"), "did you mean 'regularization'"),
+    ("unknown setting", good_file("--set", "regularization=3"), "did you mean 'regularization'"),
     ("setting without value", good_file("--set", "dtype"), "KEY=VALUE"),
     ("setting of the wrong kind", good_file("--set", "user_exponent=high"), "must be a number"),
     ("setting given twice", good_file("--factors", 3, "--set", "factors=4"), "twice"),
@@ -271,7 +271,7 @@ CASES: list[Case] = [
     ("no history", saved("recommend"), "--history"),
     ("empty history", saved("recommend", "--history", " , "), "names no item"),
     ("unknown item", saved("recommend", "--history", "999"), "'999'"),
-    ("misspelt title", saved("recommend", "--history", "Film 7, teh 1 one"), "did you mean 'Film 7, the 1 one (1957)'"),
+    ("misspelled title", saved("recommend", "--history", "Film 7, teh 1 one"), "did you mean 'Film 7, the 1 one (1957)'"),
     ("rating in words", saved("recommend", "--history", "12=good"), "'good'"),
     ("rating not finite", saved("recommend", "--history", "12=nan"), "'nan'"),
     ("item rated twice", saved("recommend", "--history", "12=1,12=5"), "twice"),
@@ -290,7 +290,7 @@ CASES: list[Case] = [
     ("seed of a saved model", saved("evaluate", "--seed", 0, *ASKED), "--seed is for training"),
     ("threshold of a saved model", saved("evaluate", "--binarize", 4, *ASKED), "--binarize is for training"),
     ("filter of a saved model", saved("evaluate", "--min-user-ratings", 4, *ASKED), "--min-user-ratings is for"),
-    ("catalogue of a saved model", saved("evaluate", "--items", "x.csv", *ASKED), "--items is for training"),
+    ("catalog of a saved model", saved("evaluate", "--items", "x.csv", *ASKED), "--items is for training"),
     ("part of a saved model", saved("evaluate", "--part", "valid", *ASKED), "--part valid is for training"),
     ("baselines of a saved model", saved("evaluate", "--no-baselines", *ASKED), "--no-baselines"),
     ("unknown items in training", good_file("--skip-unknown", command="evaluate"), "for a saved model"),
@@ -301,7 +301,7 @@ CASES: list[Case] = [
         bare("train", "--not-private", "cinema", "--duplicates", "mean", "--out", "m"),
         "--duplicates is for",
     ),
-    ("unknown items without a catalogue", good_file("--unknown-items", "drop"), "--items FILE"),
+    ("unknown items without a catalog", good_file("--unknown-items", "drop"), "--items FILE"),
     (
         "separator of parquet",
         lambda t, s: ["train", "--not-private", a_parquet(t, s), "--separator", ";", "--out", t / "m"],

@@ -20,7 +20,7 @@ def test_a_plan_is_priced_without_data(run):
     assert result.code == 0, result.err
     found = json.loads(result.out)
     assert found["epsilon"] == pytest.approx(1.0, abs=1e-9)
-    assert found["neighbouring"] == "add-remove"
+    assert found["neighboring"] == "add-remove"
     rows = {row["name"]: row for row in found["releases"]}
     plan = discreet.DPMF(32, epsilon=1.0, delta=1e-6).plan(20000)
     assert list(rows) == [line.name for line in plan.releases]
@@ -86,13 +86,13 @@ def test_what_is_charged_is_what_was_quoted(run, private):
 @pytest.mark.parametrize(
     "options",
     [
-        ("--neighbouring", "replace-one"),
+        ("--neighboring", "replace-one"),
         ("--accountant", "rdp"),
         ("--accountant", "pld", "--epsilon", 2),
         ("--model", "dpals", "--feedback", "implicit", "--set", "recount=false"),
-        ("--model", "dpals", "--set", "centring=global", "--set", "initialization=spectral"),
+        ("--model", "dpals", "--set", "centering=global", "--set", "initialization=spectral"),
         ("--model", "dpals", "--epsilon", 9, "--set", 'sigmas={"counts": 20, "recounts": 20, "gram": 90, "sum": 60}'),
-        ("--model", "dpals", "--set", 'shares={"sum": 1.5}', "--set", "centring=3.5"),
+        ("--model", "dpals", "--set", 'shares={"sum": 1.5}', "--set", "centering=3.5"),
         ("--goal", "rating", "--set", 'shares={"gradient": 1.5}', "--set", "slope=0"),
         ("--epsilon", 100),
     ],
@@ -212,7 +212,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("budget", "--items", 9, "--epsilon", 1, "--rating-range", "5,1"), "low to high"),
         (("budget", "--items", 9, "--epsilon", 1, "--set", "shares=3"), "a mapping"),
         (("budget", "--items", 9, "--epsilon", 1, "--goal", "rating", "--set", "slope=steep"), "must be a number"),
-        (("budget", "--items", 9, "--epsilon", 1, "--model", "dpals", "--set", "centring=median"), "'global'"),
+        (("budget", "--items", 9, "--epsilon", 1, "--model", "dpals", "--set", "centering=median"), "'global'"),
         (("budget", "--items", 9, "--epsilon", 1, "--set", "rnk=3"), "no parameter"),
         (("budget", "--items", 9, "--epsilon", 1, "--plot", "b.txt"), ".png"),
         (("budget", "--items", 9, "--epsilon", 1, "--plot", "nowhere/b.png"), "cannot be written"),
@@ -225,7 +225,7 @@ def test_a_model_that_gave_its_promise_away(run, private, tmp_path):
         (("train", "{shelf}/ratings.csv", "--out", "m", "--delta", "1e-6"), "give --epsilon"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--model", "dplmc"), "DPLMC is private, and how private is"),
         (("train", "{shelf}/ratings.csv", "--out", "m", "--model", "bias", "--noise", "seeded"), "--noise is for"),
-        (("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 1, "--neighbouring", "both"), "add-remove"),
+        (("train", "{shelf}/ratings.csv", "--out", "m", "--epsilon", 1, "--neighboring", "both"), "add-remove"),
         # a large rank, because whether a small one is refused depends on the luck of the noise
         (
             (
@@ -307,7 +307,7 @@ def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
         "seeded",
         "--random-state",
         0,
-        "--neighbouring",
+        "--neighboring",
         "replace-one",
         "--goal",
         "rating",
@@ -318,14 +318,14 @@ def test_train_says_what_was_taken_from_the_data(run, private, tmp_path):
     assert result.code == 0, result.err
     assert "CAUTION" in result.out
     assert "RESEARCH MODE" in result.out
-    assert "give a public catalogue with --items and the public range of ratings with --rating-range" in result.out
+    assert "give a public catalog with --items and the public range of ratings with --rating-range" in result.out
     assert "taken from the data" in result.err
     document = json.loads(run("train", private / "ratings.csv", "--out", tmp_path / "n", *options, "--json").out)
     assert document["model"]["private"] is False
     assert document["model"]["privacy"]["status"] == "private with cautions"
     assert len(document["model"]["privacy"]["cautions"]) == 3  # items, range and seed
     assert document["model"]["epsilon"] == pytest.approx(9)
-    assert document["model"]["privacy"]["neighbouring"] == "replace-one"
+    assert document["model"]["privacy"]["neighboring"] == "replace-one"
     one, other = (discreet.load(tmp_path / name) for name in "mn")
     assert (one.item_factors_ == other.item_factors_).all()  # seed 0 is a seed
     assert one.random_state is None

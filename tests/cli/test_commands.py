@@ -315,7 +315,7 @@ def test_verbose_shows_log_lines_and_quiet_does_not(run, tmp_path, monkeypatch):
     quiet, verbose = run(*args), run(*args, "-v")
     assert (quiet.code, verbose.code) == (0, 0), quiet.err
     assert quiet.err == ""
-    assert "discreet: INFO: ml-100k: licence" in verbose.err
+    assert "discreet: INFO: ml-100k: license" in verbose.err
 
 
 def test_demo_shows_everything_and_its_next_commands_work(run, tmp_path, monkeypatch):

@@ -96,14 +96,14 @@ def test_every_way_to_hold_out(run, shelf, options):
 
 
 def test_models_side_by_side_count_the_same_items_as_relevant(run, shelf):
-    """Left to themselves, models of implicit feedback would be judged on all items and the others on favourites."""
+    """Left to themselves, models of implicit feedback would be judged on all items and the others on favorites."""
     explicit = json.loads(run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--json").out)
     implicit = json.loads(
         run("evaluate", shelf / "ratings.csv", "--metrics", "recall@5", "--feedback", "implicit", "--json").out
     )
     assert explicit["relevant"] == 4.0
     assert implicit["relevant"] is None
-    favourites = json.loads(
+    favorites = json.loads(
         run(
             "evaluate",
             shelf / "ratings.csv",
@@ -116,8 +116,8 @@ def test_models_side_by_side_count_the_same_items_as_relevant(run, shelf):
             "--json",
         ).out
     )
-    assert favourites["models"][1:] != implicit["models"][1:]
-    for mine, other in zip(favourites["models"][1:], explicit["models"][1:], strict=True):
+    assert favorites["models"][1:] != implicit["models"][1:]
+    for mine, other in zip(favorites["models"][1:], explicit["models"][1:], strict=True):
         assert mine["scores"] == other["scores"]
 
 

@@ -1,4 +1,4 @@
-"""The same history, ratings and catalogue, however written; and what is said where nothing can be predicted."""
+"""The same history, ratings and catalog, however written; and what is said where nothing can be predicted."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_ratings_come_through_a_pipe_as_from_a_file(shelf, tmp_path, how):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("printf 'a,b\\n1,2\\n' |", "standard input has no column that is recognisably the user"),
+        ("printf 'a,b\\n1,2\\n' |", "standard input has no column that is recognizably the user"),
         ("printf '' |", "standard input is empty"),
         ("exec <&-;", "nothing is piped into it"),
     ],
@@ -146,7 +146,7 @@ def test_ratings_are_no_split():
         discreet.evaluate(discreet.Bias().fit(ratings), ratings)
 
 
-# ------------------------------------------------------------ catalogues
+# ------------------------------------------------------------ catalogs
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_ratings_are_no_split():
         ("item_id,title,year\n1,Good, the Bad,1966\n", "item 1 has 4 fields where there should be 3"),
     ],
 )
-def test_catalogues_that_would_be_misread_are_refused(tmp_path, text, said):
+def test_catalogs_that_would_be_misread_are_refused(tmp_path, text, said):
     (tmp_path / "films.csv").write_text(text)
     with pytest.raises(DataError, match=said):
         discreet.Ratings.from_arrays([1], [1]).with_items(tmp_path / "films.csv")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from conftest import write_catalogue, write_ratings
+from conftest import write_catalog, write_ratings
 from discreet.cli.output import EXACT, EXACT_MARK
 
 OPTIONS = ("--epsilon", 20, "--rating-range", "1,5")
@@ -36,7 +36,7 @@ def add_user(file, copy, first_user=9000):
 def neighbors(tmp_path):
     """Two files of ratings that differ in one user, and a catalog."""
     one = write_ratings(tmp_path / "one.csv", n_users=150)
-    return one, add_user(one, tmp_path / "two.csv"), write_catalogue(tmp_path / "films.csv")
+    return one, add_user(one, tmp_path / "two.csv"), write_catalog(tmp_path / "films.csv")
 
 
 def call(run, name, file, films, folder, *more):
@@ -108,7 +108,7 @@ def test_items_outside_the_catalog_are_refused_without_naming_or_counting_them(r
         assert "secret" not in done.err
         messages.add(done.err)
     (message,) = messages
-    assert "some rated items are not in the catalogue of 40" in message
+    assert "some rated items are not in the catalog of 40" in message
     assert "--unknown-items drop" in message
 
 

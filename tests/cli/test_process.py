@@ -51,9 +51,9 @@ def test_a_model_trained_here_recommends_the_same_in_a_new_process(shelf, tmp_pa
 
 
 def test_no_bar_in_a_pipe(shelf, tmp_path):
-    for colour in ({}, {"FORCE_COLOR": "1"}):
+    for color in ({}, {"FORCE_COLOR": "1"}):
         args = ["train", shelf / "ratings.csv", "--out", tmp_path / "m", "--not-private", "--model", "bias"]
-        done = shell(*args, env={**os.environ, **colour})
+        done = shell(*args, env={**os.environ, **color})
         assert done.returncode == 0
         assert done.stderr == ""
         assert "%" not in done.stdout

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from conftest import write_catalogue, write_ratings
+from conftest import write_catalog, write_ratings
 
 
 def test_a_saved_model_is_measured_with_noise_and_a_ledger(run, shelf, tmp_path):
@@ -91,7 +91,7 @@ def odd(tmp_path_factory):
     file = write_ratings(folder / "ratings.csv", n_users=997)
     lines = file.read_text().splitlines()
     file.write_text("\n".join(lines + lines[1:1054]) + "\n")
-    write_catalogue(folder / "films.csv")
+    write_catalog(folder / "films.csv")
     return folder
 
 

@@ -135,7 +135,7 @@ def test_private_and_not_private_exclude_each_other(run, private, tmp_path, mode
 
 
 @pytest.mark.parametrize(("own_columns", "is_proposed"), [(2, False), (1, True)])
-def test_similar_is_proposed_only_where_taste_was_learnt(own_columns, is_proposed):
+def test_similar_is_proposed_only_where_taste_was_learned(own_columns, is_proposed):
     """What is users' own, such as a slope, is among the factors too, but says nothing of taste."""
     model = SimpleNamespace(
         item_ids_=np.arange(3), item_factors_=np.ones((3, 2)), item_similarity=lambda: ItemSimilarity(own_columns)

@@ -60,7 +60,7 @@ TEXT = {
         "person_name,item,rating\nx,2,3\n",
         "identifies users, or say header=False if the first line holds no names. Columns: 'person_name', 'item'",
     ),
-    "no item column": ("user,flm,rating\nx,2,3\n", "recognisably the item: its columns are 'user', 'flm', 'rating'"),
+    "no item column": ("user,flm,rating\nx,2,3\n", "recognizably the item: its columns are 'user', 'flm', 'rating'"),
     "no known column": ("a,b,c\nx,y,z\n", "say with user=... which column identifies users, or say header=False"),
     "UTF-16": ("user,item\na,b\n".encode("utf-16"), "is encoded as UTF-16"),
     "UTF-16 without mark": (("user,item\na,b\n" * 9).encode("utf-16-le"), "is encoded as UTF-16"),
@@ -201,7 +201,7 @@ def test_unreadable_file(tmp_path):
 
 def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
     """Some megabytes of one letter are a few kilobytes of gzip, and took time by the square of their length."""
-    from discreet.data.catalog import read_catalogue
+    from discreet.data.catalog import read_catalog
     from discreet.data.features import read_features
     from discreet.data.csv_scan import scan
     from discreet.data.csv_format import MOST_LINE, find_layout
@@ -215,7 +215,7 @@ def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
     def write_blocks(source):
         return BlockRatings.write(source, tmp_path / "blocks", blocks=2)
 
-    for read in (Ratings.read, write_blocks, read_catalogue, read_features):
+    for read in (Ratings.read, write_blocks, read_catalog, read_features):
         with pytest.raises(DataError, match=r"long.csv.gz.* has a line of more than 1,048,576 bytes") as caught:
             read(file)
         assert len(str(caught.value)) < 300
@@ -262,10 +262,10 @@ def test_lines_up_to_the_limit_and_old_line_ends_are_read(tmp_path):
 
 def test_a_list_of_items_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     from discreet.data import readers
-    from discreet.data.catalog import read_catalogue
+    from discreet.data.catalog import read_catalog
 
     monkeypatch.setattr(readers, "MOST_LIST", 1000)
     file = tmp_path / "items.csv.gz"
     file.write_bytes(gzip.compress(b"item_id,title\n" + b"1,a\n" * 1000))
     with pytest.raises(DataError, match="holds more than 1,000 bytes of text"):
-        read_catalogue(file)
+        read_catalog(file)

@@ -1,4 +1,4 @@
-"""The public catalogue from files, frames, mappings and lists."""
+"""The public catalog from files, frames, mappings and lists."""
 
 import gzip
 import zipfile
@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from discreet import Ratings
-from discreet.data.catalog import Catalogue
+from discreet.data.catalog import Catalog
 from discreet.errors import DataError
 
 
@@ -43,15 +43,15 @@ def written(folder, text, name="items.csv", encoding="utf-8"):
     ],
 )
 def test_text_files(tmp_path, text, ids, titles):
-    catalogue = Catalogue.from_any(written(tmp_path, text))
-    assert catalogue.ids.tolist() == ids
-    assert (None if catalogue.titles is None else catalogue.titles.tolist()) == titles
+    catalog = Catalog.from_any(written(tmp_path, text))
+    assert catalog.ids.tolist() == ids
+    assert (None if catalog.titles is None else catalog.titles.tolist()) == titles
 
 
 def test_compressed_latin_and_str_path(tmp_path):
     path = tmp_path / "movies.dat.gz"
     path.write_bytes(gzip.compress("1::Amélie::x\n2::Léon::y\n".encode("latin-1")))
-    assert Catalogue.from_any(str(path)).titles.tolist() == ["Amélie", "Léon"]
+    assert Catalog.from_any(str(path)).titles.tolist() == ["Amélie", "Léon"]
 
 
 def test_columnar_files_and_frames(tmp_path):
@@ -59,22 +59,22 @@ def test_columnar_files_and_frames(tmp_path):
     path = tmp_path / "items.parquet"
     pa.parquet.write_table(pa.table(columns), path)
     for items in (path, pd.DataFrame(columns), pl.DataFrame(columns), pl.DataFrame(columns).lazy(), pa.table(columns)):
-        catalogue = Catalogue.from_any(items)
-        assert catalogue.ids.tolist() == [3, 1]
-        assert catalogue.titles.tolist() == ["Three", "1"]
+        catalog = Catalog.from_any(items)
+        assert catalog.ids.tolist() == [3, 1]
+        assert catalog.titles.tolist() == ["Three", "1"]
 
 
-def test_mappings_lists_and_catalogues():
-    catalogue = Catalogue.from_any({("a", 1): "A", 7: "B"})
-    assert catalogue.ids.tolist() == [("a", 1), 7]
-    assert catalogue.titles.tolist() == ["A", "B"]
-    assert Catalogue.from_any(catalogue) is catalogue
-    assert Catalogue.from_any(np.array([3, 1])).titles is None
-    assert Catalogue.from_any(pd.Series(["x", "y"])).ids.tolist() == ["x", "y"]
-    assert Catalogue.from_any(pl.Series([4, 2])).ids.tolist() == [4, 2]
-    assert Catalogue.from_any(range(3)).ids.tolist() == [0, 1, 2]
-    assert Catalogue.from_any([1, 2], titles=["one", "two"]).titles.tolist() == ["one", "two"]
-    assert len(catalogue) == 2
+def test_mappings_lists_and_catalogs():
+    catalog = Catalog.from_any({("a", 1): "A", 7: "B"})
+    assert catalog.ids.tolist() == [("a", 1), 7]
+    assert catalog.titles.tolist() == ["A", "B"]
+    assert Catalog.from_any(catalog) is catalog
+    assert Catalog.from_any(np.array([3, 1])).titles is None
+    assert Catalog.from_any(pd.Series(["x", "y"])).ids.tolist() == ["x", "y"]
+    assert Catalog.from_any(pl.Series([4, 2])).ids.tolist() == [4, 2]
+    assert Catalog.from_any(range(3)).ids.tolist() == [0, 1, 2]
+    assert Catalog.from_any([1, 2], titles=["one", "two"]).titles.tolist() == ["one", "two"]
+    assert len(catalog) == 2
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_mappings_lists_and_catalogues():
         ("", "is empty"),
         ("\n\n", "is empty"),
         ("item_id,title\n", "holds no items"),
-        ("item_id,title\n1,a\n1,b\n", "the catalogue lists the item 1 twice"),
+        ("item_id,title\n1,a\n1,b\n", "the catalog lists the item 1 twice"),
         ("item_id,title\n1,a\n2\n", r"item 2 has no id or no title \('2'\)"),
         ("item_id,title\n1,a\n,b\n", "item 2 has no id or no title"),
     ],
@@ -91,7 +91,7 @@ def test_mappings_lists_and_catalogues():
 def test_broken_files(tmp_path, text, message):
     path = written(tmp_path, text)
     with pytest.raises(DataError, match=message) as caught:
-        Catalogue.from_any(path)
+        Catalog.from_any(path)
     assert "items.csv" in str(caught.value)
 
 
@@ -99,28 +99,28 @@ def test_other_refusals(tmp_path):
     path = tmp_path / "items.parquet"
     pa.parquet.write_table(pa.table({"x": [1]}), path)
     with pytest.raises(DataError, match=r"items\.parquet has no column of item ids: its columns are 'x'"):
-        Catalogue.from_any(path)
+        Catalog.from_any(path)
     with pytest.raises(DataError, match="does not exist"):
-        Catalogue.from_any(tmp_path / "none.csv")
+        Catalog.from_any(tmp_path / "none.csv")
     with pytest.raises(DataError, match="is a folder"):
-        Catalogue.from_any(tmp_path)
+        Catalog.from_any(tmp_path)
     with pytest.raises(DataError, match="'a' twice"):
-        Catalogue.from_any(["a", "b", "a"])
+        Catalog.from_any(["a", "b", "a"])
     with pytest.raises(DataError, match="holds no items"):
-        Catalogue.from_any([])
+        Catalog.from_any([])
     with pytest.raises(DataError, match="1 titles for 2 items"):
-        Catalogue.from_any([1, 2], titles=["one"])
+        Catalog.from_any([1, 2], titles=["one"])
     with pytest.raises(DataError, match="item id is missing"):
-        Catalogue.from_any([1, None])
+        Catalog.from_any([1, None])
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"item_id,title\n" + b"1,a\n" * 9999)[:40])
     with pytest.raises(DataError, match="ends in the middle"):
-        Catalogue.from_any(tmp_path / "cut.csv.gz")
+        Catalog.from_any(tmp_path / "cut.csv.gz")
 
 
 def test_rated_items_that_are_not_listed(tmp_path):
     path = written(tmp_path, "1,2,5\n1,3,4\n2,9,4\n", "ratings.csv")
     items = written(tmp_path, "item_id,title\n3,Three\n2,Two\n4,Never rated\n")
-    with pytest.raises(DataError, match=r"some rated items are not in the catalogue of 3: .*='drop'"):
+    with pytest.raises(DataError, match=r"some rated items are not in the catalog of 3: .*='drop'"):
         Ratings.read(path, items=items)
     ratings = Ratings.read(path, items=items, unknown_items="drop")
     assert ratings.item_ids.tolist() == [3, 2, 4]
@@ -129,14 +129,14 @@ def test_rated_items_that_are_not_listed(tmp_path):
 
 
 @pytest.mark.real_data
-def test_official_catalogues(shared_data, tmp_path):
+def test_official_catalogs(shared_data, tmp_path):
     with zipfile.ZipFile(shared_data / "ml-1m" / "ml-1m.zip") as archive:
         archive.extract("ml-1m/movies.dat", tmp_path)
-    official = Catalogue.from_any(tmp_path / "ml-1m" / "movies.dat")
-    table = Catalogue.from_any(shared_data / "ml-1m" / "items.parquet")
+    official = Catalog.from_any(tmp_path / "ml-1m" / "movies.dat")
+    table = Catalog.from_any(shared_data / "ml-1m" / "items.parquet")
     assert len(official) == 3883
     assert official.ids.tolist() == table.ids.tolist()
     assert official.titles.tolist() == table.titles.tolist()
-    small = Catalogue.from_any(shared_data / "ml-100k" / "u.item")
+    small = Catalog.from_any(shared_data / "ml-100k" / "u.item")
     assert len(small) == 1682
-    assert small.titles.tolist() == Catalogue.from_any(shared_data / "ml-100k" / "items.parquet").titles.tolist()
+    assert small.titles.tolist() == Catalog.from_any(shared_data / "ml-100k" / "items.parquet").titles.tolist()

@@ -32,7 +32,7 @@ def test_shape(ratings):
     assert (ratings.n_users, ratings.n_items) == (20_000, 800)
     assert 1_000_000 < ratings.n_ratings < 1_500_000
     assert set(np.unique(ratings.values)) == set(np.arange(1, 11) / 2)
-    assert ratings.catalogue
+    assert ratings.catalog
     assert ratings.titles[0] == cinema.films()[0].label
     assert ratings.item_ids[0] == cinema.films()[0].id
     rows = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))
@@ -70,7 +70,7 @@ def test_a_smaller_scale_has_the_same_kind_of_people(ratings):
     assert small.values.mean() == pytest.approx(ratings.values.mean(), abs=0.05)
 
 
-def test_people_rate_films_of_their_favourite_genre_higher(ratings):
+def test_people_rate_films_of_their_favorite_genre_higher(ratings):
     """Split everybody's films of a genre in two: who likes the one half should like the other."""
     first = np.array([film.genres[0] for film in cinema.films()])
     means = ratings.values.mean()

@@ -156,7 +156,7 @@ def test_from_csr_shares_memory_with_a_canonical_matrix(kind):
     assert ratings.user_ids.tolist() == [0, 1, 2]  # users without ratings stay
     matrix.data[0] = 2  # still the caller's
     assert matrix.data.flags.writeable
-    assert not ratings.catalogue
+    assert not ratings.catalog
 
 
 @pytest.mark.parametrize("make", ["coo", "csc", "csr", "lil", "dok", "bsr", "dia"])
@@ -189,7 +189,7 @@ def test_repeated_and_unsorted_entries_are_never_summed_nor_the_matrix_changed()
         np.testing.assert_array_equal(now, then)
 
 
-def test_transposed_matrices_are_recognised():
+def test_transposed_matrices_are_recognized():
     matrix = sparse.csr_array((3706, 6040), dtype=np.float32)
     with pytest.raises(DataError, match=r"3,706 rows for 6,040 users: did you transpose\?"):
         Ratings.from_csr(matrix, user_ids=range(6040))
@@ -199,15 +199,15 @@ def test_transposed_matrices_are_recognised():
         Ratings.from_csr(matrix, items=range(5))
 
 
-def test_from_csr_with_ids_titles_and_catalogue():
+def test_from_csr_with_ids_titles_and_catalog():
     matrix = sparse.csr_array(np.array([[1, 0], [2, 3]], np.float32))
     ratings = Ratings.from_csr(matrix, ["x", "a"], ["q", "p"], titles=["Q", "P"])
     assert ratings.user_ids.tolist() == ["x", "a"]  # given ids keep the order given
     assert ratings.titles.tolist() == ["Q", "P"]
     named = Ratings.from_csr(matrix, items={"q": "Queen", "p": "Pawn"})
-    assert (named.item_ids.tolist(), named.titles.tolist(), named.catalogue) == (["q", "p"], ["Queen", "Pawn"], True)
+    assert (named.item_ids.tolist(), named.titles.tolist(), named.catalog) == (["q", "p"], ["Queen", "Pawn"], True)
     wider = Ratings.from_csr(matrix, item_ids=["q", "p"], items=["p", "z", "q"])
-    assert wider.catalogue
+    assert wider.catalog
     assert wider.to_csr().toarray().tolist() == [[0, 0, 1], [3, 0, 2]]
     with pytest.raises(DataError, match="1 titles for 2 columns"):
         Ratings.from_csr(matrix, titles=["Q"])

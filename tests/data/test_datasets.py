@@ -86,13 +86,13 @@ def write_folder(name, folder):
     return folder
 
 
-def check(ratings, catalogue=False):
-    items = sorted(TITLES) if catalogue else [10, 20, 30]
+def check(ratings, catalog=False):
+    items = sorted(TITLES) if catalog else [10, 20, 30]
     assert ratings.user_ids.tolist() == [1, 7]
     assert sorted(ratings.item_ids.tolist()) == items
     assert ratings.n_ratings == 4
     assert dict(zip(ratings.item_ids.tolist(), ratings.titles.tolist(), strict=True)) == {i: TITLES[i] for i in items}
-    assert ratings.catalogue is catalogue
+    assert ratings.catalog is catalog
     dense = ratings.to_csr().toarray()
     for user, item, rating, _ in ROWS:
         assert dense[ratings.user_index([user])[0], ratings.item_index([item])[0]] == rating
@@ -103,12 +103,12 @@ PUBLISHED = ("ml-100k", "ml-1m", "ml-10m", *CSV_SETS)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-@pytest.mark.parametrize("catalogue", [False, True])
-def test_every_layout_as_archive_and_as_folder(name, catalogue, tmp_path):
+@pytest.mark.parametrize("catalog", [False, True])
+def test_every_layout_as_archive_and_as_folder(name, catalog, tmp_path):
     archive = write_zip(name, tmp_path / "some name.zip")
     folder = write_folder(name, tmp_path / "unpacked")
     for path in (archive, str(archive), folder, folder / describe(name).layout.ratings):
-        check(load_dataset(name, path, catalogue=catalogue), catalogue)
+        check(load_dataset(name, path, catalog=catalog), catalog)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -142,8 +142,8 @@ def test_parquet_tables_and_a_lonely_ratings_file(tmp_path):
     ratings = load_dataset("ml-25m", tmp_path)
     assert ratings.titles is None
     assert ratings.n_ratings == 4
-    with pytest.raises(DataError, match="no catalogue"):
-        load_dataset("ml-25m", tmp_path, catalogue=True)
+    with pytest.raises(DataError, match="no catalog"):
+        load_dataset("ml-25m", tmp_path, catalog=True)
     pq.write_table(pa.table({"item": list(TITLES), "title": list(TITLES.values())}), tmp_path / "items.parquet")
     check(load_dataset("ml-25m", tmp_path))
 
@@ -159,7 +159,7 @@ def test_without_network_one_sentence_says_where_to_get_it_and_where_to_put_it(c
         assert "path=" in message
 
 
-def test_a_download_is_checked_kept_and_shows_the_licence(cache, tmp_path, monkeypatch, caplog):
+def test_a_download_is_checked_kept_and_shows_the_license(cache, tmp_path, monkeypatch, caplog):
     archive = write_zip("ml-1m", tmp_path / "served.zip")
     calls = []
 
@@ -259,7 +259,7 @@ def test_the_registry_lists_everything():
     assert set(PUBLISHED) | {"cinema", "sweetrs"} == {name for name in listed if not name.startswith("twin-")}
     for dataset in datasets():
         row = dataset.to_dict()
-        assert row["licence"]
+        assert row["license"]
         assert min(row["users"], row["items"], row["ratings"]) > 0
         if dataset.kind == "published":
             assert row["source"].startswith("https://")
@@ -296,7 +296,7 @@ def test_real_ml_1m(shared_data, path):
     assert ratings.values.mean() == pytest.approx(3.5816, abs=1e-4)
     assert ratings.timestamps.min() == 956_703_932
     if path.endswith(".zip"):
-        assert load_dataset("ml-1m", shared_data / path, catalogue=True).n_items == 3_883
+        assert load_dataset("ml-1m", shared_data / path, catalog=True).n_items == 3_883
 
 
 @pytest.mark.real_data

@@ -77,7 +77,7 @@ def test_columns_may_be_absent_or_ignored(tmp_path):
     assert Ratings.read(write(tmp_path, ["1,30", "1,10"])).values.tolist() == [1, 1]
 
 
-def test_a_misspelt_rating_column_is_not_passed_over_in_silence(tmp_path, caplog):
+def test_a_misspelled_rating_column_is_not_passed_over_in_silence(tmp_path, caplog):
     path = write(tmp_path, ["user,item,ratng", "1,2,3"])
     assert Ratings.read(path).values.tolist() == [1]
     assert "did you mean rating='ratng'?" in caplog.text
@@ -253,12 +253,12 @@ def test_duplicates_follow_the_rule(tmp_path):
         Ratings.read(path, duplicates="error")
 
 
-def test_catalogue(tmp_path):
+def test_catalog(tmp_path):
     path = write(tmp_path, [HEADER, *LINES])
     ratings = Ratings.read(path, items={30: "thirty", 20: "twenty", 10: "ten", 5: "five"})
     assert ratings.item_ids.tolist() == [30, 20, 10, 5]
-    assert ratings.catalogue
-    with pytest.raises(DataError, match=r"ratings\.csv: some rated items are not in the catalogue of 2: add"):
+    assert ratings.catalog
+    with pytest.raises(DataError, match=r"ratings\.csv: some rated items are not in the catalog of 2: add"):
         Ratings.read(path, items=[10, 20])
     assert Ratings.read(path, items=[10, 20], unknown_items="drop").n_ratings == 2
 

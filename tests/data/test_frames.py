@@ -45,7 +45,7 @@ def test_columns_by_name_and_position(make):
     assert Ratings.from_frame(frame, user="who", item="what", timestamp="when") == EXPECTED
     assert Ratings.from_frame(frame, user=1, item=2, rating=3, timestamp=0) == EXPECTED
     assert Ratings.from_frame(frame, user="who", item="what", rating=False).values.tolist() == [1, 1, 1]
-    with pytest.raises(DataError, match=r"no column that is recognisably the user.*'when', 'who', 'what', 'score'"):
+    with pytest.raises(DataError, match=r"no column that is recognizably the user.*'when', 'who', 'what', 'score'"):
         Ratings.from_frame(frame)
     with pytest.raises(DataError, match=r"no column 'whom': its columns are 'when', 'who', 'what', 'score'$"):
         Ratings.from_frame(frame, user="whom")
@@ -78,12 +78,12 @@ def test_dates_are_seconds(make):
     assert Ratings.from_frame(make({"user": [1, 2], "item": [1, 2], "date": texts})).timestamps.tolist() == [86400, 9]
 
 
-def test_catalogue_and_duplicates(make):
+def test_catalog_and_duplicates(make):
     frame = make({"user": [1, 1, 2], "item": ["a", "a", "b"], "rating": [1, 3, 5]})
     ratings = Ratings.from_frame(frame, items=["b", "a", "z"], duplicates="mean")
     assert triples(ratings) == [(1, "a", 2.0, None), (2, "b", 5.0, None)]
     assert ratings.item_ids.tolist() == ["b", "a", "z"]
-    with pytest.raises(DataError, match="some rated items are not in the catalogue"):
+    with pytest.raises(DataError, match="some rated items are not in the catalog"):
         Ratings.from_frame(frame, items=["a"])
     assert Ratings.from_frame(frame, items=["a"], unknown_items="drop").n_ratings == 1
 

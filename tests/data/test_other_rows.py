@@ -176,7 +176,7 @@ READERS: dict[str, Callable[[list[Row], Path], Ratings]] = {
 
 def sealed(ratings: Ratings) -> tuple[list[Any], dict[Any, Any]]:
     """Users in their order, and of each all that is sealed, and what it contributes through."""
-    users = seal(ratings, Bounds(items=4, rating=1.5, centre="user"), seed=3)
+    users = seal(ratings, Bounds(items=4, rating=1.5, center="user"), seed=3)
     users.choose(draw=2)
     (rows,) = users.open(KEY)
     given = defaultdict(list)
@@ -287,7 +287,7 @@ def test_odd_ids(reader, column, tmp_path):
 def test_words_for_missing_ids_are_nobody(reader, word, column, tmp_path):
     rows = [Row("3001", "7")._replace(**{column: word})]
     if reader.startswith("csr") and column == "item":
-        assert unchanged(reader, rows, "middle", tmp_path)  # a column that is called so, and not in the catalogue
+        assert unchanged(reader, rows, "middle", tmp_path)  # a column that is called so, and not in the catalog
         return
     for place in PLACES:
         assert unchanged(reader, rows, place, tmp_path) is None
@@ -412,12 +412,12 @@ TIMES = st.one_of(
     st.datetimes().map(lambda moment: moment.replace(microsecond=0)),
     st.dates(),
 )
-SPELT = st.one_of(
+SPELLED = st.one_of(
     TIMES.map(str), TIMES.map(lambda moment: moment.isoformat()), st.floats(-1e9, 1e9).map(str), st.integers().map(str)
 )
 
 
-@given(st.lists(SPELT, min_size=1, max_size=5))
+@given(st.lists(SPELLED, min_size=1, max_size=5))
 def test_times_are_read_one_by_one_however_fast(texts):
     try:
         expected = [seconds(text) for text in texts]

@@ -30,11 +30,11 @@ def test_immutable():
 
 def test_from_indices_shares_and_leaves_the_callers_arrays_writeable():
     indptr, indices, values = np.array([0, 1, 2]), np.array([0, 0], np.int32), np.array([1, 2], np.float32)
-    ratings = Ratings.from_indices(indptr, indices, values, ["a", "b"], [7], titles=["seven"], catalogue=True)
+    ratings = Ratings.from_indices(indptr, indices, values, ["a", "b"], [7], titles=["seven"], catalog=True)
     assert np.shares_memory(ratings.values, values)
     assert values.flags.writeable
     assert ratings.user_ids.dtype == object
-    assert (ratings.titles.tolist(), ratings.catalogue, ratings.merged) == (["seven"], True, 0)
+    assert (ratings.titles.tolist(), ratings.catalog, ratings.merged) == (["seven"], True, 0)
     with pytest.raises(AssertionError):
         Ratings.from_indices(indptr, indices, values, ["a"], [7])
 
@@ -49,7 +49,7 @@ def test_equality_pickle_and_repr():
     again = pickle.loads(pickle.dumps(ratings.with_items({"a": "A", "b": "B", "c": "C", "d": "D"})))
     assert again == copy.deepcopy(ratings)
     assert again.titles.tolist() == ["A", "B", "C", "D"]
-    assert again.catalogue
+    assert again.catalog
     assert repr(ratings) == "Ratings(3 users × 4 items, 6 ratings, with timestamps)"
 
 
@@ -98,10 +98,10 @@ def test_with_items():
     moved = ratings.with_items(["d", "z", "c", "b", "a"])
     assert sorted(triples(moved)) == sorted(triples(ratings))
     assert moved.item_ids.tolist() == ["d", "z", "c", "b", "a"]
-    assert not moved.catalogue  # a bare list may come from anywhere
-    assert ratings.with_items({"a": "A", "b": "B", "c": "C", "d": "D"}).catalogue
+    assert not moved.catalog  # a bare list may come from anywhere
+    assert ratings.with_items({"a": "A", "b": "B", "c": "C", "d": "D"}).catalog
     assert_inner_form(moved)
-    with pytest.raises(DataError, match=r"some rated items are not in the catalogue of 2: add them"):
+    with pytest.raises(DataError, match=r"some rated items are not in the catalog of 2: add them"):
         ratings.with_items(["a", "b"])
     dropped = ratings.with_items(["b", "a"], unknown="drop")
     assert sorted(triples(dropped)) == [(1, "a", 1, 10), (2, "b", 3, 21), (3, "a", 4, 30), (3, "b", 5, 31)]
@@ -112,16 +112,16 @@ def test_with_items():
     assert titled.titles.tolist() == ["D", "C", "B", "A", "z"]
 
 
-def test_unrated_items_outside_the_catalogue_do_no_harm():
+def test_unrated_items_outside_the_catalog_do_no_harm():
     ratings = small().with_items(["a", "b", "c", "d", "never"])
     assert ratings.with_items(["a", "b", "c", "d"]).n_items == 4
 
 
-def test_catalogue_when_reading_arrays():
+def test_catalog_when_reading_arrays():
     ratings = Ratings.from_arrays([1, 2], ["b", "a"], item_ids={"a": "A", "b": "B", "x": "X"})
     assert ratings.item_ids.tolist() == ["a", "b", "x"]
     assert ratings.titles.tolist() == ["A", "B", "X"]
-    assert ratings.catalogue
+    assert ratings.catalog
     assert Ratings.from_arrays([1], [2], item_ids=[2, 3], titles=["two", "three"]).titles.tolist() == ["two", "three"]
     assert Ratings.from_arrays([1, 2], [1, 2], item_ids=["2", "1"]).indices.tolist() == [1, 0]  # by their written form
     assert Ratings.from_arrays([1, 2], ["1", "2.0"], item_ids=[2, 1]).indices.tolist() == [1, 0]
@@ -162,34 +162,34 @@ def test_filter_reaches_the_fixed_point(rows, min_user, min_item):
     assert_inner_form(result)
 
 
-def test_filter_items_and_the_catalogue_flag():
+def test_filter_items_and_the_catalog_flag():
     ratings = small().with_items({"a": "A", "b": "B", "c": "C", "d": "D", "e": "E"})
     some = ratings.filter(items=["e", "b"], public=True)
-    assert (some.item_ids.tolist(), some.titles.tolist(), some.catalogue) == (["b", "e"], ["B", "E"], True)
+    assert (some.item_ids.tolist(), some.titles.tolist(), some.catalog) == (["b", "e"], ["B", "E"], True)
     assert some.n_users == 3
     assert ratings.filter(items=["b"], min_user_ratings=1).user_ids.tolist() == [2, 3]
-    assert not ratings.filter(min_item_ratings=1).catalogue  # which items are left depends on the data now
+    assert not ratings.filter(min_item_ratings=1).catalog  # which items are left depends on the data now
     assert ratings.filter() == ratings
     with pytest.raises(DataError, match="1 of the items to keep are not there, such as 'zzz'"):
         ratings.filter(items=["a", "zzz"])
 
 
-def test_a_list_of_items_is_a_catalogue_only_where_the_caller_says_so():
+def test_a_list_of_items_is_a_catalog_only_where_the_caller_says_so():
     ratings = small().with_items({"a": "A", "b": "B", "c": "C", "d": "D", "e": "E"})
     rated = ratings.item_ids[np.unique(ratings.indices)].tolist()  # a look at the data
-    assert not ratings.with_items(rated).catalogue
-    assert not ratings.filter(items=rated).catalogue
-    assert ratings.with_items(rated, public=True).catalogue
-    assert ratings.filter(items=rated, public=True).catalogue
-    assert not ratings.with_items(dict.fromkeys(rated, ""), public=False).catalogue
-    assert ratings.with_items(ratings.item_ids).catalogue  # its own catalogue again, unchanged
+    assert not ratings.with_items(rated).catalog
+    assert not ratings.filter(items=rated).catalog
+    assert ratings.with_items(rated, public=True).catalog
+    assert ratings.filter(items=rated, public=True).catalog
+    assert not ratings.with_items(dict.fromkeys(rated, ""), public=False).catalog
+    assert ratings.with_items(ratings.item_ids).catalog  # its own catalog again, unchanged
 
 
 def test_filtering_items_by_exact_counts_is_remembered_and_filtering_users_by_their_own_is_no_look():
     ratings = small().with_items({"a": "A", "b": "B", "c": "C", "d": "D"})
     assert ratings.filtered == ""
     own = ratings.filter(min_user_ratings=2)
-    assert (own.filtered, own.catalogue) == ("", True)
+    assert (own.filtered, own.catalog) == ("", True)
     counted = ratings.filter(min_item_ratings=2)
     assert counted.filtered.startswith("which items have at least 2 ratings, by exact counts")
     for later in (counted.binarize(1), counted.select_users([1]), counted.with_items({"a": "A", "b": "B"})):

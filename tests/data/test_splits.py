@@ -19,7 +19,7 @@ from discreet.data.splits import (
     k_fold,
     leave_one_out,
     random_ratings,
-    strong_generalisation,
+    strong_generalization,
 )
 from discreet.errors import ConfigError, DataError
 
@@ -124,9 +124,9 @@ def test_by_time_never_lets_the_future_into_training():
 
 
 @pytest.mark.parametrize("fold_in", [0.8, 0.5])
-def test_strong_generalisation_keeps_held_out_users_out_of_training(fold_in):
+def test_strong_generalization_keeps_held_out_users_out_of_training(fold_in):
     data = make(80, least=2)
-    split = strong_generalisation(data, 15, 20, fold_in=fold_in, seed=4)
+    split = strong_generalization(data, 15, 20, fold_in=fold_in, seed=4)
     groups = [split.train.user_ids, split.valid.known.user_ids, split.test.known.user_ids]
     assert [len(group) for group in groups] == [45, 15, 20]
     assert np.array_equal(np.sort(np.concatenate(groups)), data.user_ids)
@@ -138,14 +138,14 @@ def test_strong_generalisation_keeps_held_out_users_out_of_training(fold_in):
         known, hidden = np.diff(holdout.known.indptr), np.diff(holdout.target.indptr)
         assert np.array_equal(hidden, np.maximum(np.floor((1 - fold_in) * (known + hidden) + 1e-9), 1))
         assert known.min() >= 1
-    assert split.train.catalogue == data.catalogue
+    assert split.train.catalog == data.catalog
 
 
-def test_strong_generalisation_hides_one_of_five_and_nothing_of_one():
+def test_strong_generalization_hides_one_of_five_and_nothing_of_one():
     def hidden(n):
         everybody = np.tile(np.arange(n), 4)
         data = Ratings.from_indices(np.arange(5) * n, everybody, np.ones(4 * n), np.arange(4), np.arange(n))
-        return np.diff(strong_generalisation(data, 1, 1).test.target.indptr).tolist()
+        return np.diff(strong_generalization(data, 1, 1).test.target.indptr).tolist()
 
     assert hidden(5) == [1]
     assert hidden(2) == [1]
@@ -160,7 +160,7 @@ def test_any_seed_and_shape_gives_partitions(seed, n_users):
     for split in (random_ratings(data, (0.7, 0.2, 0.1), seed), leave_one_out(data, seed, valid=True)):
         parts = (split.train, split.test.target, split.valid.target)
         assert np.array_equal(entries(*parts), np.sort(data.values))
-    split = strong_generalisation(data, 3, 4, seed=seed)
+    split = strong_generalization(data, 3, 4, seed=seed)
     assert split.train.n_users + 7 == n_users
 
 
@@ -195,9 +195,9 @@ def test_wrong_arguments_are_answered_with_a_sentence():
         (ConfigError, "leave something to train on", lambda: by_time(data, 0.6, valid=0.4)),
         (DataError, "leaves a part empty", lambda: by_time(data, at=10_000)),
         (DataError, "leaves a part empty", lambda: by_time(data, at=0)),
-        (ConfigError, "fold_in", lambda: strong_generalisation(data, 1, 1, fold_in=1.0)),
-        (ConfigError, "n_test", lambda: strong_generalisation(data, 1, 0)),
-        (DataError, "nobody to train on", lambda: strong_generalisation(data, 30, 30)),
+        (ConfigError, "fold_in", lambda: strong_generalization(data, 1, 1, fold_in=1.0)),
+        (ConfigError, "n_test", lambda: strong_generalization(data, 1, 0)),
+        (DataError, "nobody to train on", lambda: strong_generalization(data, 30, 30)),
     ]
     for error, words, call in cases:
         with pytest.raises(error, match=words):
@@ -213,7 +213,7 @@ CALLS = {
     leave_one_out: [{"by_time": newest, "valid": not newest} for newest in (False, True)]
     + [{"by_time": newest, "valid": newest} for newest in (False, True)],
     by_time: [{"fraction": 0.4}, {"fraction": 0.3, "valid": 0.3}, {"at": 2}],
-    strong_generalisation: [{"n_valid": 1, "n_test": 1, "fold_in": 0.5}],
+    strong_generalization: [{"n_valid": 1, "n_test": 1, "fold_in": 0.5}],
 }
 """Every split function with arguments that reach all of its branches."""
 

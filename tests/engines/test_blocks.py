@@ -114,7 +114,7 @@ def test_from_any_source(ratings, silent, tmp_path, monkeypatch, kind):
     else:
         source = (part for part in (table.slice(0, 3000), table.slice(3000)))
     people = discreet.BlockRatings.write(source, tmp_path / "blocks", blocks=5, items=ratings.item_ids.tolist())
-    assert people.catalogue
+    assert people.catalog
     name = "DPMF, rating"
     same_bits(trained(MODELS[name](), ratings, silent), trained(MODELS[name](), people, silent))
 
@@ -125,7 +125,7 @@ def test_items_that_are_found_in_the_data_have_the_same_order(ratings, silent, t
     whole = discreet.Ratings.read(file)
     people = discreet.BlockRatings.write(file, tmp_path / "blocks", blocks=3)
     assert np.array_equal(people.item_ids, whole.item_ids)
-    assert not people.catalogue
+    assert not people.catalog
     same_bits(trained(MODELS["DPLMC"](), whole, silent), trained(MODELS["DPLMC"](), people, silent))
 
 
@@ -169,7 +169,7 @@ def test_people_without_a_rating_are_counted(silent, tmp_path):
     first = trained(model(), whole, silent)
     for one in people:
         same_bits(first, trained(model(), one, silent))
-    with pytest.raises(DataError, match="not in the catalogue of 2"):
+    with pytest.raises(DataError, match="not in the catalog of 2"):
         discreet.BlockRatings.write(rows, tmp_path / "more", items=[1, 2])
 
 

@@ -20,7 +20,7 @@ from discreet.privacy.users.lazy_partitions import Node, Outlook, RecordedStep, 
 from discreet.privacy.users.sealed_users import Users
 from support.engine_helpers import MODELS, SCALE, Interrupted, interrupt, same_bits, silenced, some_ratings, trained
 
-BOUNDS = Bounds(items=10**9, rating=1.0, centre=3.0)
+BOUNDS = Bounds(items=10**9, rating=1.0, center=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def block(ratings=100):
 def test_memory_is_counted_once_and_with_whatever_holds_it():
     one = block()
     size = memory_of([one])
-    assert size >= 16 + 16 + 16 + 800 + 400, "the file's own bytes, of which a part is used, and the centred ratings"
+    assert size >= 16 + 16 + 16 + 800 + 400, "the file's own bytes, of which a part is used, and the centered ratings"
     more = one.with_state(vectors=np.zeros(50))
     assert memory_of([one, more]) == size + 400
     assert memory_of([one, more, one.without()]) == size + 400

@@ -1,4 +1,4 @@
-"""People in blocks: what is released, and so what is learnt, has the same bits for any number of blocks."""
+"""People in blocks: what is released, and so what is learned, has the same bits for any number of blocks."""
 
 import numpy as np
 import pytest

@@ -14,7 +14,7 @@ from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import look_together
 from support.engine_helpers import some_ratings
 
-BOUNDS = Bounds(items=10**9, rating=1.0, centre=3.0)
+BOUNDS = Bounds(items=10**9, rating=1.0, center=3.0)
 GRID = 2.0**-20
 
 
@@ -42,7 +42,7 @@ def walked(people):
     walk.weigh(np.ones(people.n_items))
     V = np.random.default_rng(0).standard_normal((people.n_items, 3)).astype(np.float32)
     for number in range(3):
-        walk.solve(V + np.float32(number), 2.0, centre=0.0)
+        walk.solve(V + np.float32(number), 2.0, center=0.0)
         walk.look(V, 1.0, own=False)
     return walk
 

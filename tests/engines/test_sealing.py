@@ -109,7 +109,7 @@ def test_people_whose_items_are_all_unknown_are_people_all_the_same():
         ({"rating": [1.0, None]}, "a rating is missing, infinite or no number"),
         ({"rating": [1.0, np.inf]}, "a rating is missing, infinite or no number"),
         ({"rating": [1.0, 1e300]}, "a rating is missing, infinite or no number"),
-        ({"item": ["1", SECRET]}, "not in the catalogue"),
+        ({"item": ["1", SECRET]}, "not in the catalog"),
         ({"item": ["1", None]}, "an item id is missing"),
         ({"time": [1, None]}, "a time is missing"),
         ({"item": [1, 1]}, "a user rated an item twice"),

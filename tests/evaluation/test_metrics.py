@@ -73,7 +73,7 @@ def pad(lists: list[list[int]], n: int) -> np.ndarray:
 
 @st.composite
 def rankings(draw: st.DrawFn) -> tuple[list[list[int]], list[set[int]], int, int]:
-    """Lists without repeats (some short), relevant sets (some empty), catalogue size, cut-off (some beyond it)."""
+    """Lists without repeats (some short), relevant sets (some empty), catalog size, cut-off (some beyond it)."""
     m = draw(st.integers(1, 12))
     n_users = draw(st.integers(1, 6))
     lists = []

@@ -315,7 +315,7 @@ ROWS = st.lists(
 def as_ratings(rows):
     """Ratings of these rows, also where there are none."""
     if not rows:
-        return Ratings.from_indices([0], [], [], [], ITEMS, np.zeros(0, np.int64), catalogue=True)
+        return Ratings.from_indices([0], [], [], [], ITEMS, np.zeros(0, np.int64), catalog=True)
     return Ratings.from_arrays(*([row[at] for row in rows] for at in range(4)))
 
 

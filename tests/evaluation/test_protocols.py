@@ -361,10 +361,10 @@ def test_nan_predictions_are_not_hidden(case):
 def test_a_model_of_some_of_the_items_is_judged_on_all():
     """Histories and targets hold items that the model has never heard of: the first are ignored, the others missed."""
     import discreet
-    from discreet.data.splits import strong_generalisation
+    from discreet.data.splits import strong_generalization
 
     ratings = discreet.load_dataset("cinema", scale=0.02)
-    split = strong_generalisation(ratings, 50, 50, seed=0)
+    split = strong_generalization(ratings, 50, 50, seed=0)
     some = split.train.filter(items=split.train.item_ids[:400])
     found = discreet.evaluate(discreet.ALS(4, feedback="implicit").fit(some), split, ["recall@20"], slices=None)
     assert found.n_ranked == 50

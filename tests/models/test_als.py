@@ -50,7 +50,7 @@ def model(setting, **more):
 
 
 class Plain:
-    """The loss (24) and its alternating minimisation as one would write it down first, with dense matrices."""
+    """The loss (24) and its alternating minimization as one would write it down first, with dense matrices."""
 
     def __init__(self, als, ratings):
         p = als.get_params()
@@ -121,7 +121,7 @@ def test_equals_a_plain_loop(setting):
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=names)
-def test_every_half_step_minimises_the_loss_over_its_side(setting):
+def test_every_half_step_minimizes_the_loss_over_its_side(setting):
     ratings = some_ratings(1)
     sweeps = [model(setting, iterations=t).fit(ratings) for t in range(1, 6)]
     plain = Plain(sweeps[0], ratings)
@@ -401,7 +401,7 @@ def rmse(model, split):
 
 @pytest.mark.real_data
 def test_ml_1m(shared_data):
-    """The defaults on a random tenth of ML-1M: as good as tuned matrix factorisation in the literature."""
+    """The defaults on a random tenth of ML-1M: as good as tuned matrix factorization in the literature."""
     split = random_ratings(Ratings.read(shared_data / "ml-1m" / "ratings.parquet"), (0.9, 0.1), seed=0)
     als, bias = rmse(ALS(), split), rmse(Bias(), split)
     assert als <= 0.850

@@ -115,7 +115,7 @@ def test_sparse_matrices_are_histories(fitted, kind):
         assert np.array_equal(a, b)
 
 
-def test_a_transposed_matrix_is_recognised(als):
+def test_a_transposed_matrix_is_recognized(als):
     turned = some_ratings().to_csr().T.tocsr()
     with pytest.raises(DataError, match=r"25 columns for the 14 items of the model: did you transpose\?"):
         als.recommend_many(turned)
@@ -270,7 +270,7 @@ def test_similar_items_by_cosine(als):
 def test_an_item_without_factors_is_similar_to_none_and_says_so():
     ratings = some_ratings().with_items([*ITEMS, "unrated"])
     model = MODELS["implicit"]().fit(ratings)
-    with pytest.raises(ConfigError, match="nothing was learnt of 'unrated' by which items could be like it"):
+    with pytest.raises(ConfigError, match="nothing was learned of 'unrated' by which items could be like it"):
         model.similar_items("unrated")
 
 
@@ -377,7 +377,7 @@ def test_nothing_works_before_fit(make, tmp_path):
         lambda: model.save(tmp_path / "model"),
     ]
     for call in calls:
-        with pytest.raises(NotFittedError, match=f"this {type(model).__name__} has not learnt anything yet: call fit"):
+        with pytest.raises(NotFittedError, match=f"this {type(model).__name__} has not learned anything yet: call fit"):
             call()
     assert not list(tmp_path.iterdir())
 

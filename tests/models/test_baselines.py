@@ -32,7 +32,7 @@ def wolfe(T, k, **options):
         nuclear_norm=k,
         row_norm=1e6,
         residual_norm=1e6,
-        centring=3.0,
+        centering=3.0,
         item_fraction=1.0,
         folding="steps",
         rating_range=(-1e6, 1e6),
@@ -156,7 +156,7 @@ def test_svd_reads_users_out_as_the_textbook_completes_a_matrix(ratings, tmp_pat
         rating_range=(1, 5),
         item_fraction=0.8,
         weighted=False,
-        centring="items",
+        centering="items",
         noise=NoNoise(),
     )
     model = discreet.DPSVD.configure(density=0.5, **options).fit(ratings)
@@ -197,8 +197,8 @@ def test_batches_are_in_the_ledger(ratings):
     assert [(e.name, e.rate) for e in entries] == [("counts", 1.0), *[("gradient", 0.4)] * 3]
     assert 4.99 < model.privacy_.epsilon <= 5.0
     with pytest.raises(ConfigError, match="add-remove"):
-        discreet.DPSGD(epsilon=1.0, neighbouring="replace-one").plan(10)
-    full = discreet.DPSGD(epsilon=1.0, neighbouring="replace-one", batch_rate=1.0, accountant="gdp", iterations=2)
+        discreet.DPSGD(epsilon=1.0, neighboring="replace-one").plan(10)
+    full = discreet.DPSGD(epsilon=1.0, neighboring="replace-one", batch_rate=1.0, accountant="gdp", iterations=2)
     assert full.plan(10).epsilon() <= 1.0
 
 
@@ -244,10 +244,10 @@ def test_wrong_parameters_are_named(ratings, kind):
     [
         (discreet.DPSVD, dict(density=-0.1), "density is -0.1, but must be"),
         (discreet.DPSVD, dict(density=1.5), "density is 1.5, but must be at most 1"),
-        (discreet.DPSVD, dict(centring=3.0), "centring is 3.0, but must be 'user' or 'items'"),
+        (discreet.DPSVD, dict(centering=3.0), "centering is 3.0, but must be 'user' or 'items'"),
         (discreet.DPSVD, dict(residual_bound=-1.0), "residual_bound is -1.0, but must be"),
-        (discreet.DPFrankWolfe, dict(centring="items"), "centring is 'items', but must be 'user' or a number"),
-        (discreet.DPFrankWolfe, dict(centring=True), "centring is True, but must be 'user' or a number"),
+        (discreet.DPFrankWolfe, dict(centering="items"), "centering is 'items', but must be 'user' or a number"),
+        (discreet.DPFrankWolfe, dict(centering=True), "centering is True, but must be 'user' or a number"),
         (discreet.DPFrankWolfe, dict(row_norm=0.0), "row_norm is 0.0, but must be above 0"),
         (discreet.DPFrankWolfe, dict(residual_norm=-2.0), "residual_norm is -2.0, but must be"),
         (discreet.DPFrankWolfe, dict(nuclear_norm="large"), "nuclear_norm is 'large', but must be"),
@@ -260,7 +260,7 @@ def test_wrong_parameters_are_named(ratings, kind):
         (discreet.DPSGD, dict(batch_rate=1.5), "batch_rate is 1.5, but must lie between 0.001 and 1"),
         (discreet.DPSGD, dict(average=1), "average is 1, but must be True or False"),
         (discreet.DPSGD, dict(iterations=2.5), "iterations is 2.5, but must be a whole number"),
-        (discreet.DPSGD, dict(neighbouring="replace-one"), "'add-remove' only: use that, or set batch_rate=1"),
+        (discreet.DPSGD, dict(neighboring="replace-one"), "'add-remove' only: use that, or set batch_rate=1"),
         (discreet.DPSGLD, dict(decay=1.5), "decay is 1.5, but must be a number from 0 to 1"),
         (discreet.DPSGLD, dict(temperature=0.0), "temperature is 0.0, but must be above 0"),
         (discreet.DPSGLD, dict(intercept=1.0), "intercept is 1.0 of the norm, but must be below 1"),
@@ -320,7 +320,7 @@ class TestFrankWolfeReplaced(PrivateModelConformance):
 
     def make(self):
         return discreet.DPFrankWolfe(
-            2, epsilon=20.0, rating_range=(1, 5), item_fraction=1.0, neighbouring="replace-one"
+            2, epsilon=20.0, rating_range=(1, 5), item_fraction=1.0, neighboring="replace-one"
         )
 
 
@@ -339,10 +339,10 @@ class TestSVDByProjection(PrivateModelConformance):
             factors=2,
             epsilon=20.0,
             rating_range=(1, 5),
-            centring="items",
+            centering="items",
             density=0.4,
             weighted=False,
-            neighbouring="replace-one",
+            neighboring="replace-one",
         )
 
 

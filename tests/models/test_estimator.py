@@ -41,7 +41,7 @@ def test_private_models_are_different_in_every_run():
     assert not get_tags(discreet.ALS()).non_deterministic
 
 
-def test_a_clone_has_learnt_nothing_and_a_grid_sets_parameters():
+def test_a_clone_has_learned_nothing_and_a_grid_sets_parameters():
     ratings = discreet.load_dataset("cinema", scale=0.01)
     model = discreet.ALS(2, iterations=1).fit(ratings)
     check_is_fitted(model)

@@ -75,7 +75,7 @@ def test_frames_of_histories(model, ratings):
 
 
 @pytest.mark.parametrize("form", [list, np.array])
-def test_many_items_have_the_neighbours_that_each_has_alone(model, form):
+def test_many_items_have_the_neighbors_that_each_has_alone(model, form):
     asked = model.item_ids_[[0, 3, 99]].tolist()
     found, scores = model.similar_items(form(asked), 5)
     assert found.shape == scores.shape == (3, 5)
@@ -86,7 +86,7 @@ def test_many_items_have_the_neighbours_that_each_has_alone(model, form):
         assert item not in found[row]
 
 
-def test_more_neighbours_than_items_are_padding(ratings):
+def test_more_neighbors_than_items_are_padding(ratings):
     model = discreet.ALS(2, iterations=1).fit(Ratings.from_arrays([1, 1, 2, 2], ["a", "b", "b", "c"], [1, 5, 2, 4.0]))
     found, scores = model.similar_items(["a"], 9)
     assert (found[0, 2:] == -1).all()
@@ -95,7 +95,7 @@ def test_more_neighbours_than_items_are_padding(ratings):
         model.similar_items(["a", "z"])
 
 
-def test_an_item_of_which_nothing_was_learnt_is_like_no_other():
+def test_an_item_of_which_nothing_was_learned_is_like_no_other():
     model = discreet.ALS(2, iterations=1).fit(Ratings.from_arrays([1, 1, 2, 2], ["a", "b", "b", "c"], [1, 5, 2, 4.0]))
     model.item_factors_ = model.item_factors_.copy()
     model.item_factors_[1] = 0

@@ -35,7 +35,7 @@ MODELS = {
     "DPMF, range from data": partial(discreet.DPMF, 2, goal="rating", **(PRIVATE | {"rating_range": None})),
     "DPMF, a fixed prior": partial(discreet.DPMF.configure, goal="rating", prior_count=3.0, slope=0.0, **PRIVATE),
     "DPALS": partial(discreet.DPALS, **PRIVATE),
-    "DPALS, global mean": partial(discreet.DPALS.configure, centring="global", **PRIVATE),
+    "DPALS, global mean": partial(discreet.DPALS.configure, centering="global", **PRIVATE),
     "DPALS, implicit": partial(discreet.DPALS, feedback="implicit", **PRIVATE),
     "DPALS, ridge by signal": partial(
         discreet.DPALS.configure, feedback="implicit", regularization="by signal", **PRIVATE
@@ -164,7 +164,7 @@ def change_everything(monkeypatch):
 
 
 def test_what_is_left_out_of_a_read_out_is_off():
-    """So its defaults are no settings: nothing is centred, counted, masked or iterated that was not asked for."""
+    """So its defaults are no settings: nothing is centered, counted, masked or iterated that was not asked for."""
     for kind in fold_in.KINDS.values():
         for entry in dataclasses.fields(kind):
             if entry.default is not dataclasses.MISSING:

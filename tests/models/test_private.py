@@ -51,7 +51,7 @@ def stopped_after(monkeypatch, releases, problem):
     return made
 
 
-def learnt(model):
+def learned(model):
     """Names of what is held beside parameters."""
     return sorted(set(vars(model)) - set(model.parameter_names()))
 
@@ -74,7 +74,7 @@ def test_an_unfinished_fit_leaves_its_ledger_and_nothing_else(make, problem, fit
         if full.private:
             assert model.privacy_.epsilon <= 50.0
             assert (model.privacy_.epsilon > 0) == (stop > 0)
-        assert set(learnt(model)) <= {"privacy_", "earlier_ledgers_"}
+        assert set(learned(model)) <= {"privacy_", "earlier_ledgers_"}
         with pytest.raises(NotFittedError):
             model.recommend([0])
         with pytest.raises(NotFittedError):
@@ -92,7 +92,7 @@ def test_an_interrupt_between_releases_counts_as_well(make, ratings):
     with pytest.raises(KeyboardInterrupt):
         model.fit(ratings, progress=stop)
     assert model.privacy_.ledger.entries
-    assert learnt(model) == ["privacy_"]
+    assert learned(model) == ["privacy_"]
 
 
 def test_a_fit_that_cannot_begin_changes_nothing(ratings):
@@ -123,7 +123,7 @@ def test_an_interrupt_after_the_last_release_counts_as_well(where, ratings, monk
     with pytest.raises(KeyboardInterrupt):
         model.fit(ratings)
     assert model.privacy_.epsilon == full.epsilon
-    assert learnt(model) == ["privacy_"]
+    assert learned(model) == ["privacy_"]
 
 
 def test_earlier_fits_of_one_model_are_not_forgotten(ratings, tmp_path):
@@ -153,7 +153,7 @@ def test_seeded_noise_needs_a_seed(make, ratings, tmp_path):
             discreet.errors.ConfigError, match="noise='seeded' needs a seed: give one with random_state="
         ):
             use()
-    assert learnt(model) == []
+    assert learned(model) == []
     model.set_params(random_state=0).fit(ratings).save(tmp_path / "m")
     loaded = discreet.load(tmp_path / "m")
     assert loaded.random_state is None
@@ -168,7 +168,7 @@ def crowd(people, silent):
     """So many people, of whom each has rated one item, or nothing."""
     items = np.zeros(0 if silent else people, np.int32)
     indptr = np.zeros(people + 1, np.int64) if silent else np.arange(people + 1)
-    return discreet.Ratings.from_indices(indptr, items, items + 3.0, np.arange(people), np.arange(12), catalogue=True)
+    return discreet.Ratings.from_indices(indptr, items, items + 3.0, np.arange(people), np.arange(12), catalog=True)
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)

@@ -46,7 +46,7 @@ MODELS = {
         factors=20, regularization=5.0, prior_count=2.0, slope=0.5, taste=0.5, **RATING
     ),
     "DPALS": lambda: DPALS(20, **RANGE),
-    "DPALS global centring": lambda: DPALS.configure(factors=20, centring="global", **RANGE),
+    "DPALS global centering": lambda: DPALS.configure(factors=20, centering="global", **RANGE),
     "DPALS implicit": lambda: DPALS(20, feedback="implicit", **RANGE),
     "DPLMC": lambda: DPLMC(20, **RANGE),
     "HuberALS": lambda: HuberALS(8, **RANGE),

@@ -15,14 +15,14 @@ import discreet
 
 RECORDED = Path(__file__).with_name("recorded.json")
 SAID = {"delta": 1e-6, "rating_range": (1.0, 5.0)}
-REPLACE = {"neighbouring": "replace-one"}
+REPLACE = {"neighboring": "replace-one"}
 SIZES = {"ratings_per_item": 150.0, "ratings_per_user": 15.0}
 SIGMAS = {"counts": 40.0, "recounts": 40.0, "gram": 30.0, "sum": 30.0}
 CASES = {
     "DPALS": ("DPALS", {}),
     "DPALS, replace-one": ("DPALS", REPLACE),
     "DPALS, rdp": ("DPALS", {"accountant": "rdp"}),
-    "DPALS, global mean, counts once": ("DPALS", {"centring": "global", "recount": False}),
+    "DPALS, global mean, counts once": ("DPALS", {"centering": "global", "recount": False}),
     "DPALS, spectral, growth": ("DPALS", {"initialization": "spectral", "growth": 2.0, "factors": 4}),
     "DPALS, the paper's noise": ("DPALS", {"sigmas": SIGMAS, "epsilon": 1e3}),
     "DPALS, shares": ("DPALS", {"shares": {"gram": 0.4, "sum": 0.4}}),
@@ -34,7 +34,7 @@ CASES = {
     "DPLMC, public sizes": ("DPLMC", SIZES),
     "DPLMC, spectral": ("DPLMC", {"initialization": "spectral", "factors": 4, "initial_epsilon": 0.5}),
     "DPLMC, printed constants": ("DPLMC", {**REPLACE, **SIZES, "constants": "printed", "accountant": "rdp"}),
-    "DPLMC, shares": ("DPLMC", {"balance_share": 0.2, "residual_norm": 2.0, "centring": 3.0}),
+    "DPLMC, shares": ("DPLMC", {"balance_share": 0.2, "residual_norm": 2.0, "centering": 3.0}),
     "HuberALS": ("HuberALS", {}),
     "HuberALS, Gaussian": ("HuberALS", {"mechanism": "gaussian", "iterations": 3}),
     "HuberALS, Laplace": ("HuberALS", {"mechanism": "laplace"}),
@@ -42,7 +42,7 @@ CASES = {
     "HuberALS, pure": ("HuberALS", {"delta": 0.0}),
     "HuberALS, replace-one": ("HuberALS", {**REPLACE, "clipping": "l1", "alpha": 1.0}),
     "DPFrankWolfe": ("DPFrankWolfe", {}),
-    "DPFrankWolfe, norm": ("DPFrankWolfe", {**REPLACE, "nuclear_norm": 50.0, "centring": 3.0}),
+    "DPFrankWolfe, norm": ("DPFrankWolfe", {**REPLACE, "nuclear_norm": 50.0, "centering": 3.0}),
     "DPSVD": ("DPSVD", {}),
     "DPSVD, density": ("DPSVD", {**REPLACE, "weighted": False, "density": 0.25}),
     "DPSGLD": ("DPSGLD", {}),

@@ -74,7 +74,7 @@ def test_a_folder_from_before_read_outs_were_saved(saved):
 
 
 @pytest.mark.parametrize("saved", ["DPMF"], indirect=True)
-def test_factors_of_a_large_catalogue_stay_on_disk(saved, monkeypatch):
+def test_factors_of_a_large_catalog_stay_on_disk(saved, monkeypatch):
     model, folder = saved
     monkeypatch.setattr("discreet.models.storage.load_scorer.MAPPED", 1)
     opened = open_model(folder, once=True)

@@ -80,8 +80,8 @@ def test_a_model_for_users_has_few_parameters(name):
 def test_private_models_say_the_promise_in_the_same_words(name):
     given = inspect.signature(PRIVATE[name].__init__).parameters
     assert given["epsilon"].default is inspect.Parameter.empty, "whoever trains privately says it"
-    defaults = {key: given[key].default for key in ("delta", "neighbouring", "noise", "random_state", "rating_range")}
-    assert defaults == dict(delta=1e-6, neighbouring="add-remove", noise="secure", random_state=None, rating_range=None)
+    defaults = {key: given[key].default for key in ("delta", "neighboring", "noise", "random_state", "rating_range")}
+    assert defaults == dict(delta=1e-6, neighboring="add-remove", noise="secure", random_state=None, rating_range=None)
     assert given["method"].default is None
     by_name = [key for key, parameter in given.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
     assert by_name == [key for key in given if key not in ("self", "factors")]
@@ -98,7 +98,7 @@ def goals(shell):
 def test_a_knob_of_a_shell_is_a_field_of_its_algorithm_and_has_no_default_of_its_own(name):
     shell = PRIVATE[name]
     values = goals(shell)
-    own = {"epsilon", "delta", "neighbouring", "accountant", "noise", "random_state", "method", "goal", "item_features"}
+    own = {"epsilon", "delta", "neighboring", "accountant", "noise", "random_state", "method", "goal", "item_features"}
     own |= {"allow_large_delta"}
     fields = {field.name for value in values for field in dataclasses.fields(value)}
     names = " or ".join(value.__name__ for value in values)

@@ -22,9 +22,9 @@ class RowSum:
     def shape(self):
         return self._shape
 
-    def sensitivity(self, neighbouring, norm):
+    def sensitivity(self, neighboring, norm):
         one = {"l2": self.bound, "l1": self.bound * math.sqrt(math.prod(self._shape)), "inf": self.bound}[norm]
-        return one if neighbouring == "add-remove" else 2 * one
+        return one if neighboring == "add-remove" else 2 * one
 
     def weights(self, norm):
         return self._weights

@@ -52,7 +52,7 @@ def test_gaussian_releases_cost_what_they_claim(name, relation, grade):
     found = audit_statistic(
         statistic_of(name, HIGH),
         statistic_of(name, other),
-        neighbouring=relation,
+        neighboring=relation,
         noise=grade[0],
         random_state=grade[1],
     )
@@ -82,7 +82,7 @@ def test_laplace_and_huber_when_a_user_is_replaced(mechanism):
         mechanism=mechanism,
         alpha=0.5,
         noise_multiplier=0.7,
-        neighbouring="replace-one",
+        neighboring="replace-one",
         draws=60_000,
     )
     assert found.verdict == "tight", str(found)
@@ -137,19 +137,19 @@ def of(name, one=HIGH, other=None, along="axes", relation="add-remove", budget="
     return lambda: audit_statistic(
         statistic_of(name, one, along, budget, **further),
         statistic_of(name, other, along, budget, **further),
-        neighbouring=relation,
+        neighboring=relation,
         noise="seeded",
         random_state=5,
     )
 
 
 def company(counts):
-    """Twenty users of whom one may come first or not: their counts, or their sums of centred ratings."""
+    """Twenty users of whom one may come first or not: their counts, or their sums of centered ratings."""
     made = []
     for first in ([{0: 1e6}], []):
         others = [{j: 1.0 + (i + j) % 5 for j in range(12)} for i in range(20)]
         ids = range(1 - len(first), 21)
-        users = seal(make([*first, *others], 12, ids), Bounds(items=2, rating=1.0, centre="user"))
+        users = seal(make([*first, *others], 12, ids), Bounds(items=2, rating=1.0, center="user"))
         users.choose()
         made.append(users.item_counts() if counts else users.rating_sum())
     return audit_statistic(*made, noise="seeded", random_state=5)
@@ -224,14 +224,14 @@ AUDITED = {
     "the sum of ratings is priced by √k instead of k": of("rating_sum"),
     "repeated pairs are not refused": functools.partial(repeated, [0, 2], [1, 1], [0]),
     "repeated users are not refused": functools.partial(repeated, [0, 2, 4], [0, 1, 0, 1], [0, 0]),
-    "the weight budget is not normalised": of("item_counts", ALL_HIGH, budget="weight"),
+    "the weight budget is not normalized": of("item_counts", ALL_HIGH, budget="weight"),
     "one item more than k is contributed": of("rating_count", ALL_HIGH),
     "ratings are not cut": of("item_sums"),
     "residuals are not cut": of("gradient"),
     "covariance rows are not cut": of("covariance"),
     "replacing a user is priced as removing one": of("item_sums", HIGH, LOW, relation="replace-one"),
     "off-diagonal noise is halved again": of("item_grams", along="ones"),
-    "users are centred by everybody's mean": functools.partial(company, False),
+    "users are centered by everybody's mean": functools.partial(company, False),
     "choices depend on the row of a user": functools.partial(company, True),
     "the noise forgets the sensitivity": of("item_counts"),
     "Laplace noise is priced in the Euclidean norm": laplace,
@@ -312,7 +312,7 @@ def numbers():
         for relation in ("add-remove", "replace-one"):
             other = None if relation == "add-remove" else OPPOSITE.get(name, ELSEWHERE)
             pair = statistic_of(name, HIGH), statistic_of(name, other)
-            found.append(audit_statistic(*pair, neighbouring=relation))
+            found.append(audit_statistic(*pair, neighboring=relation))
         for kind in ({"mechanism": "laplace"}, {"mechanism": "huber", "alpha": 0.5}):
             pair = one_entry(name, 1e6), one_entry(name, None)
             found.append(audit_statistic(*pair, noise_multiplier=0.7, draws=60_000, **kind))

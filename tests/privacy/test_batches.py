@@ -29,7 +29,7 @@ from discreet.privacy.users.sealed_users import Users, seal
 from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
-BOUNDS = Bounds(items=3, rating=1.0, centre="user", norm=0.7)
+BOUNDS = Bounds(items=3, rating=1.0, center="user", norm=0.7)
 V = np.random.default_rng(0).normal(size=(N_ITEMS, 2))
 
 
@@ -370,7 +370,7 @@ def test_an_adversary_sees_the_mixture_and_no_more():
     session = Session(plan, "seeded", random_state=3)
     seen = []
     for rows in ([{0: 1e6, 1: -1e6}, {}], [{}]):
-        users = sealed(rows, Bounds(items=3, rating=1.0, centre=0.0, norm=0.7))
+        users = sealed(rows, Bounds(items=3, rating=1.0, center=0.0, norm=0.7))
         for _ in range(times):
             batch = draw_batch(users, q)
             batch.solve(V.astype(np.float32), 0.1)

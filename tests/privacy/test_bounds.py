@@ -54,9 +54,9 @@ def test_what_follows_from_the_bounds():
         {"items": 1, "norm": 1e-40},
         {"items": 1, "norm": 1e20},
         {"items": 1, "norm_l1": math.nan},
-        {"items": 1, "centre": "mean"},
-        {"items": 1, "centre": math.inf},
-        {"items": 1, "centre": 1e39},
+        {"items": 1, "center": "mean"},
+        {"items": 1, "center": math.inf},
+        {"items": 1, "center": 1e39},
         {"items": 1, "prior_count": -1.0},
         {"items": 1, "prior_count": math.inf},
         {"items": 1, "prior_mean": math.nan},
@@ -68,10 +68,10 @@ def test_what_is_no_bound_is_refused(wrong):
 
 
 def test_bounds_are_values_of_plain_numbers():
-    given = Bounds(items=np.int64(3), weight=np.float32(2.0), rating=1, centre=np.float64(3.5))
+    given = Bounds(items=np.int64(3), weight=np.float32(2.0), rating=1, center=np.float64(3.5))
     assert type(given.items) is int
-    assert type(given.weight) is type(given.rating) is type(given.centre) is float
-    assert given == Bounds(items=3, weight=2.0, rating=1.0, centre=3.5)
+    assert type(given.weight) is type(given.rating) is type(given.center) is float
+    assert given == Bounds(items=3, weight=2.0, rating=1.0, center=3.5)
     with pytest.raises(dataclasses.FrozenInstanceError):
         given.items = 4
 

@@ -7,7 +7,7 @@ from discreet.privacy.accounting.budget import Budget
 
 def test_fields_become_floats_and_stay_fixed():
     budget = Budget(1, np.float32(0.0), "replace-one")
-    assert budget.to_dict() == {"epsilon": 1.0, "delta": 0.0, "neighbouring": "replace-one"}
+    assert budget.to_dict() == {"epsilon": 1.0, "delta": 0.0, "neighboring": "replace-one"}
     assert isinstance(budget.delta, float)
     with pytest.raises(AttributeError):
         budget.epsilon = 2.0

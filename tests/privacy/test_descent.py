@@ -16,9 +16,9 @@ from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, flo
 
 N_ITEMS, RANK = 6, 2
 BOUNDS = {
-    "constant": Bounds(items=10**9, rating=2.0, centre=3.0, norm=0.7),
-    "own mean": Bounds(items=10**9, rating=1.0, centre="user", prior_mean=3, prior_count=3, norm=2.0),
-    "bounded in l1": Bounds(items=10**9, rating=1.0, centre=3.0, norm=1.0, norm_l1=0.8),
+    "constant": Bounds(items=10**9, rating=2.0, center=3.0, norm=0.7),
+    "own mean": Bounds(items=10**9, rating=1.0, center="user", prior_mean=3, prior_count=3, norm=2.0),
+    "bounded in l1": Bounds(items=10**9, rating=1.0, center=3.0, norm=1.0, norm_l1=0.8),
     "implicit": Bounds(items=10**9, norm=1.0),
 }
 R = np.array([[0.5, -0.2], [-0.2, 0.1]])
@@ -34,14 +34,14 @@ def paper(walk, V, b):
 
 def scaled(walk, V, b):
     walk.weigh(np.linspace(0.1, 1.0, N_ITEMS))
-    walk.solve(V, 0.1, bias=b, centre=0.3, stretch=True)
+    walk.solve(V, 0.1, bias=b, center=0.3, stretch=True)
     walk.look(V, 0.9, bias=b, own=False)
 
 
 def intercept(walk, V, b):
     """The scaled steps with biases in the first coordinate."""
     walk.weigh(np.linspace(0.1, 1.0, N_ITEMS))
-    walk.solve(V, 0.1, bias=b, centre=0.3, stretch=True, intercept=0.5)
+    walk.solve(V, 0.1, bias=b, center=0.3, stretch=True, intercept=0.5)
     walk.look(np.column_stack([b, V]), 0.9, own=False)
 
 
@@ -88,7 +88,7 @@ def walked(rows, bounds, way, V, b, ids=None):
     return walk
 
 
-def assert_neighbours(rows, who, instead, bounds, way, V, b, observe, slack=0.0):
+def assert_neighbors(rows, who, instead, bounds, way, V, b, observe, slack=0.0):
     others = {
         "add-remove": (rows[:who] + rows[who + 1 :], [i for i in range(len(rows)) if i != who]),
         "replace-one": ([*rows[:who], instead, *rows[who + 1 :]], list(range(len(rows)))),
@@ -116,7 +116,7 @@ def test_adversaries_on_the_grid(bounds, way):
         for adversary in ADVERSARIES:
             for instead in (EVERYTHING, {0: -1e30, 1: -1e30}):
                 rows = [ORDINARY[0], adversary, *ORDINARY[1:]]
-                assert_neighbours(rows, 1, instead, bounds, way, V.astype(np.float32), b, exact)
+                assert_neighbors(rows, 1, instead, bounds, way, V.astype(np.float32), b, exact)
 
 
 values = st.sampled_from(BAD) | st.floats(width=32)
@@ -135,18 +135,18 @@ def worlds(draw):
 @pytest.mark.parametrize("way", WAYS)
 @settings(deadline=None, max_examples=12, suppress_health_check=list(HealthCheck))
 @given(world=worlds(), coarse=st.sampled_from([0.0, 3e5]))
-def test_neighbours(bounds, way, world, coarse):
+def test_neighbors(bounds, way, world, coarse):
     """Without tolerance on the grid, and up to the rounding of float32 sums for seeded noise."""
     rows, who, instead, V = world
     b = np.full(N_ITEMS, 0.5)
-    assert_neighbours(rows, who, instead, bounds, way, V, b, lambda statistic: exact(statistic, coarse))
+    assert_neighbors(rows, who, instead, bounds, way, V, b, lambda statistic: exact(statistic, coarse))
     n = len(rows)
-    assert_neighbours(rows, who, instead, bounds, way, V, b, floating, slack=2 * n * (n + 3) * 2.0**-24)
+    assert_neighbors(rows, who, instead, bounds, way, V, b, floating, slack=2 * n * (n + 3) * 2.0**-24)
 
 
 def test_the_sensitivities_are_reached():
     """Two users who are as far apart as the bounds allow: nothing smaller than the table is true (erratum 9)."""
-    bounds = Bounds(items=10**9, rating=9.0, centre=0.0, norm=0.5)
+    bounds = Bounds(items=10**9, rating=9.0, center=0.0, norm=0.5)
 
     def statistics(rows):
         walk = Descent(seal(make(rows, 4), bounds))
@@ -184,12 +184,12 @@ def test_other_users_stay_as_they_are_to_the_last_bit():
         V, turn = rng.normal(size=(30, r)).astype(np.float32), rng.normal(size=(r, r))
 
         def states(rows, V=V, turn=turn, r=r):
-            walk = Descent(seal(make(rows, 30), Bounds(items=10**9, rating=2.0, centre=3.0, norm=0.8)))
+            walk = Descent(seal(make(rows, 30), Bounds(items=10**9, rating=2.0, center=3.0, norm=0.8)))
             walk.start(0.1 * V)
             walk.look(V, 1.0)
             walk.step(0.05, turn, 0.1)
             first = block(walk.open(KEY))["vectors"]
-            walk.solve(V, 0.5, centre=0.2, stretch=True)
+            walk.solve(V, 0.5, center=0.2, stretch=True)
             now = block(walk.open(KEY))
             return np.hstack([first, now["vectors"], now["offset"][:, None]])
 

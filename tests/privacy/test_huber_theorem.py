@@ -24,7 +24,7 @@ def loss(t, alpha):
 
 def moment(alpha, power):
     """∫ t^power exp(−ρ(t)) dt, the two pieces apart."""
-    centre, _ = integrate.quad(lambda t: t**power * math.exp(-t * t / 2), 0, alpha, epsabs=0, epsrel=1e-13)
+    center, _ = integrate.quad(lambda t: t**power * math.exp(-t * t / 2), 0, alpha, epsabs=0, epsrel=1e-13)
     tail, _ = integrate.quad(
         lambda t: t**power * math.exp(-alpha * (t - alpha / 2)),
         alpha,
@@ -33,7 +33,7 @@ def moment(alpha, power):
         epsrel=1e-13,
         limit=200,
     )
-    return 2 * (centre + tail)
+    return 2 * (center + tail)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)

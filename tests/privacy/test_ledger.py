@@ -15,7 +15,7 @@ from discreet.privacy.release.plan import Plan, Release
 def ledger():
     plan = Plan.calibrate([Release("gram", 2), Release("sum", 2, 0.5)], Budget(2.0, 1e-6))
     ledger = Ledger(plan, "secure")
-    ledger.assume("catalogue", "the list of items")
+    ledger.assume("catalog", "the list of items")
     for _ in range(2):
         for name in ("gram", "sum"):
             multiplier = plan.noise_multiplier(name)
@@ -48,7 +48,7 @@ def test_round_trip(ledger, path):
 
 def test_file_has_the_promised_fields(path):
     document = json.loads(path.read_text())
-    assert {"plan", "entries", "assumptions", "epsilon", "delta", "neighbouring", "accountant"} <= set(document)
+    assert {"plan", "entries", "assumptions", "epsilon", "delta", "neighboring", "accountant"} <= set(document)
     for entry in document["entries"]:
         assert {"name", "mechanism", "sensitivity", "noise_multiplier", "shape", "where", "sequence"} <= set(entry)
     assert document["library"]["name"] == "discreet"
@@ -67,7 +67,7 @@ def test_price_from_the_file_alone(path):
 def test_the_independent_accountant_does_not_exceed_the_stated_epsilon(path):
     document = json.loads(path.read_text())
     independent = accounting.independent_epsilon(Ledger.load(path).events(), document["delta"])
-    assert independent <= document["epsilon"] + 1e-4  # its own discretisation
+    assert independent <= document["epsilon"] + 1e-4  # its own discretization
     assert Ledger.load(path).price("pld").epsilon <= document["epsilon"] + 1e-4
 
 
@@ -86,7 +86,7 @@ def edited(path, change):
         (lambda d: d["entries"].pop(1), "entry 3 .'gram'"),
         (lambda d: d["entries"].pop(), "missing at its end"),
         (lambda d: d["assumptions"].clear(), "entry 1 .'gram'"),
-        (lambda d: d["assumptions"][0].update(text="nothing"), "entry 0 .'catalogue'"),
+        (lambda d: d["assumptions"][0].update(text="nothing"), "entry 0 .'catalog'"),
         (lambda d: d["plan"].update(scale=1e9), "header"),
         (lambda d: d.update(noise="seeded"), "header"),
         (lambda d: d["plan"]["budget"].update(delta=0.5), "header"),
@@ -155,7 +155,7 @@ def test_an_unsafe_entry_makes_epsilon_infinite(ledger, tmp_path):
 
 
 def test_equal_assumptions_are_recorded_once(ledger):
-    ledger.assume("catalogue", "the list of items")
+    ledger.assume("catalog", "the list of items")
     assert len(ledger.assumptions) == 1
 
 

@@ -18,8 +18,8 @@ from discreet.privacy.release.hash_chain import seal_of
 from discreet.privacy.release.ledger import Ledger
 
 
-def plan(epsilon=0.5, delta=1e-6, neighbouring="add-remove", **release):
-    return Plan.calibrate([Release("sums", 4, **release)], Budget(epsilon, delta, neighbouring))
+def plan(epsilon=0.5, delta=1e-6, neighboring="add-remove", **release):
+    return Plan.calibrate([Release("sums", 4, **release)], Budget(epsilon, delta, neighboring))
 
 
 def made(of, releases):
@@ -130,10 +130,10 @@ def test_what_would_fit_is_said_and_fits(store):
 
 
 def test_relations_do_not_mix(store):
-    account = store.open("customers", 1.0, neighbouring="replace-one")
+    account = store.open("customers", 1.0, neighboring="replace-one")
     with pytest.raises(PrivacyError, match="two relations do not add up"):
         account.reserve(plan(), "secure", "x")
-    account.reserve(plan(neighbouring="replace-one"), "secure", "x")
+    account.reserve(plan(neighboring="replace-one"), "secure", "x")
 
 
 def test_only_secure_noise_and_planned_releases_are_charged(store, ratings):

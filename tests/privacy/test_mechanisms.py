@@ -65,7 +65,7 @@ def test_unit_huber_noise_is_hidden_at_least_as_well_as_by_the_gaussian(alpha, s
 
 
 @pytest.mark.parametrize("epsilon", [1e-10, 1e-3, 0.5, 2.0, 10.0, 40.0, 900.0])
-def test_pure_epsilon_as_gdp_dominates_randomised_response(epsilon):
+def test_pure_epsilon_as_gdp_dominates_randomized_response(epsilon):
     mu = mechanisms.mu_of_pure(epsilon)
     for part in (0.0, 0.3, 0.9):
         e = part * epsilon

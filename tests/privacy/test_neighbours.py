@@ -31,23 +31,23 @@ from support.sealed_helpers import (
     prepared,
     quick,
     rarest,
-    restrict_recentre_rarest,
+    restrict_recenter_rarest,
     uniform,
     weigh,
 )
 
 N_ITEMS = 6
 CASES = {
-    "own mean, uniform": (Bounds(items=3, rating=0.9, centre="user", prior_mean=3, prior_count=2, norm=0.7), uniform),
-    "constant, rarest": (Bounds(items=2, rating=1.5, centre=3.0, norm=2.0), rarest),
-    "vectors bounded in l1": (Bounds(items=3, rating=0.5, centre=3.0, norm=1.0, norm_l1=0.8), rarest),
-    "weight budget": (Bounds(weight=1.7, rating=1.0, centre="user", norm=0.5, norm_l1=0.7), weigh),
+    "own mean, uniform": (Bounds(items=3, rating=0.9, center="user", prior_mean=3, prior_count=2, norm=0.7), uniform),
+    "constant, rarest": (Bounds(items=2, rating=1.5, center=3.0, norm=2.0), rarest),
+    "vectors bounded in l1": (Bounds(items=3, rating=0.5, center=3.0, norm=1.0, norm_l1=0.8), rarest),
+    "weight budget": (Bounds(weight=1.7, rating=1.0, center="user", norm=0.5, norm_l1=0.7), weigh),
     "weights and items": (Bounds(items=2, weight=0.5, rating=1.0), uniform),
     "implicit": (Bounds(items=3, norm=3.0), uniform),
     "implicit, weight budget": (Bounds(weight=2.0), weigh),
-    "more items allowed than there are": (Bounds(items=50, rating=2.0, centre=1.0), uniform),
-    "restricted and recentred": (Bounds(items=2, rating=1.0, centre="user"), restrict_recentre_rarest),
-    "intercept": (Bounds(items=3, rating=1.0, centre=3.0, norm=0.8), rarest, 0.5),
+    "more items allowed than there are": (Bounds(items=50, rating=2.0, center=1.0), uniform),
+    "restricted and recentered": (Bounds(items=2, rating=1.0, center="user"), restrict_recenter_rarest),
+    "intercept": (Bounds(items=3, rating=1.0, center=3.0, norm=0.8), rarest, 0.5),
     "intercept, bounded in l1": (Bounds(items=3, norm=0.8, norm_l1=1.0), uniform, 0.5),
 }
 BAD = [0.0, 1.0, 5.0, -2.5, 0.3, 1e-38, 1e30, -1e30, 3.4e38, -3.4e38, math.nan, math.inf, -math.inf]
@@ -124,7 +124,7 @@ def quickly():
         yield
 
 
-def assert_neighbours(world, case, observe, slack=0.0):
+def assert_neighbors(world, case, observe, slack=0.0):
     """`observe` turns a statistic into numbers; they move by no more than stated, in both relations and norms."""
     before, after = (
         world.users(case),
@@ -154,30 +154,30 @@ SETTINGS = settings(deadline=None, max_examples=25, suppress_health_check=list(H
 @pytest.mark.parametrize("deviation", [0.0, 3e5], ids=["fine grid", "coarse grid"])
 @SETTINGS
 @given(data=st.data())
-def test_neighbours_on_the_grid(case, deviation, data):
+def test_neighbors_on_the_grid(case, deviation, data):
     """What secure releases are made of: whole numbers of grid units, no tolerance at all."""
     world = data.draw(worlds(np.float32))
-    assert_neighbours(world, case, lambda statistic: exact(statistic, deviation))
+    assert_neighbors(world, case, lambda statistic: exact(statistic, deviation))
 
 
 @pytest.mark.parametrize("case", CASES)
 @SETTINGS
 @given(world=worlds(np.float64))
-def test_neighbours_in_float64(case, world):
+def test_neighbors_in_float64(case, world):
     """Rounding in float64 is ten orders of magnitude below what contributions are shaved by: no tolerance either."""
-    assert_neighbours(world, case, floating)
+    assert_neighbors(world, case, floating)
 
 
 @pytest.mark.parametrize("case", CASES)
 @SETTINGS
 @given(world=worlds(np.float32))
-def test_neighbours_in_float32_up_to_its_rounding(case, world):
+def test_neighbors_in_float32_up_to_its_rounding(case, world):
     """Seeded noise works on float32 sums. With n users of norm Δ at most, a sum of n terms is off by n·2⁻²⁴·nΔ.
 
     That is little for the few users here and more than Δ for a few thousand: the reason why it is a research mode.
     """
     n = len(world.rows)
-    assert_neighbours(world, case, floating, slack=2 * n * (n + 3) * 2.0**-24)
+    assert_neighbors(world, case, floating, slack=2 * n * (n + 3) * 2.0**-24)
 
 
 # ---------------------------------------------------------------------- the same without chance, one adversary each
@@ -205,13 +205,13 @@ def test_adversaries_on_the_grid(case, adversary):
     for V in (np.eye(N_ITEMS, 2), np.full((N_ITEMS, 2), 1e-3), np.zeros((N_ITEMS, 2))):
         for instead in (EVERYTHING, ADVERSARIES["far too low"], {}):
             rows = [ORDINARY[0], ADVERSARIES[adversary], *ORDINARY[1:]]
-            assert_neighbours(World(rows, 1, instead, V.astype(np.float32)), case, exact)
+            assert_neighbors(World(rows, 1, instead, V.astype(np.float32)), case, exact)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_only_user_may_go(case):
     for adversary in ADVERSARIES.values():
-        assert_neighbours(World([adversary], 0, EVERYTHING, np.eye(N_ITEMS, 2)), case, exact)
+        assert_neighbors(World([adversary], 0, EVERYTHING, np.eye(N_ITEMS, 2)), case, exact)
 
 
 # ---------------------------------------------------------------------- nothing about one user depends on another
@@ -247,7 +247,7 @@ def test_other_users_stay_as_they_are_to_the_last_bit(path, rank, dtype, unobser
     ]
     rows[5], rows[18] = {0: 1e30, 7: math.nan, 9: -3.4e38}, {}
     V = rng.normal(size=(40, rank)).astype(dtype)
-    bounds, ids = Bounds(items=4, rating=1.0, centre="user", norm=0.5), list(range(100, 137))
+    bounds, ids = Bounds(items=4, rating=1.0, center="user", norm=0.5), list(range(100, 137))
     more = {"ridge": 0.1, "unobserved": unobserved}
     everyone = own(prepared(rows, 40, bounds, V, uniform, ids=ids, **more))
     for gone in (0, 1, 5, 7, 8, 12, 17, 18, 23, 30, 36):
@@ -319,7 +319,7 @@ def test_any_number_of_threads_and_any_block_give_the_same_bits():
         {int(j): float(rng.integers(1, 6)) for j in rng.choice(30, rng.integers(1, 20), replace=False)}
         for _ in range(400)
     ]
-    V, bounds = rng.normal(size=(30, 5)).astype(np.float32), Bounds(items=6, rating=1.0, centre="user", norm=0.4)
+    V, bounds = rng.normal(size=(30, 5)).astype(np.float32), Bounds(items=6, rating=1.0, center="user", norm=0.4)
     seen = []
     for count in (1, 2, 5):
         set_threads(count)

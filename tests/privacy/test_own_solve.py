@@ -24,7 +24,7 @@ from discreet.privacy.users.sealed_users import seal
 from support.sealed_helpers import NORMS, RELATIONS, block, distance, exact, floating, make, quick
 
 N_ITEMS, OWN, RANK = 6, 1, 2
-BOUNDS = Bounds(items=10**9, rating=2.0, centre=3.0, norm=0.7)
+BOUNDS = Bounds(items=10**9, rating=2.0, center=3.0, norm=0.7)
 BIAS = np.linspace(-1, 1, N_ITEMS)
 CORE = np.array([0, 1, 3, 4, 5])
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 2.0, 3: 3.0, 5: 1.0}, {0: 2.0}]
@@ -70,7 +70,7 @@ def statistics(V):
     }
 
 
-def assert_neighbours(rows, who, instead, V, observe, slack=0.0):
+def assert_neighbors(rows, who, instead, V, observe, slack=0.0):
     others = {
         "add-remove": (rows[:who] + rows[who + 1 :], [i for i in range(len(rows)) if i != who]),
         "replace-one": ([*rows[:who], instead, *rows[who + 1 :]], list(range(len(rows)))),
@@ -93,7 +93,7 @@ def test_adversaries_on_the_grid():
         for adversary in ADVERSARIES:
             for instead in (EVERYTHING, {0: -1e30, 1: -1e30}):
                 rows = [ORDINARY[0], adversary, *ORDINARY[1:]]
-                assert_neighbours(rows, 1, instead, V.astype(np.float32), exact)
+                assert_neighbors(rows, 1, instead, V.astype(np.float32), exact)
 
 
 values = st.sampled_from([0.0, 1.0, 5.0, -2.5, 1e-38, 1e30, math.nan, math.inf]) | st.floats(width=32)
@@ -108,11 +108,11 @@ histories = st.dictionaries(st.integers(0, N_ITEMS - 1), values, max_size=N_ITEM
     size=st.sampled_from([1e-18, 0.1, 1.0, 1e18]),
     coarse=st.sampled_from([0.0, 3e5]),
 )
-def test_neighbours(rows, instead, seed, size, coarse):
+def test_neighbors(rows, instead, seed, size, coarse):
     V = (np.random.default_rng(seed).normal(size=(N_ITEMS, OWN + RANK)) * size).astype(np.float32)
     who = seed % len(rows)
-    assert_neighbours(rows, who, instead, V, lambda statistic: exact(statistic, coarse))
-    assert_neighbours(rows, who, instead, V, floating, slack=2 * len(rows) * (len(rows) + 3) * 2.0**-24)
+    assert_neighbors(rows, who, instead, V, lambda statistic: exact(statistic, coarse))
+    assert_neighbors(rows, who, instead, V, floating, slack=2 * len(rows) * (len(rows) + 3) * 2.0**-24)
 
 
 def test_the_sensitivities_are_reached():
@@ -183,7 +183,7 @@ def test_moments_say_how_wrong_a_prior_is():
     assert 0.5 < t[1] / (s[1] * 0.5 / 3) < 1.0  # but for what is cut
 
 
-def test_the_vector_is_the_direction_of_what_was_learnt():
+def test_the_vector_is_the_direction_of_what_was_learned():
     rng = np.random.default_rng(1)
     V = rng.normal(size=(N_ITEMS, OWN + RANK)).astype(np.float32)
     users = solved(ORDINARY, V)
@@ -191,8 +191,8 @@ def test_the_vector_is_the_direction_of_what_was_learnt():
     vectors, solution = state["vectors"], state["solution"]
     assert users.rank == RANK + 1
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 0.7, rtol=1e-5)
-    learnt = solution[:, OWN:] / np.linalg.norm(solution[:, OWN:], axis=1, keepdims=True)
-    np.testing.assert_allclose(vectors[:, 1:], math.sqrt(0.49 - 0.09) * learnt, rtol=1e-4)
+    learned = solution[:, OWN:] / np.linalg.norm(solution[:, OWN:], axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors[:, 1:], math.sqrt(0.49 - 0.09) * learned, rtol=1e-4)
     for i, row in enumerate(ORDINARY):
         at, y = list(row), np.array(list(row.values())) - 3.0
         A = np.column_stack([V[at], np.ones(len(at))])
@@ -206,7 +206,7 @@ def test_wrong_numbers_are_refused():
         with pytest.raises(ConfigError, match="ascending order"):
             users.sum(statistic)
     for ranks in ((), (2, 1), (3,), (0, 1)):
-        with pytest.raises(ConfigError, match="must rise from 1 to the 2 learnt columns"):
+        with pytest.raises(ConfigError, match="must rise from 1 to the 2 learned columns"):
             users.sum(LeaveOneOutGains(np.ones((N_ITEMS, 3)), 0.5, 0.2, 2.0, BIAS, 1, ranks, 0.5, 2.0))
     with pytest.raises(ConfigError, match="first is 4"):
         users.apply(SolveUserEffects(np.ones((N_ITEMS, 3), np.float32), 0.5, 0.2, 2.0, BIAS, 4))

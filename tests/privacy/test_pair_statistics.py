@@ -76,7 +76,7 @@ def statistics(rows, core="all", step=STEPS["graded"]):
     }
 
 
-def assert_neighbours(rows, who, instead, core, observe, step=STEPS["graded"]):
+def assert_neighbors(rows, who, instead, core, observe, step=STEPS["graded"]):
     after = {"add-remove": rows[:who] + rows[who + 1 :], "replace-one": [*rows[:who], instead, *rows[who + 1 :]]}
     before = statistics(rows, core, step)
     for relation in RELATIONS:
@@ -95,7 +95,7 @@ def assert_neighbours(rows, who, instead, core, observe, step=STEPS["graded"]):
 def test_adversaries_on_the_grid(core, step):
     for adversary in ADVERSARIES:
         for instead in (EVERYTHING, {5: 4.0, 6: 4.0}, {}):
-            assert_neighbours([ORDINARY[0], adversary, *ORDINARY[1:]], 1, instead, core, exact, STEPS[step])
+            assert_neighbors([ORDINARY[0], adversary, *ORDINARY[1:]], 1, instead, core, exact, STEPS[step])
 
 
 ratings_given = st.sampled_from([1.0, 1.2, 2.0, 3.3, 4.0, 5.0, math.nan])
@@ -105,13 +105,13 @@ histories = st.dictionaries(st.integers(0, N_ITEMS - 1), ratings_given, max_size
 @pytest.mark.parametrize("core", CORES)
 @settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), coarse=st.sampled_from([0.0, 3e5]))
-def test_neighbours(core, data, coarse):
+def test_neighbors(core, data, coarse):
     """Without tolerance, on the grid and in float64."""
     rows = data.draw(st.lists(histories, min_size=1, max_size=5))
     who = data.draw(st.integers(0, len(rows) - 1))
     instead = data.draw(histories)
-    assert_neighbours(rows, who, instead, core, lambda statistic: exact(statistic, coarse))
-    assert_neighbours(rows, who, instead, core, floating)
+    assert_neighbors(rows, who, instead, core, lambda statistic: exact(statistic, coarse))
+    assert_neighbors(rows, who, instead, core, floating)
 
 
 LIKED = {

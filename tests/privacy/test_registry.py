@@ -32,7 +32,7 @@ from support.sealed_helpers import NORMS, RELATIONS, distance, exact, make, quic
 
 N_ITEMS = 5
 V = np.array([[1.0, 0.5], [-0.5, 1.0], [2.0, -1.0], [0.0, 3.0], [1.0, 1.0]])
-BOUNDS = Bounds(items=3, rating=1.5, centre=3.0, norm=0.8)
+BOUNDS = Bounds(items=3, rating=1.5, center=3.0, norm=0.8)
 ORDINARY = [{0: 4.0, 2: 3.0, 4: 5.0}, {1: 1.0, 2: 2.0, 3: 3.0}]
 EXTREMES = [
     {},
@@ -55,7 +55,7 @@ def solved(rows):
 def walking(rows):
     walk = Descent(seal(make(rows, N_ITEMS), BOUNDS))
     walk.weigh(np.linspace(0.5, 1.0, N_ITEMS))
-    walk.solve(V, 1e-3, centre=0.0, stretch=True)
+    walk.solve(V, 1e-3, center=0.0, stretch=True)
     walk.look(V, 0.9, own=False)
     return walk
 

@@ -13,9 +13,9 @@ from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
 
 BOUNDS = {
-    "own mean": Bounds(items=3, rating=0.9, centre="user", prior_mean=3, prior_count=2),
-    "constant": Bounds(items=2, rating=2.0, centre=3.0),
-    "weights": Bounds(items=2, weight=0.5, rating=1.0, centre=3.0),
+    "own mean": Bounds(items=3, rating=0.9, center="user", prior_mean=3, prior_count=2),
+    "constant": Bounds(items=2, rating=2.0, center=3.0),
+    "weights": Bounds(items=2, weight=0.5, rating=1.0, center=3.0),
 }
 B = np.linspace(-1.0, 1.0, N_ITEMS)
 
@@ -88,7 +88,7 @@ def test_no_user_moves_them_further(case, rows, instead):
 
 def test_the_bounds_are_reached():
     """By somebody with every item; two of them without a common direction, for replacing."""
-    users = sealed([ADVERSARIES["every item, far too high"]], Bounds(items=6, rating=1.0, centre=0.0))
+    users = sealed([ADVERSARIES["every item, far too high"]], Bounds(items=6, rating=1.0, center=0.0))
     users.choose()
     for name in ("covariance", "pair_counts", "item_totals", "crowd"):
         statistic = STATISTICS[name](users)
@@ -97,7 +97,7 @@ def test_the_bounds_are_reached():
 
 
 def test_covariance_is_of_the_rows():
-    users = sealed(ORDINARY, Bounds(items=6, rating=9.0, centre=3.0))
+    users = sealed(ORDINARY, Bounds(items=6, rating=9.0, center=3.0))
     R = np.zeros((len(ORDINARY), N_ITEMS))
     for n, row in enumerate(ORDINARY):
         for item, value in row.items():
@@ -112,7 +112,7 @@ def test_residuals_are_of_what_is_left():
     row = {0: 4.0, 2: 3.0, 4: 5.0}
     left = np.array([value - 3.0 - B[item] for item, value in row.items()])
     left = np.clip(left - left.sum() / (3 + 2.0), -0.5, 0.5)
-    rows = residuals_of(sealed([row], Bounds(items=6, rating=9.0, centre=3.0)), B, 2.0, 0.5)
+    rows = residuals_of(sealed([row], Bounds(items=6, rating=9.0, center=3.0)), B, 2.0, 0.5)
     found = unpack(floating(rows.covariance(100.0)), N_ITEMS)[0]
     np.testing.assert_allclose(np.diag(found)[[0, 2, 4]], left**2, rtol=1e-5)
 

@@ -21,11 +21,11 @@ from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, 
 
 N_ITEMS = 6
 CASES = {
-    "l2": (Bounds(items=3, rating=0.9, centre="user", prior_mean=3, prior_count=2, norm=0.7), uniform, 0.0),
-    "l1": (Bounds(items=3, rating=0.5, centre=3.0, norm=1.0, norm_l1=0.8), rarest, 0.0),
-    "l1 with intercept": (Bounds(items=2, rating=1.3, centre="user", norm=1.0, norm_l1=1.0), uniform, 0.5),
-    "l2 with intercept": (Bounds(items=4, rating=1.3, centre=3.0, norm=1.0), uniform, 0.5),
-    "weights": (Bounds(weight=1.7, rating=1.0, centre="user", norm=0.5, norm_l1=0.7), weigh, 0.0),
+    "l2": (Bounds(items=3, rating=0.9, center="user", prior_mean=3, prior_count=2, norm=0.7), uniform, 0.0),
+    "l1": (Bounds(items=3, rating=0.5, center=3.0, norm=1.0, norm_l1=0.8), rarest, 0.0),
+    "l1 with intercept": (Bounds(items=2, rating=1.3, center="user", norm=1.0, norm_l1=1.0), uniform, 0.5),
+    "l2 with intercept": (Bounds(items=4, rating=1.3, center=3.0, norm=1.0), uniform, 0.5),
+    "weights": (Bounds(weight=1.7, rating=1.0, center="user", norm=0.5, norm_l1=0.7), weigh, 0.0),
     "unbounded, as good as": (Bounds(items=50, rating=1e9, norm=1e9), uniform, 0.0),
 }
 STATISTICS = {
@@ -53,7 +53,7 @@ def robust(rows, case, V, alpha, ids=None):
     return reweight(users, W, alpha)
 
 
-def assert_neighbours(rows, who, instead, case, V, alpha, observe):
+def assert_neighbors(rows, who, instead, case, V, alpha, observe):
     ids = IDS[: len(rows)]
     other = {
         "add-remove": robust(rows[:who] + rows[who + 1 :], case, V, alpha, ids[:who] + ids[who + 1 :]),
@@ -76,14 +76,14 @@ def assert_neighbours(rows, who, instead, case, V, alpha, observe):
 @pytest.mark.parametrize("case", CASES)
 @settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_neighbours(case, data):
+def test_neighbors(case, data):
     rows = data.draw(st.lists(histories | giants, min_size=1, max_size=4))
     who = data.draw(st.integers(0, len(rows) - 1))
     V = np.random.default_rng(data.draw(st.integers(0, 99))).normal(size=(N_ITEMS, data.draw(st.integers(1, 3))))
     V *= data.draw(st.sampled_from([0.0, 0.1, 1.0, 1e9]))
     alpha = data.draw(st.sampled_from([1e-9, 0.3, 1.0, 1e9]))
     observe = data.draw(st.sampled_from([exact, floating]))
-    assert_neighbours(rows, who, data.draw(histories | giants), case, V, alpha, observe)
+    assert_neighbors(rows, who, data.draw(histories | giants), case, V, alpha, observe)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -100,7 +100,7 @@ def test_adversaries(case, alpha):
     for adversary in adversaries:
         for V in (np.eye(N_ITEMS, 2), np.zeros((N_ITEMS, 2)), np.full((N_ITEMS, 2), 1e-3)):
             rows = [ordinary[0], adversary, ordinary[1]]
-            assert_neighbours(rows, 1, adversaries[0], case, V, alpha, exact)
+            assert_neighbors(rows, 1, adversaries[0], case, V, alpha, exact)
 
 
 def test_weights_are_reached_and_never_exceed_one():

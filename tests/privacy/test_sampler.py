@@ -152,9 +152,9 @@ def test_table_constants_to_seventy_digits():
 def test_probability_of_hubers_tails_to_ninety_digits(alpha):
     with mp.workdps(150):
         a = mp.mpf(alpha)
-        centre = mp.sqrt(2 * mp.pi) * mp.erf(a / mp.sqrt(2))
+        center = mp.sqrt(2 * mp.pi) * mp.erf(a / mp.sqrt(2))
         outside = 2 / a * mp.exp(-a * a / 2)
-        exactly = outside / (centre + outside)
+        exactly = outside / (center + outside)
         assert abs(mp.mpf(exact.huber_tails(alpha)) / 2 ** (64 + exact.EXTRA_BITS) / exactly - 1) < mp.mpf(10) ** -90
 
 

@@ -284,7 +284,7 @@ MISTAKES = {
     "priority not a number": lambda u: u.choose(np.array([1.0, np.nan, 2.0])),
     "draw": lambda u: u.choose(draw=-1),
     "weigh without budget": lambda u: u.weigh(np.ones(3)),
-    "centre": lambda u: u.recentre(math.nan),
+    "center": lambda u: u.recenter(math.nan),
     "V too short": lambda u: u.solve(np.ones((2, 2)), 1.0),
     "V transposed": lambda u: u.solve(np.ones((2, 3)), 1.0),
     "V flat": lambda u: u.solve(np.ones(3), 1.0),
@@ -318,12 +318,12 @@ def test_mistakes_are_found_before_they_meet_the_ratings(mistake, users):
     assert said[0] == said[1]
 
 
-def test_a_new_centre_wants_a_new_choice_and_implicit_feedback_has_none(users):
-    users.recentre(3.0)
+def test_a_new_center_wants_a_new_choice_and_implicit_feedback_has_none(users):
+    users.recenter(3.0)
     with pytest.raises(ConfigError, match="choose"):
         users.item_sums()
     with pytest.raises(ConfigError, match="implicit"):
-        seal(make([{0: 1.0}], 3), Bounds(items=2)).recentre(3.0)
+        seal(make([{0: 1.0}], 3), Bounds(items=2)).recenter(3.0)
 
 
 @pytest.mark.parametrize(
@@ -351,7 +351,7 @@ def test_extreme_ratings_warn_about_nothing(caplog):
     rows = [{0: 3.4e38, 1: -3.4e38, 2: math.nan}, {0: math.inf}, {0: 1e-45}, {}]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for bounds in (Bounds(items=2, rating=1.0, centre="user"), Bounds(weight=1.0, rating=1.0, centre=-1e12)):
+        for bounds in (Bounds(items=2, rating=1.0, center="user"), Bounds(weight=1.0, rating=1.0, center=-1e12)):
             users = seal(make(rows, 3), bounds)
             users.choose() if bounds.items else users.weigh(np.array([0.0, 1e308, 1e-320]))
             for V in (np.zeros((3, 2)), np.full((3, 2), 1e300), np.full((3, 2), 1e30, np.float32)):

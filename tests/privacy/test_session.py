@@ -20,8 +20,8 @@ from discreet.privacy.noise import sources as noise
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 
 
-def plan_of(*releases, epsilon=1.0, delta=1e-6, neighbouring="add-remove"):
-    return Plan.calibrate(releases, Budget(epsilon, delta, neighbouring))
+def plan_of(*releases, epsilon=1.0, delta=1e-6, neighboring="add-remove"):
+    return Plan.calibrate(releases, Budget(epsilon, delta, neighboring))
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_ledger_is_written_before_the_data_are_opened(row_sum, rows):
 
 
 def test_an_entry_says_everything(row_sum, rows):
-    session = Session(plan_of(Release("sum", 2), Release("gram", 1, 3.0), neighbouring="replace-one"))
+    session = Session(plan_of(Release("sum", 2), Release("gram", 1, 3.0), neighboring="replace-one"))
     session.release("gram", row_sum(rows, bound=5.0))
     (entry,) = session.ledger.entries
     assert entry.name == "gram"
@@ -257,7 +257,7 @@ def test_draws_are_charged_to_delta(row_sum, rows):
 
 def test_inferred_assumptions_are_warned_about(row_sum, caplog):
     session = Session(plan_of(Release("s")))
-    session.record_assumption("catalogue", "the items")
+    session.record_assumption("catalog", "the items")
     assert not caplog.records
     session.record_assumption("range", "ratings from 1 to 5", inferred=True)
     assert "from the data" in caplog.text

@@ -14,7 +14,7 @@ from discreet.privacy.release.session import Session
 def session(row_sum):
     def make(noise="secure", **options):
         session = Session(Plan.calibrate([Release("gram", 2), Release("sum")], Budget(1.5, 1e-6, **options)), noise)
-        session.record_assumption("catalogue", "the list of items")
+        session.record_assumption("catalog", "the list of items")
         for name in ("gram", "sum", "gram"):
             session.release(name, row_sum(np.ones((3, 2))))
         return session
@@ -52,7 +52,7 @@ def test_research_mode_is_declared(session):
 
 
 def test_replace_one_is_said(session):
-    assert "replaced by those of another" in str(session(neighbouring="replace-one").statement)
+    assert "replaced by those of another" in str(session(neighboring="replace-one").statement)
 
 
 def test_not_private_is_said_first(session, row_sum):

@@ -91,7 +91,7 @@ WORST = [
 def statistic_of(name, history, along="axes", budget=None, **further):
     """The statistic over one ordinary user and, unless it is None, the user with this history."""
     by_weight = {"weight": 2.5} if budget == "weight" else {"items": K}
-    bounds = Bounds(**({"rating": 1.5, "centre": 0.0, "norm": 0.7, **by_weight} | further))
+    bounds = Bounds(**({"rating": 1.5, "center": 0.0, "norm": 0.7, **by_weight} | further))
     direction = np.where(np.arange(N)[:, None] < N / 2, ALONG[along][0], ALONG[along][1])
     V = (1e-3 * direction / np.linalg.norm(direction, axis=1, keepdims=True)).astype(np.float32)
     users = seal(make([{0: 1.0, N - 1: 3.0}] + [history] * (history is not None), N), bounds)
@@ -173,7 +173,7 @@ def test_a_covariance_bound_that_cuts_nothing_is_not_paid_for():
 
 @pytest.mark.parametrize("name", STATISTICS)
 def test_no_grid_makes_a_contribution_larger(name):
-    """Rounding goes towards zero, per contribution: on grids of every size, down to a few units for a contribution."""
+    """Rounding goes toward zero, per contribution: on grids of every size, down to a few units for a contribution."""
     for further in ({}, {"rating": 0.7, "norm": 0.9}, {"budget": "weight"}):
         present, absent, replaced = (statistic_of(name, one, "ones", **further) for one in (HIGH, None, LOW))
         for power in range(-14, 3):

@@ -159,7 +159,7 @@ def computations(users, V):
     batch.solve(V, 1.0)
     found = {
         "restrict": lambda: users.restrict(np.array([0, 1])),
-        "recentre": lambda: users.recentre(0.5),
+        "recenter": lambda: users.recenter(0.5),
         "choose": users.choose,
         "solve": lambda: users.solve(V, 1.0),
         "draw_batch": lambda: draw_batch(users, 0.5),
@@ -169,7 +169,7 @@ def computations(users, V):
         "item_totals": lambda: item_totals(users),
         "crowd": lambda: crowd(users),
         "Descent": lambda: Descent(users),
-        "descent solve": lambda: walk.solve(V, 1.0, centre=0.0),
+        "descent solve": lambda: walk.solve(V, 1.0, center=0.0),
         "start": lambda: walk.start(V),
         "look": lambda: walk.look(V, 1.0),
         "step": lambda: walk.step(0.1, np.eye(V.shape[1]), 0.1),

@@ -173,11 +173,11 @@ def test_a_failed_report_leaves_the_earlier_one_and_nothing_else(tmp_path, monke
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_colours_of_text_stand_out_by_day_by_night_and_on_paper():
+def test_colors_of_text_stand_out_by_day_by_night_and_on_paper():
     blocks = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
     assert len(blocks) == 3
     for block in blocks:
-        colour = dict(re.findall(r"--([\w-]+): (#\w{6})", block))
+        color = dict(re.findall(r"--([\w-]+): (#\w{6})", block))
         for ink, grounds in {
             "ink": ("paper", "card", "shade"),
             "soft": ("paper", "card", "shade"),
@@ -187,14 +187,14 @@ def test_colours_of_text_stand_out_by_day_by_night_and_on_paper():
             "paper": ("ink",),
         }.items():
             for ground in grounds:
-                assert contrast(colour[ink], colour[ground]) >= 4.5, (ink, ground, block[:40])
+                assert contrast(color[ink], color[ground]) >= 4.5, (ink, ground, block[:40])
         for at in range(6):
-            assert contrast(colour[f"c{at}"], colour["card"]) >= 3, at
+            assert contrast(color[f"c{at}"], color["card"]) >= 3, at
 
 
 def contrast(one: str, other: str) -> float:
-    def light(colour: str) -> float:
-        parts = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    def light(color: str) -> float:
+        parts = np.array([int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)])
         linear = np.where(parts <= 0.03928, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
         return float(linear @ [0.2126, 0.7152, 0.0722])
 

@@ -87,7 +87,7 @@ def test_parameters_are_chosen_on_validation_ratings_and_the_test_part_is_scored
     monkeypatch.setattr(tuned, "evaluate", spy)
     monkeypatch.setattr(baselines_runs, "evaluate", spy)
     settings = dict(model="DPFW", kind="DPFrankWolfe", epsilon=20.0, users=300, items=60, trials=2)
-    settings |= dict(tune={"factors": [1, 4]}, parameters=dict(centring=0.0, rating_range=(-5, 5), item_fraction=1.0))
+    settings |= dict(tune={"factors": [1, 4]}, parameters=dict(centering=0.0, rating_range=(-5, 5), item_fraction=1.0))
     records = baselines_runs.synthetic(settings, Sources())
     assert [record["seed"] for record in records] == [0, 1]
     assert [part for part, _ in looked] == ["valid"] * 4 + ["test"] * 2
@@ -97,7 +97,7 @@ def test_parameters_are_chosen_on_validation_ratings_and_the_test_part_is_scored
 def test_a_step_of_frank_wolfe_costs_as_much_as_a_step_of_dpals():
     """Figure 7 compares them at the same noise: 2k/σ² of μ² a step, for Gram matrices and right-hand sides together."""
     settings = dict(rank=5, k=150, sigma=10, steps=4, seed=0, users=100, items=50)
-    given = dict(centring=0.0, rating_range=(-5.0, 5.0), item_fraction=1.0)
+    given = dict(centering=0.0, rating_range=(-5.0, 5.0), item_fraction=1.0)
     walk = dpals_synthetic._model(settings | dict(model="DPFW", parameters=given))
     solve = dpals_synthetic._model(
         settings | dict(model="DPALS", parameters=given | dict(max_items=150, recount=False))

@@ -74,7 +74,7 @@ def test_a_change_is_one_parameter_or_a_lever_with_parts():
 
 
 def test_levers_change_what_they_name_and_nothing_stays_changed():
-    """On a small set where taste is learnt, whose gates are all passed."""
+    """On a small set where taste is learned, whose gates are all passed."""
     changes = rating_levers.LEVERS | rating_levers.FEATURES
     parts = [part for change in changes.values() for part in change.parts]
     before = [getattr(where, name) for where, name, _ in parts]

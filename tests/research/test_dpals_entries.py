@@ -35,8 +35,8 @@ def test_the_two_readings_differ_by_the_bound_on_ratings(reading, times):
         "recounts": 100,
         "gram": 125.9,
         "sum": 63.0 * times,
-        "centre sum": root * 5 * 100,
-        "centre count": root * 100,
+        "center sum": root * 5 * 100,
+        "center count": root * 100,
     }
     assert noise == pytest.approx(expected)
 
@@ -97,7 +97,7 @@ def test_tuning_the_steps_keeps_the_price_of_all_steps_together():
     assert table_4(dpals_movielens._tried(settings, {"times": 2.0}, 0), "explicit").method.regularization == 240
 
 
-def test_normalisers_as_printed_average_over_users_and_items():
+def test_normalizers_as_printed_average_over_users_and_items():
     (settings,) = [
         cell
         for cell in entries.load("dpals-table5").settings(Sources())

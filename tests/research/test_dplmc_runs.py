@@ -61,7 +61,7 @@ def test_predicting_0_has_the_error_of_what_was_not_known():
 def test_the_house_model_has_its_defaults():
     model = make("DPMF, by default", 5.0, "none", 1.0, 5, "equal", 500, {}, 0)
     public = dict(epsilon=5.0, delta=1e-5, goal="rating", rating_range=model.rating_range)
-    given = dict(neighbouring="replace-one", noise="seeded", random_state=0)
+    given = dict(neighboring="replace-one", noise="seeded", random_state=0)
     assert model.get_params() == DPMF(**public, **given).get_params()
 
 

@@ -34,7 +34,7 @@ def test_erratum_01_rho_is_the_sum_over_both_releases():
     assert accounting.total_rho(c.events()[:2]) == pytest.approx(both, rel=1e-14)
 
 
-def test_erratum_03_centring_moves_the_sum_by_k_not_by_its_root():
+def test_erratum_03_centering_moves_the_sum_by_k_not_by_its_root():
     """Honestly priced, line 4 of the composition has its noise multiplier divided by √k."""
     c = papers.DPALS_TABLE_4[6]
     honest = [*c.events()[:3], c.events()[3].scale(1 / math.sqrt(c.max_items))]
@@ -43,9 +43,9 @@ def test_erratum_03_centring_moves_the_sum_by_k_not_by_its_root():
 
 def test_erratum_07_both_count_releases_are_charged():
     c = papers.DPALS_TABLE_4[4]
-    gram, rhs, counts, centring = c.events()
+    gram, rhs, counts, centering = c.events()
     assert counts.count == 2
-    once = [gram, rhs, accounting.Event("gaussian", counts.noise_multiplier, 1), centring]
+    once = [gram, rhs, accounting.Event("gaussian", counts.noise_multiplier, 1), centering]
     assert round(accounting.epsilon(c.events(), c.delta, "rdp"), 2) == 1.00
     assert round(accounting.epsilon(once, c.delta, "rdp"), 2) == 0.94
 

@@ -45,7 +45,7 @@ def test_pairs_come_without_replacement():
     assert left_out == pytest.approx(np.array(expected), abs=0.006)
 
 
-def test_neither_threads_nor_neighbours_change_a_user(monkeypatch):
+def test_neither_threads_nor_neighbors_change_a_user(monkeypatch):
     user, item = sides(150, 100)
     counts = np.full(150, 20)
     _, both = race.draw_items(counts, user, item, seed=1)

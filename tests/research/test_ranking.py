@@ -14,7 +14,7 @@ def people(**changes):
     return ranking.held_out(given["data"], given["held"], given["scale"], given["seed"], Sources())
 
 
-def test_nobody_who_is_held_out_is_learnt_from():
+def test_nobody_who_is_held_out_is_learned_from():
     found = people()
     held = set(found.split.test.known.user_ids.tolist())
     assert held.isdisjoint(found.everything.user_ids.tolist())

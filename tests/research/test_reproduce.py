@@ -131,16 +131,16 @@ def test_many_lines_become_several_panels():
     assert shown == [f"m{at}" for at in range(11)]
 
 
-def test_a_method_has_one_colour_and_its_lines_differ():
+def test_a_method_has_one_color_and_its_lines_differ():
     few, many = [{"model": "DPALS"}], [{"model": "DPMF"}, {"model": "DPALS, by default"}]
-    assert figures.styles(few)[0].colour == figures.styles(many)[1].colour == figures.METHODS["DPALS"]
+    assert figures.styles(few)[0].color == figures.styles(many)[1].color == figures.METHODS["DPALS"]
     lines = figures.styles([{"model": "DPALS", "rank": rank} for rank in (8, 32, 128)])
-    assert len({(style.colour, style.dashes, style.mark) for style in lines}) == 3
-    assert lines[-1].colour == figures.METHODS["DPALS"], "the largest number is strongest"
+    assert len({(style.color, style.dashes, style.mark) for style in lines}) == 3
+    assert lines[-1].color == figures.METHODS["DPALS"], "the largest number is strongest"
     words = figures.styles([{"model": "DPALS", "start": start} for start in ("private", "random")])
-    assert words[0].colour == figures.METHODS["DPALS"], "the first word is strongest"
+    assert words[0].color == figures.METHODS["DPALS"], "the first word is strongest"
     assert figures.method({"model": "DPALS, as published"}) == "DPALS"
-    assert figures.METHODS[figures.method({"row": "IRLS-2 + H"})] == figures.METHODS["huber"], "noise has the colour"
+    assert figures.METHODS[figures.method({"row": "IRLS-2 + H"})] == figures.METHODS["huber"], "noise has the color"
     assert figures.method({"row": "IRLS-2"}) == "IRLS"
     assert figures.method({"model": "user's own mean"}) == "user"
     assert figures.method({"lever": "+ likely counts"}) is None

@@ -67,7 +67,7 @@ def test_small_twins_are_well_formed(name, small_10m, small_20m):
     assert np.bincount(ratings.indices, minlength=profile.items).min() >= 1  # every item is rated
     rows = np.repeat(np.arange(ratings.n_users, dtype=np.int64), np.diff(ratings.indptr))
     assert (np.diff(rows * ratings.n_items + ratings.indices) > 0).all()  # sorted, no repetition
-    assert ratings.catalogue
+    assert ratings.catalog
 
 
 def test_item_ids_carry_no_information(small_10m):

@@ -79,15 +79,15 @@ def test_what_mlflow_reads(opened, tmp_path):
 
     write_mlflow(opened, tmp_path / "flow")
     described = yaml.safe_load((tmp_path / "flow" / "MLmodel").read_text())
-    flavour = described["flavors"]["python_function"]
-    assert flavour["loader_module"] == "discreet.serve.mlflow_model"
+    flavor = described["flavors"]["python_function"]
+    assert flavor["loader_module"] == "discreet.serve.mlflow_model"
     tags = described["metadata"]
     private = opened.name == "DPMF"
     assert tags["discreet.epsilon"] == str(opened.statement["epsilon"])
     assert tags["discreet.privacy"] == opened.statement["status"]
     assert (float(tags["discreet.epsilon"]) <= 50) == private
     assert (len(tags["discreet.ledger_sha256"]) == 64) == private
-    loaded = _load_pyfunc(str(tmp_path / "flow" / flavour["data"]))
+    loaded = _load_pyfunc(str(tmp_path / "flow" / flavor["data"]))
     frame = pd.DataFrame({"history": [{"i3": 5.0}, ["i4", "i5"], []], "n": [4, 2, 1]})
     found = loaded.predict(frame)
     assert [len(row) for row in found] == [4, 2, 1]

@@ -67,7 +67,7 @@ def test_items_go_by_id_or_title_with_a_rating_or_without(app):
     assert {"item_id", "title", "score"} == set(by_id["recommendations"][0])
 
 
-def test_questions_about_a_large_catalogue_are_answered_together(app, monkeypatch):
+def test_questions_about_a_large_catalog_are_answered_together(app, monkeypatch):
     """Many at once, of which some wait for others: each gets what it would get alone."""
     some = [{"history": history, "n": 3 + at % 5, "model": "stars"} for at, history in enumerate(histories(40))]
     alone = [ask(app, "POST", "/v1/recommend", json=question).json() for question in some]

@@ -58,9 +58,9 @@ SHOWING = {
     "DPALS": few,
     "DPALS, implicit": lambda: few(feedback="implicit"),
     "DPLMC, spectral": lambda: discreet.DPLMC.configure(factors=3, initialization="spectral", **PROMISE),
-    "DPALS, replace-one": lambda: few(neighbouring="replace-one"),
+    "DPALS, replace-one": lambda: few(neighboring="replace-one"),
     "DPMF": lambda: discreet.DPMF(**PROMISE),
-    "DPMF, replace-one": lambda: discreet.DPMF(neighbouring="replace-one", **PROMISE),
+    "DPMF, replace-one": lambda: discreet.DPMF(neighboring="replace-one", **PROMISE),
     "DPMF, rating": lambda: discreet.DPMF(goal="rating", **PROMISE),
     "DPSVD": lambda: discreet.DPSVD(**PROMISE),
     "DPFrankWolfe": lambda: discreet.DPFrankWolfe(**PROMISE),
@@ -69,7 +69,7 @@ SHOWING = {
     "HuberALS, Laplace noise": lambda: discreet.HuberALS(mechanism="laplace", delta=0.0, **PROMISE),
     "ReleasesTwice": lambda: planted_models.ReleasesTwice.configure(factors=3, iterations=1, **PROMISE),
     "Reveals": lambda: planted_models.Reveals(3, **PROMISE),
-    "DPMF, rating, replace-one": lambda: discreet.DPMF(goal="rating", neighbouring="replace-one", **PROMISE),
+    "DPMF, rating, replace-one": lambda: discreet.DPMF(goal="rating", neighboring="replace-one", **PROMISE),
     "priced scores": lambda: discreet.DPMF(**PROMISE),
     "tuning": lambda: discreet.DPMF(**PROMISE),
 }
@@ -125,7 +125,7 @@ UNEXPLAINED = "UNEXPLAINED"
 ELSEWHERE = ("about accounts, which no single training shows; a test",)
 #: Why no level refutes some: these are caught by the tests that docs/verification.md names, or are no loss of privacy.
 EXPLAINED = {
-    "the weight budget is not normalised": "no model uses this step; tests of the statistic",
+    "the weight budget is not normalized": "no model uses this step; tests of the statistic",
     "a weight budget ignores the number of items": "no model uses this step; tests of the statistic",
     "residuals are not cut": "no model uses this statistic; tests of the statistic",
     "what users measured is not cut": "scores are cut before as well, so nothing changes; tests of the statistic",

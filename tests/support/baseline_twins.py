@@ -31,11 +31,11 @@ def frequent_items(given, seen):
     return sorted(order[: max(1, int(np.ceil(given.item_fraction * seen.shape[1])))])
 
 
-def centred(given, rating_range, Y, seen):
+def centered(given, rating_range, Y, seen):
     """Ratings less each user's own mean, with three of the middle of the scale, or less a constant."""
     middle = np.mean(rating_range)
-    centring = getattr(given, "centring", "user")
-    own = (Y.sum(axis=1) + 3 * middle) / (seen.sum(axis=1) + 3) if centring == "user" else centring
+    centering = getattr(given, "centering", "user")
+    own = (Y.sum(axis=1) + 3 * middle) / (seen.sum(axis=1) + 3) if centering == "user" else centering
     return np.where(seen, Y - np.reshape(own, (-1, 1)), 0.0)
 
 
@@ -58,7 +58,7 @@ def frank_wolfe(model, ratings):
     given = model.algorithm()
     Y, seen = dense(ratings)
     on = frequent_items(given, seen)
-    Y, seen, n, m = centred(given, model.rating_range, Y, seen)[:, on], seen[:, on], len(Y), len(on)
+    Y, seen, n, m = centered(given, model.rating_range, Y, seen)[:, on], seen[:, on], len(Y), len(on)
     low, high = model.rating_range
     L = given.row_norm or np.sqrt(given.max_items) * (high - low) / 4
     k = given.nuclear_norm or (given.spread or (high - low) / 10) * np.sqrt(n * m)
@@ -86,7 +86,7 @@ def private_svd(model, ratings):
     on = frequent_items(given, seen)
     R, seen = np.where(seen, Y - G - b, 0.0)[:, on], seen[:, on]
     c = seen.sum(axis=1)
-    own = R.sum(axis=1) / (c + 3) if given.centring == "user" else np.zeros(len(R))
+    own = R.sum(axis=1) / (c + 3) if given.centering == "user" else np.zeros(len(R))
     R = np.clip(np.where(seen, R - own[:, None], 0.0), -B, B)
     C, N = np.zeros((len(on), len(on))), np.zeros((len(on), len(on)))
     for r, there, count in zip(R, seen, c, strict=True):
@@ -120,7 +120,7 @@ def gradient_walk(model, ratings):
     given = model.algorithm()
     Y, seen = dense(ratings)
     on = frequent_items(given, seen)
-    Y, seen = centred(given, model.rating_range, Y, seen)[:, on], seen[:, on]
+    Y, seen = centered(given, model.rating_range, Y, seen)[:, on], seen[:, on]
     counts, sgd = np.maximum(seen.sum(axis=0), 1.0), isinstance(model, discreet.DPSGD)
     s = np.minimum((counts.max() / counts) ** given.spreading, 10.0) if sgd else np.ones(len(on))
     rng = np.random.default_rng(model.random_state)

@@ -25,11 +25,11 @@ class Fault:
     caught_by: tuple[str, ...]
 
 
-NEIGHBOURS = "test_neighbours.py::test_adversaries_on_the_grid"
+NEIGHBORS = "test_neighbors.py::test_adversaries_on_the_grid"
 WORST = "test_statistics.py::test_the_worst_user_reaches_the_sensitivity_and_does_not_pass_it"
 WEIGHTS = "test_statistics.py::test_the_worst_user_under_a_weight_budget"
 GRID = "test_statistics.py::test_no_grid_makes_a_contribution_larger"
-BITS = "test_neighbours.py::test_other_users_stay_as_they_are_to_the_last_bit"
+BITS = "test_neighbors.py::test_other_users_stay_as_they_are_to_the_last_bit"
 WALK = "test_descent.py::test_adversaries_on_the_grid"
 WALKED = "test_descent.py::test_the_sensitivities_are_reached"
 PAIRS = "test_pair_statistics.py::test_adversaries_on_the_grid"
@@ -71,34 +71,34 @@ FAULTS = {
         "people.own_solve:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
     ),
     "vectors are not clipped": Fault(
-        "people.bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBOURS, WORST)
+        "people.bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBORS, WORST)
     ),
     "vectors are clipped by max instead of min": Fault(
         "people.bounds:clip_rows",
         "np.minimum(1.0, bounds.norm",
         "np.maximum(1.0, bounds.norm",
-        (NEIGHBOURS, "test_errata.py::test_erratum_02_clipping_takes_the_minimum"),
+        (NEIGHBORS, "test_errata.py::test_erratum_02_clipping_takes_the_minimum"),
     ),
     "an intercept is not taken from the norm": Fault(
-        "people.bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBOURS,)
+        "people.bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBORS,)
     ),
     "√k is forgotten for Gram matrices": Fault(
         "statistics.contributions:ItemGrams.reach",
         "l2 = bounds.squared_weight(m) ** 0.5 * ",
         "l2 = ",
-        (NEIGHBOURS, WORST),
+        (NEIGHBORS, WORST),
     ),
     "√k is forgotten for right-hand sides": Fault(
         "statistics.contributions:ItemSums.reach",
         "bounds.squared_weight(m) ** 0.5 * bounds.value",
         "bounds.value",
-        (NEIGHBOURS, WORST),
+        (NEIGHBORS, WORST),
     ),
     "the sum of ratings is priced by √k instead of k": Fault(
         "statistics.contributions:RatingSum.reach",
         "public.bounds.weight_sum(public.n_items)",
         "public.bounds.squared_weight(public.n_items) ** 0.5",
-        (NEIGHBOURS, WORST),
+        (NEIGHBORS, WORST),
     ),
     "repeated pairs are not refused": Fault(
         "people.bounds:check_rows",
@@ -112,11 +112,11 @@ FAULTS = {
         "",
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
-    "the weight budget is not normalised": Fault(
+    "the weight budget is not normalized": Fault(
         "people.users:Weigh.run",
         "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)",
         "q",
-        (NEIGHBOURS, WEIGHTS),
+        (NEIGHBORS, WEIGHTS),
     ),
     "a weight budget ignores the number of items": Fault(
         "people.users:Weigh.check",
@@ -125,16 +125,16 @@ FAULTS = {
         ("test_sealed.py::test_weigh_and_a_number_of_items_exclude_each_other",),
     ),
     "one item more than k is contributed": Fault(
-        "people.users:Choose.run", "priority, k, self.draw", "priority, k + 1, self.draw", (NEIGHBOURS,)
+        "people.users:Choose.run", "priority, k, self.draw", "priority, k + 1, self.draw", (NEIGHBORS,)
     ),
     "ratings are not cut": Fault(
         "people.users:contributing",
         "np.clip(value, -public.bounds.value, public.bounds.value, out=value)",
         "pass",
-        (NEIGHBOURS, WORST),
+        (NEIGHBORS, WORST),
     ),
     "residuals are not cut": Fault(
-        "statistics.contributions:Gradient.partial", "V, self.largest)", "V, 1e300)", (NEIGHBOURS, WORST)
+        "statistics.contributions:Gradient.partial", "V, self.largest)", "V, 1e300)", (NEIGHBORS, WORST)
     ),
     "residuals on a descent are not cut": Fault(
         "people.descent:Look.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)
@@ -146,7 +146,7 @@ FAULTS = {
         "statistics.contributions:ContributedCovariance.partial",
         "np.minimum(1.0, self.largest / np.maximum(length, 1e-300))",
         "np.ones(block.n)",
-        (NEIGHBOURS, WORST),
+        (NEIGHBORS, WORST),
     ),
     "pairs are divided by the number of items instead of pairs": Fault(
         "statistics.pairs:pair_weights",
@@ -185,16 +185,16 @@ FAULTS = {
         "people.users:sealed_block",
         "np.nan_to_num(ratings, nan=0.0, posinf=0.0, neginf=0.0)",
         "ratings.copy()",
-        (NEIGHBOURS, "test_sealed.py::test_extreme_ratings_warn_about_nothing"),
+        (NEIGHBORS, "test_sealed.py::test_extreme_ratings_warn_about_nothing"),
     ),
     "replacing a user is priced as removing one": Fault(
-        "statistics.sums:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBOURS, WORST)
+        "statistics.sums:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBORS, WORST)
     ),
     "off-diagonal noise is halved again": Fault(
         "statistics.sums:isometry",
         "math.sqrt(2.0)",
         "2.0",
-        (NEIGHBOURS, WORST, "test_errata.py::test_erratum_05_the_packing_is_isometric"),
+        (NEIGHBORS, WORST, "test_errata.py::test_erratum_05_the_packing_is_isometric"),
     ),
     "contributions are rounded to the nearest": Fault(
         "statistics.integer_sums:units_at", "np.trunc(", "np.rint(", (GRID,)
@@ -223,23 +223,23 @@ FAULTS = {
         "max(_PIECE, m)",
         ("test_integer_sums.py::test_sums_beyond_the_reach_of_float64_are_exact",),
     ),
-    "users are centred by everybody's mean": Fault(
+    "users are centered by everybody's mean": Fault(
         "people.users:sealed_block",
         "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
         "mean += np.float32(summed.sum() / max(counts.sum(), 1))",
-        (NEIGHBOURS, BITS),
+        (NEIGHBORS, BITS),
     ),
     "choices depend on the row of a user": Fault(
         "people.users:seal",
         "user_keys(ratings.user_ids, seed)",
         "user_keys(np.arange(ratings.n_users), seed)",
-        (NEIGHBOURS, BITS),
+        (NEIGHBORS, BITS),
     ),
     "choices depend on how a column of ids was read": Fault(
         "people.item_sampling:_number",
         "form = _form(user_id)",
         "form = repr(user_id)",
-        ("test_neighbours.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",),
+        ("test_neighbors.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",),
     ),
     "a user's ridge depends on everybody's counts": Fault(
         "people.users:Solve.run",
@@ -315,7 +315,7 @@ FAULTS = {
     ),
     "an account mixes relations": Fault(
         "accounting.lifetime:Account._admit",
-        "plan.budget.neighbouring != balance.neighbouring",
+        "plan.budget.neighboring != balance.neighboring",
         "False",
         ("test_lifetime.py::test_relations_do_not_mix",),
     ),
@@ -339,8 +339,8 @@ FAULTS = {
     ),
     "Laplace noise is priced in the Euclidean norm": Fault(
         "door.session:Session._charge",
-        "sensitivity = _checked_sensitivity(name, statistic, neighbouring, noise.norm)",
-        'sensitivity = _checked_sensitivity(name, statistic, neighbouring, "l2")',
+        "sensitivity = _checked_sensitivity(name, statistic, neighboring, noise.norm)",
+        'sensitivity = _checked_sensitivity(name, statistic, neighboring, "l2")',
         ("test_session.py::test_laplace_and_huber_use_the_l1_sensitivity",),
     ),
     "only the first release is charged": Fault(

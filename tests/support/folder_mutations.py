@@ -55,7 +55,7 @@ def put_right(folder, document=None):
 
 def chained(ledger):
     """The ledger with a chain of hashes that holds, as far as it can be made."""
-    header = {k: ledger.get(k) for k in ("format", "library", "neighbouring", "accountant", "noise", "plan")}
+    header = {k: ledger.get(k) for k in ("format", "library", "neighboring", "accountant", "noise", "plan")}
     last = digest("", header)
     records = [*ledger["assumptions"], *ledger["entries"]]
     for record in sorted(records, key=lambda shown: shown["sequence"]):
@@ -126,8 +126,8 @@ def edit_promise(folder, rng):
     """What the model promises, and not what was paid for it."""
     document = json.loads((folder / "model.json").read_text(encoding="utf-8"))
     parameters = document["parameters"]
-    name = rng.choice([name for name in ("epsilon", "delta", "neighbouring", "noise") if name in parameters] or ["x"])
-    other = {"neighbouring": ["replace-one", "add-remove"], "noise": ["secure", "seeded"]}
+    name = rng.choice([name for name in ("epsilon", "delta", "neighboring", "noise") if name in parameters] or ["x"])
+    other = {"neighboring": ["replace-one", "add-remove"], "noise": ["secure", "seeded"]}
     parameters[name] = rng.choice(other.get(name, [0.01, 0.1, 3.0, 1e-9, 1e5, 1e-4]))
     put_right(folder, document)
 

@@ -26,10 +26,10 @@ class ReleasesTwice(DPALS):
 
 
 class RevealsSolve(NoisySolve):
-    def _centre(self, users, session):
+    def _center(self, users, session):
         users.choose()
         unsafe.reveal(session, "peek", users.item_counts())
-        return super()._centre(users, session)
+        return super()._center(users, session)
 
 
 class Reveals(DPALS):
@@ -37,12 +37,12 @@ class Reveals(DPALS):
 
 
 class PeeksUnseenSolve(NoisySolve):
-    def _centre(self, users, session):
+    def _center(self, users, session):
         import sys
 
         users.choose()
         users.item_counts().compute(vars(sys.modules["discreet.privacy.release.session"])["KEY"])
-        return super()._centre(users, session)
+        return super()._center(users, session)
 
 
 class PeeksUnseen(DPALS):
@@ -52,9 +52,9 @@ class PeeksUnseen(DPALS):
 
 
 class OpensSealedDataSolve(NoisySolve):
-    def _centre(self, users, session):
+    def _center(self, users, session):
         assert users._content() is not None
-        return super()._centre(users, session)
+        return super()._center(users, session)
 
 
 class OpensSealedData(DPALS):
@@ -62,11 +62,11 @@ class OpensSealedData(DPALS):
 
 
 class FetchesTheKeySolve(NoisySolve):
-    def _centre(self, users, session):
+    def _center(self, users, session):
         from discreet.privacy import sealed as found
 
         assert found is not None
-        return super()._centre(users, session)
+        return super()._center(users, session)
 
 
 class FetchesTheKey(DPALS):
@@ -100,7 +100,7 @@ class KeepsARidgeToItselfSolve(NoisySolve):
 
 
 class KeepsARidgeToItself(DPALS):
-    """Reads users out by a number that is no field and is not in `Learnt`, and so is not saved."""
+    """Reads users out by a number that is no field and is not in `Learned`, and so is not saved."""
 
     _kinds = (KeepsARidgeToItselfSolve,)
 
@@ -129,15 +129,15 @@ class Telling(DPALS):
         return super()._learn(algorithm, *rest)
 
 
-class NormalisesByMeanCountSolve(Told):
+class NormalizesByMeanCountSolve(Told):
     def _user_scale(self):
         return 1e3 * (self.mean - round(self.mean, 1)) ** 2
 
 
-class NormalisesByMeanCount(Telling):
+class NormalizesByMeanCount(Telling):
     """Erratum 4: Z from everybody's exact counts, so that one user's vector depends on the others."""
 
-    _kinds = (NormalisesByMeanCountSolve,)
+    _kinds = (NormalizesByMeanCountSolve,)
 
     def look(self, ratings):
         return {"mean": float(np.diff(ratings.indptr).mean())}
@@ -159,8 +159,8 @@ class UsesExactCounts(Telling):
 
 class TellsInDetailsSolve(Told):
     def learn(self, users, session, **given):
-        learnt = super().learn(users, session, **given)
-        return replace(learnt, details={**learnt.details, "typical": self.typical})
+        learned = super().learn(users, session, **given)
+        return replace(learned, details={**learned.details, "typical": self.typical})
 
 
 class TellsInDetails(Telling):
@@ -189,9 +189,9 @@ class StartsWarm(DPALS):
 
     def _learn(self, algorithm, *rest):
         algorithm.hear(last=getattr(self, "last", None))
-        learnt = super()._learn(algorithm, *rest)
+        learned = super()._learn(algorithm, *rest)
         self.last = algorithm.last
-        return learnt
+        return learned
 
 
 class ShapesByData(DPALS):
@@ -251,7 +251,7 @@ class SavesTheSeed(DPALS):
 
 
 class ScalesByN(DPALS):
-    """Divides what it learnt by the exact number of users."""
+    """Divides what it learned by the exact number of users."""
 
     def fit(self, ratings, *, progress=None):
         super().fit(ratings, progress=progress)
@@ -306,7 +306,7 @@ RULES_BROKEN = [
     (ScalesByN, "post-processing", "item_factors_"),
     (HoldsTheRatings, "post-processing", "the ratings themselves in cache_.data"),
     (UsesExactCounts, "post-processing", "item_factors_"),
-    (NormalisesByMeanCount, "neighbours", "depends on others"),
+    (NormalizesByMeanCount, "neighbors", "depends on others"),
     (PrintsTheShape, "silence", "matrix with"),
     (ShapesByData, "shapes", "shape"),
     (StartsWarm, "seed", "where the first one ended"),

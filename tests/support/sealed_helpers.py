@@ -40,12 +40,12 @@ def make(rows, n_items, ids=None):
             np.array(values, np.float32),
             user_ids,
             np.arange(n_items),
-            catalogue=True,
+            catalog=True,
         )
 
 
 def prepared(rows, n_items, bounds, V, steps, *, ids=None, ridge=1e-3, bias=None, seed=0, **solving):
-    """Sealed users who have taken `steps` (of restricting, centring and choosing) and formed their vectors."""
+    """Sealed users who have taken `steps` (of restricting, centering and choosing) and formed their vectors."""
     users = seal(make(rows, n_items, ids), bounds, seed=seed)
     fewer = steps(users)
     users = users if fewer is None else fewer
@@ -66,11 +66,11 @@ def weigh(users):
     users.weigh(np.linspace(0.0, 1.0, users.n_items) ** 2)
 
 
-def restrict_recentre_rarest(users):
-    """As DPALS does with a released mean: sample, fewer items, another centre, sample again."""
+def restrict_recenter_rarest(users):
+    """As DPALS does with a released mean: sample, fewer items, another center, sample again."""
     users.choose(draw=3)
     fewer = users.restrict(np.array([4, 0, 2]))
-    fewer.recentre(2.5)
+    fewer.recenter(2.5)
     fewer.choose(np.array([1.0, 1.0, 0.5]))
     return fewer
 

@@ -24,8 +24,8 @@ MODELS = {
     "DPMF, ratings": lambda: discreet.DPMF(6, goal="rating", **PRIVATE),
     "DPMF without factors": lambda: discreet.DPMF.configure(factors=0, goal="rating", **PRIVATE),
     "DPALS": lambda: discreet.DPALS(6, item_fraction=0.5, **PRIVATE),
-    "DPALS global centring": lambda: discreet.DPALS.configure(
-        factors=6, centring="global", item_fraction=0.5, **PRIVATE
+    "DPALS global centering": lambda: discreet.DPALS.configure(
+        factors=6, centering="global", item_fraction=0.5, **PRIVATE
     ),
     "DPALS implicit": lambda: discreet.DPALS(6, feedback="implicit", item_fraction=0.5, **PRIVATE),
     "DPLMC": lambda: discreet.DPLMC(6, **PRIVATE),

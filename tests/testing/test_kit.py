@@ -41,11 +41,11 @@ QUICK = [name for name in rule_names() if name != "re-priced"]
 
 HOUSE = {
     "usual": {},
-    "ranking, replace-one": {"neighbouring": "replace-one"},
+    "ranking, replace-one": {"neighboring": "replace-one"},
     "ratings": {"goal": "rating"},
     "no factors": {"goal": "rating", "factors": 0},
     "even weights": {"goal": "rating", "rarity": 0.0, "growth": 1.0},
-    "replace-one": {"goal": "rating", "neighbouring": "replace-one"},
+    "replace-one": {"goal": "rating", "neighboring": "replace-one"},
     "intercept, no popularity": {"goal": "rating", "intercept": 0.3, "popularity": False, "growth": 1.0},
     "papers' conversion, range from data": {
         "goal": "rating",
@@ -56,11 +56,11 @@ HOUSE = {
 }
 SOLVING = {
     "usual": {"max_items": 6},
-    "global mean, growing steps": {"centring": "global", "growth": 2.0, "max_items": 6},
-    "replace-one": {"neighbouring": "replace-one", "max_items": 6},
+    "global mean, growing steps": {"centering": "global", "growth": 2.0, "max_items": 6},
+    "replace-one": {"neighboring": "replace-one", "max_items": 6},
     "implicit": {"feedback": "implicit", "max_items": 6},
-    "replace-one, implicit": {"neighbouring": "replace-one", "feedback": "implicit", "max_items": 6},
-    "constant, one count": {"centring": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform", "max_items": 6},
+    "replace-one, implicit": {"neighboring": "replace-one", "feedback": "implicit", "max_items": 6},
+    "constant, one count": {"centering": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform", "max_items": 6},
     "spectral": {"initialization": "spectral", "item_fraction": 1.0},
     "resample, unobserved": {
         "resample": True,
@@ -106,13 +106,13 @@ def test_our_models_keep_every_rule(kind, name, given):
     assert report.to_dict()["passed"] is True
 
 
-def test_neighbours_reach_the_sensitivity():
+def test_neighbors_reach_the_sensitivity():
     """A kit whose people never go to the edge would find nothing."""
-    report = check_private_model(DPALS(3, **PAPER), people=10, rules=["neighbours"])
+    report = check_private_model(DPALS(3, **PAPER), people=10, rules=["neighbors"])
     shares = report.checks[0].detail.split(": ")[1].split(", ")
     assert shares == ["counts 1.00", "recounts 1.00", "sum 1.00", "gram 1.00"]
     model = DPMF.configure(factors=3, iterations=2, growth=1.0, **SMALL, goal="rating")
-    report = check_private_model(model, people=10, rules=["neighbours"])
+    report = check_private_model(model, people=10, rules=["neighbors"])
     shares = dict(part.rsplit(" ", 1) for part in report.checks[0].detail.split(": ")[1].split(", "))
     assert set(shares) == {planned.name for planned in model.plan(23).releases}
     reached = {name: float(share) for name, share in shares.items()}
@@ -178,13 +178,13 @@ def test_the_kit_takes_ratings_of_ones_own():
     names = np.array([f"reader-{u:04d}" for u in user], object)
     ratings = Ratings.from_arrays(names, item, rng.integers(1, 6, len(user)), item_ids=np.arange(12))
     for relation in ("add-remove", "replace-one"):
-        model = DPALS(2, epsilon=20.0, neighbouring=relation)
+        model = DPALS(2, epsilon=20.0, neighboring=relation)
         assert check_private_model(model, ratings=ratings, people=5, draws=500, rules=QUICK).passed
         assert not hasattr(model, "item_ids_")  # the kit works on copies
 
 
 def test_small_budgets_get_larger_crowds():
-    check_private_model(DPALS(2, epsilon=0.3), people=2, draws=500, rules=["plan", "neighbours"])
+    check_private_model(DPALS(2, epsilon=0.3), people=2, draws=500, rules=["plan", "neighbors"])
 
 
 def test_what_cannot_be_checked_is_said():
@@ -272,9 +272,9 @@ def test_vectors_that_are_not_cut_are_found(monkeypatch):
     cut = sealed.clip_rows
     given = SMALL | {"regularization": 0.01}
     monkeypatch.setattr(sealed, "clip_rows", lambda U, bounds, *rest: 9 * cut(U, replace(bounds, norm=1e6), *rest))
-    assert "neighbours" in broken_rules(DPALS(3, **given))
+    assert "neighbors" in broken_rules(DPALS(3, **given))
     monkeypatch.setattr(gradient_steps, "clip_rows", sealed.clip_rows)
-    assert "neighbours" in broken_rules(taking_steps())
+    assert "neighbors" in broken_rules(taking_steps())
 
 
 def test_solutions_that_are_not_cut_are_found(monkeypatch):
@@ -282,7 +282,7 @@ def test_solutions_that_are_not_cut_are_found(monkeypatch):
     monkeypatch.setattr(rating, "longest", lambda rank: 1e-3)
     original = ridge.SolutionGram.reach
     monkeypatch.setattr(ridge.SolutionGram, "reach", lambda self, public: replace(original(self, public), l2=0.9))
-    assert "neighbours" in broken_rules(taking_steps())
+    assert "neighbors" in broken_rules(taking_steps())
 
 
 def test_a_session_that_releases_without_end_is_found(monkeypatch):

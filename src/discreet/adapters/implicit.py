@@ -37,7 +37,7 @@ class ImplicitAdapter:
         Fitted or not, such as ``discreet.DPMF(epsilon=1)``. A fitted one must have been trained on a sparse matrix, so
         that its items are the numbers of columns.
     public_items : bool
-        Whether the columns are a public catalogue: every item that there is has one, also if nobody chose it. Otherwise
+        Whether the columns are a public catalog: every item that there is has one, also if nobody chose it. Otherwise
         the statement of a private model carries a caution.
     """
 

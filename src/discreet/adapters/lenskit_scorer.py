@@ -36,7 +36,7 @@ class PrivateScorerConfig(BaseModel):
     parameters : dict
         Other parameters of the model, as its class takes them.
     public_items : bool
-        Whether the items of the data set are a public catalogue. Otherwise the statement carries a caution.
+        Whether the items of the data set are a public catalog. Otherwise the statement carries a caution.
     """
 
     model: str = "DPMF"

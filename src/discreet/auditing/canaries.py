@@ -173,8 +173,8 @@ def pair_canary(canary: Canary, n_items: int) -> Canary:
     """The canary with somebody in its place who differs as much as can be: mirrored ratings, or other items."""
     if len(canary.items) in (0, n_items):
         items = np.arange(n_items)
-        centre = float(np.nanmean(canary.values)) if len(canary.values) and np.isfinite(canary.values).all() else 3.0
-        values = 2 * centre - canary.values if len(canary.items) else np.full(n_items, FAR)
+        center = float(np.nanmean(canary.values)) if len(canary.values) and np.isfinite(canary.values).all() else 3.0
+        values = 2 * center - canary.values if len(canary.items) else np.full(n_items, FAR)
     else:
         items = np.setdiff1d(np.arange(n_items), canary.items)
         values = np.full(len(items), -float(np.abs(canary.values).max(initial=1.0)))
@@ -186,11 +186,11 @@ def mutate_canary(canary: Canary, n_items: int, low: float, high: float, rng: np
     if canary.recipe is not None:
         return canary.recipe.change(rng).make(low, high, "found by search")
     items = np.unique(canary.items)
-    centre = (low + high) / 2
+    center = (low + high) / 2
     size = float(rng.choice(SIZES)) * (high - low) / 2
     way = rng.choice([-1.0, 1.0], n_items)
     own = np.zeros(n_items)
-    own[canary.items] = np.sign(np.nan_to_num(canary.values - centre))
+    own[canary.items] = np.sign(np.nan_to_num(canary.values - center))
     keep = rng.random(n_items) < rng.choice([0.5, 0.9, 1.0])
     signs = np.where(keep & (own != 0), own, way)
     there = np.isin(np.arange(n_items), items)
@@ -200,7 +200,7 @@ def mutate_canary(canary: Canary, n_items: int, low: float, high: float, rng: np
     elif kind == 1:  # more or fewer
         there = rng.random(n_items) < rng.choice([0.1, 0.5, 1.0])
     chosen = np.flatnonzero(there)
-    found = Canary("found by search", chosen, centre + size * signs[chosen])
+    found = Canary("found by search", chosen, center + size * signs[chosen])
     if canary.other is None:
         return found
     return replace(found, other=replace(mutate_canary(replace(canary.other, other=None), n_items, low, high, rng), user_id=2))
@@ -224,5 +224,5 @@ def join_canary(crowd: Ratings, canary: Canary | None) -> Ratings:
         np.array([*ids, *others], object) if word else np.array([*ids, *others]),
         crowd.item_ids,
         titles=crowd.titles,
-        catalogue=crowd.catalogue,
+        catalog=crowd.catalog,
     )

@@ -76,7 +76,7 @@ def claim_of(model: PrivateRecommender) -> Claim:
     mu = None
     if said.mu is not None and said.delta > 0:
         mu = gdp.mu(said.epsilon, said.delta)
-    return Claim(said.epsilon, said.delta, mu, said.neighbouring, said.accountant)
+    return Claim(said.epsilon, said.delta, mu, said.neighboring, said.accountant)
 
 
 class NeighboringRuns:
@@ -97,7 +97,7 @@ class NeighboringRuns:
 
     @property
     def is_replace_one(self) -> bool:
-        return bool(self.model.neighbouring == "replace-one")
+        return bool(self.model.neighboring == "replace-one")
 
     @property
     def crowd(self) -> Ratings:
@@ -137,7 +137,7 @@ class NeighboringRuns:
     # ------------------------------------------------------------ trainings
 
     def closely(self, canary: Canary | None) -> Run:
-        """A replay with everything that others could see of it: what was learnt, said and saved."""
+        """A replay with everything that others could see of it: what was learned, said and saved."""
         return fit(clone(self.model), join_canary(self.crowd, canary), replay=self.first.watch, newcomers=True)
 
     def train(self, canary: Canary | None, replay: Recorder | None = None) -> Recorder:

@@ -31,11 +31,11 @@ from discreet.auditing.conformance import adversarial_ratings
 from discreet.auditing.conformance.recorded_fit import clone
 
 SEES = "any gross fault, wherever it is: in proofs, in code, in the noise, in what is saved beside the factors"
-BLIND_TO = "losses below what one training shows: a bound well below the claim is the rule and says nothing in favour"
+BLIND_TO = "losses below what one training shows: a bound well below the claim is the rule and says nothing in favor"
 ITEMS_EACH = 4
 SHARED_ITEMS = 40
 FAR = 1e6
-#: Of those that are guessed on, how many; which is best is learnt from the first half.
+#: Of those that are guessed on, how many; which is best is learned from the first half.
 GUESSED = (0.02, 0.05, 0.1, 0.2, 0.4)
 CONFIDENCE = 0.95
 ERROR = 1e-6
@@ -105,7 +105,7 @@ def audit_one_run(
     if ratings is None:
         game, fitted = _train_on_generated(model, canaries, rng, progress)
     else:
-        game = make_game(ratings, canaries, model.neighbouring == "replace-one", rng)
+        game = make_game(ratings, canaries, model.neighboring == "replace-one", rng)
         fitted = _train_on_people(model, game, budget, progress)
     claim = claim_of(fitted)
     guesses = attack(features(fitted, game), game.coins, error=0.05)
@@ -170,7 +170,7 @@ def _train_on_generated(
     fixed = {"rating_range": (low, high)} if "rating_range" in model.get_params() else {}
     for crowd in CROWDS[2:]:
         generated = adversarial_ratings.make_ratings(crowd, n_items=SHARED_ITEMS, low=low, high=high, far=False)
-        game = make_game(generated, canaries, model.neighbouring == "replace-one", rng)
+        game = make_game(generated, canaries, model.neighboring == "replace-one", rng)
         fitted = clone(model, noise="secure", random_state=SEED, **fixed)
         try:
             with quiet():
@@ -213,7 +213,7 @@ def make_game(crowd: Ratings, canaries: int, replacing: bool, rng: np.random.Gen
         np.concatenate([crowd.values, np.tile(FAR * _PATTERN, len(there))]),
         np.array([*crowd.user_ids.tolist(), *ids], object),
         np.array([*crowd.item_ids.tolist(), *new], object),
-        catalogue=crowd.catalogue,
+        catalog=crowd.catalog,
         filtered=crowd.filtered,
     )
     return Game(ratings, coins, crowd.n_items)
@@ -250,9 +250,9 @@ def attack(X: NDArray[np.float64], coins: NDArray[np.bool_], error: float) -> Gu
     """
     half = len(coins) // 2
     known, asked = slice(0, half), slice(half, None)
-    centre = np.median(X[known], axis=0)
+    center = np.median(X[known], axis=0)
     spread = X[known].std(axis=0)
-    Z = np.clip((X - centre) / np.where(spread > 0, spread, 1.0), -10, 10)
+    Z = np.clip((X - center) / np.where(spread > 0, spread, 1.0), -10, 10)
     heads, tails = Z[known][coins[known]], Z[known][~coins[known]]
     if min(len(heads), len(tails)) < 2:
         return Guesses(len(coins) - half, 0, 0)

@@ -30,13 +30,13 @@ class Claim:
     epsilon, delta : float
     mu : float or None
         The parameter of Gaussian differential privacy that (ε, δ) stands for, where the claim is of that kind.
-    neighbouring, accountant : str
+    neighboring, accountant : str
     """
 
     epsilon: float
     delta: float
     mu: float | None
-    neighbouring: str
+    neighboring: str
     accountant: str
 
     @property

@@ -66,7 +66,7 @@ def audit(
     canaries : int
         One run: how many, half of which are guessed on.
     n_items : int
-        Transcript and noise: items of the generated catalogue.
+        Transcript and noise: items of the generated catalog.
     seed : int, optional
         Of the search and of the canaries' coins; noise is never seeded.
     budget : Account, optional

@@ -55,7 +55,7 @@ DRAWS = 4000
 #: Tunings of which the number of runs is counted.
 COUNTED = 100
 _SEED = 7
-_LEARNT_ELSEWHERE = ("earlier_ledgers_",)
+_LEARNED_ELSEWHERE = ("earlier_ledgers_",)
 
 Do = Callable[[Ratings], Any]
 
@@ -107,7 +107,7 @@ def audit_scores(worlds: NeighboringRuns, *, split: Callable[[Ratings], Split] |
             metrics,
             epsilon=EPSILON,
             delta=DELTA,
-            neighbouring=model.neighbouring,
+            neighboring=model.neighboring,
             relevant=relevant,
             progress=False,
         )
@@ -140,7 +140,7 @@ def audit_tuning(worlds: NeighboringRuns) -> Level:
         model, score = tuning._try(setting, split)
         if model is None:
             raise DiscreetError("nothing was learned")
-        learned = {name: value for name, value in vars(model).items() if name not in _LEARNT_ELSEWHERE}
+        learned = {name: value for name, value in vars(model).items() if name not in _LEARNED_ELSEWHERE}
         return {"score": score, "model": learned}
 
     first = _see(worlds, attempt, None, tries=8)

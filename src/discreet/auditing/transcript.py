@@ -3,13 +3,13 @@
 Given the same public past, a release differs between the two worlds by what the canary adds to the sum. Its length over
 the noise that was really added is the μ that the canary loses in it; all together they must not exceed what the model
 claims. Nothing is estimated: sums are exact, so one canary that loses more is a proof. And whatever is not a release,
-the model that was learnt, the files it saves, the lines it prints, must be the same in both worlds to the last bit.
+the model that was learned, the files it saves, the lines it prints, must be the same in both worlds to the last bit.
 
 Canaries are guessed for every kind of statistic, and then searched for. A claim is refuted when
 
 - a release moves by more than its stated sensitivity, or all of them together cost more than is claimed;
 - a sum was computed and not charged, or the statement is not what the ledger costs;
-- with the same releases, a canary changes what is learnt, saved or said, or in which order what is released;
+- with the same releases, a canary changes what is learned, saved or said, or in which order what is released;
 - sums change with the blocks that users are in, because something depends on how many of them there are.
 """
 
@@ -194,7 +194,7 @@ def _of_the_first(run: Run) -> list[str]:
         cost = said.ledger.price().epsilon
     if said.epsilon < cost * (1 - SLACK):
         findings.append(f"the statement says ε = {said.epsilon:.6g}, and its ledger costs {cost:.6g}")
-    findings += [f"the model keeps {kept.what} in {place}" for place, kept in run.learnt.items() if _is_kept(kept)]
+    findings += [f"the model keeps {kept.what} in {place}" for place, kept in run.learned.items() if _is_kept(kept)]
     return findings
 
 
@@ -216,7 +216,7 @@ def _leaks(worlds: NeighboringRuns, canary: Canary) -> list[str]:
     except Exception:  # `_try` has told of it
         return []
     findings = []
-    for what, one, other in (("learnt", absent.learnt, there.learnt), ("saved", absent.read_saved, there.read_saved)):
+    for what, one, other in (("learned", absent.learned, there.learned), ("saved", absent.read_saved, there.read_saved)):
         places = differences(one, other)
         if places:
             findings.append(f"with the same releases, a canary changes what is {what}: {list_first(places, 3)}")

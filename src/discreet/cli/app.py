@@ -46,7 +46,7 @@ _CLONE_MODULES = {"bench": "benchmarks.command", "reproduce": "research.command"
 
 app = typer.Typer(
     name="discreet",
-    help="Recommendations without giving anyone away: train, measure and use matrix-factorisation recommenders.",
+    help="Recommendations without giving anyone away: train, measure and use matrix-factorization recommenders.",
     epilog="Start with:  [bold]discreet demo[/bold]",
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

@@ -6,12 +6,12 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli.evaluation_plot import COLOURS, FAINT, INK, PAPER, plain, title
+from discreet.cli.evaluation_plot import COLORS, FAINT, INK, PAPER, plain, title
 
 if TYPE_CHECKING:
     from discreet.auditing import Audit, Level
 
-WRONG = COLOURS[1]
+WRONG = COLORS[1]
 MOST_BARS = 12
 
 
@@ -30,16 +30,16 @@ def draw_audit(found: Audit, file: Path) -> None:
         panels[level.name](axis, level)
     claim = f"ε = {found.claim.epsilon:.4g} at δ = {found.claim.delta:g}"
     word = "refuted" if found.refuted else "not refuted"
-    colour = WRONG if found.refuted else INK
-    figure.text(0.03, 0.925, f"Audit: the claim of {claim} is {word}", fontsize=14, weight="bold", color=colour)
+    color = WRONG if found.refuted else INK
+    figure.text(0.03, 0.925, f"Audit: the claim of {claim} is {word}", fontsize=14, weight="bold", color=color)
     what = found.model if len(found.model) < 110 else found.model[:107] + "…"
     figure.text(0.03, 0.87, f"{what}, on {found.data}", fontsize=9, color=INK, alpha=0.7)
     with atomic_write(file) as aside:
         figure.savefig(aside, format=file.suffix[1:].lower())
 
 
-def _colour(level: Level) -> str:
-    return WRONG if level.refuted else COLOURS[0]
+def _color(level: Level) -> str:
+    return WRONG if level.refuted else COLORS[0]
 
 
 def _transcript(axis: Any, level: Level) -> None:
@@ -48,8 +48,8 @@ def _transcript(axis: Any, level: Level) -> None:
     left_out = max(0, len(rows) - MOST_BARS)
     rows = sorted(rows, key=lambda row: -float(row["share"]))[:MOST_BARS][::-1]
     shares = [min(float(row["share"]), 3.0) for row in rows]
-    colours = [WRONG if share > 1 + 1e-6 else COLOURS[0] for share in shares]
-    axis.barh(range(len(rows)), shares, 0.6, color=colours, zorder=2)
+    colors = [WRONG if share > 1 + 1e-6 else COLORS[0] for share in shares]
+    axis.barh(range(len(rows)), shares, 0.6, color=colors, zorder=2)
     axis.axvline(1, color=INK, linewidth=1.4, linestyle=(0, (4, 2)), zorder=3)
     axis.set_yticks(range(len(rows)), [row["name"] for row in rows])
     axis.set_xlim(0, max(1.15, *shares))
@@ -73,11 +73,11 @@ def _noise(axis: Any, level: Level) -> None:
         return
     x = np.linspace(-mu * mu / 2 - 4 * mu, mu * mu / 2 + 4 * mu, 300)
     for at, (name, values, sign) in enumerate(both):
-        colour = COLOURS[(0, 2)[at]]
-        axis.plot(x, np.exp(-((x / mu - sign * mu / 2) ** 2) / 2) / (mu * math.sqrt(2 * math.pi)), color=colour, lw=2)
+        color = COLORS[(0, 2)[at]]
+        axis.plot(x, np.exp(-((x / mu - sign * mu / 2) ** 2) / 2) / (mu * math.sqrt(2 * math.pi)), color=color, lw=2)
         if values:
             bins = np.linspace(x[0], x[-1], 8 + round(math.sqrt(len(values))))
-            axis.hist(np.clip(values, x[0], x[-1]), bins, density=True, color=colour, alpha=0.35, label=name, zorder=2)
+            axis.hist(np.clip(values, x[0], x[-1]), bins, density=True, color=color, alpha=0.35, label=name, zorder=2)
     axis.set_xlabel("ℓ", fontsize=9, color=INK)
     axis.set_yticks([])
     axis.legend(fontsize=8, frameon=False, labelcolor=INK, loc="upper right")
@@ -87,7 +87,7 @@ def _one_run(axis: Any, level: Level) -> None:
     """Lower bounds beside the claim."""
     names = {"epsilon_fdp": "f-DP", "epsilon_steinke": "Steinke et al."}
     rows = [(names[key], level.details[key]) for key in names if level.details[key] is not None]
-    axis.bar(range(len(rows)), [value for _, value in rows], 0.5, color=_colour(level), zorder=2)
+    axis.bar(range(len(rows)), [value for _, value in rows], 0.5, color=_color(level), zorder=2)
     for at, (_, value) in enumerate(rows):
         place = {"textcoords": "offset points", "ha": "center"}
         axis.annotate(f"{value:.3g}", (at, value), (0, 4), fontsize=9, color=INK, **place)

@@ -39,7 +39,7 @@ class Bill:
     of: str
     epsilon: float
     delta: float
-    neighbouring: str
+    neighboring: str
     accountant: str
     events: list[Event]
     releases: list[dict[str, Any]]
@@ -77,7 +77,7 @@ def budget(
         str | None,
         typer.Argument(help="A file of accounts, and one of them: people.sqlite:customers.", metavar="STORE"),
     ] = None,
-    items: Annotated[int | None, typer.Option(help="Number of items in the catalogue.", min=1, metavar="N")] = None,
+    items: Annotated[int | None, typer.Option(help="Number of items in the catalog.", min=1, metavar="N")] = None,
     plot: Annotated[
         str | None, typer.Option(help="Plot ε against δ, the noise against ε, and the shares.", metavar="FILE.png")
     ] = None,
@@ -133,7 +133,7 @@ def budget(
             "of": bill.of,
             "epsilon": bill.epsilon,
             "delta": bill.delta,
-            "neighbouring": bill.neighbouring,
+            "neighboring": bill.neighboring,
             "accountant": bill.accountant,
             "mu": _mu(bill),
             "releases": bill.releases,
@@ -154,7 +154,7 @@ def _of_plan(choice: ModelOptions, items: int | None) -> Bill:
     from discreet.privacy.release.plan import RESERVE
 
     if items is None:
-        raise ConfigError("say how many items the catalogue has, such as --items 20000, or name a ledger to price")
+        raise ConfigError("say how many items the catalog has, such as --items 20000, or name a ledger to price")
     model = choice.make(default=PRIVATE)
     if not hasattr(model, "plan"):
         raise ConfigError(f"{type(model).__name__} is not private, so it has no budget: use --model {PRIVATE}")
@@ -163,7 +163,7 @@ def _of_plan(choice: ModelOptions, items: int | None) -> Bill:
     of = f"{model!r} on {items:,} items"
     priced = [_row(r["name"], r["count"], r) for r in rows]
     bill = Bill(
-        of, plan.epsilon(), plan.budget.delta, plan.budget.neighbouring, plan.accountant, plan.events, priced, RESERVE
+        of, plan.epsilon(), plan.budget.delta, plan.budget.neighboring, plan.accountant, plan.events, priced, RESERVE
     )
     if model.feedback == "explicit" and getattr(model, "rating_range", ()) is None:
         bill.notes.append("ratings are taken to lie between 1 and 5: say otherwise with --rating-range")
@@ -231,7 +231,7 @@ def _of_ledger(what: str, choice: ModelOptions, items: int | None) -> Bill:
         what,
         price.epsilon,
         price.delta,
-        ledger.plan.budget.neighbouring,
+        ledger.plan.budget.neighboring,
         price.accountant,
         ledger.events(),
         rows,
@@ -348,7 +348,7 @@ def _show(
         for r in bill.releases
     ]
     out.table(COLUMNS, cells)
-    promise = f"ε = {bill.epsilon:.6g} at δ = {bill.delta:g}, for {RELATION[bill.neighbouring]}"
+    promise = f"ε = {bill.epsilon:.6g} at δ = {bill.delta:g}, for {RELATION[bill.neighboring]}"
     mu = _mu(bill)
     out.say(promise if mu is None else f"{promise}; together μ = {mu:.4g}", style="bold")
     out.say()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from discreet.privacy.release.hash_chain import Head
 
 VERBS = ("open", "show", "log", "verify", "backup")
-_OF_AN_ACCOUNT = ("epsilon", "delta", "neighbouring")
+_OF_AN_ACCOUNT = ("epsilon", "delta", "neighboring")
 
 
 def run(
@@ -87,7 +87,7 @@ def _open(where: str, choice: ModelOptions, note: str, out: Output) -> None:
     if choice.epsilon is None:
         raise ConfigError("an account needs its total: give --epsilon, such as 4")
     delta = 1e-6 if choice.delta is None else choice.delta
-    account = store.open(name, choice.epsilon, delta, choice.neighbouring or "add-remove", note)
+    account = store.open(name, choice.epsilon, delta, choice.neighboring or "add-remove", note)
     balance = account.balance
     out.say(f"Opened the account {name!r} in {store.path}: {_promise(balance)}", style="bold")
     out.say("Its total cannot be changed, and nothing is ever given back but what was never looked at.")
@@ -195,7 +195,7 @@ def _verify(where: str, head: str | None, folder: str | None, out: Output) -> No
 def _promise(balance: Balance) -> str:
     return (
         f"ε = {balance.epsilon:g} at δ = {balance.delta:g} (+ {balance.allowance:.1g} for sampling) in all, "
-        f"{balance.neighbouring}, μ² ≤ {balance.limit:.6g}"
+        f"{balance.neighboring}, μ² ≤ {balance.limit:.6g}"
     )
 
 

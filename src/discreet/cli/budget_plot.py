@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from discreet.cli.evaluation_plot import COLOURS, FAINT, INK, PAPER, plain, title
+from discreet.cli.evaluation_plot import COLORS, FAINT, INK, PAPER, plain, title
 
 if TYPE_CHECKING:
     from discreet.cli.budget import Bill
@@ -29,7 +29,7 @@ def draw_budget(bill: Bill, independent: dict[str, Any] | None, file: Path) -> N
     title(axes[0], "ε over δ", "what the same releases cost at another δ")
     title(axes[1], "Noise over ε", "all noise, relative to that of this budget")
     title(axes[2], "What the budget is spent on", "share of the budget, and standard deviation of the noise")
-    promise = f"ε = {bill.epsilon:.4g} at δ = {bill.delta:g}, {RELATION[bill.neighbouring]}"
+    promise = f"ε = {bill.epsilon:.4g} at δ = {bill.delta:g}, {RELATION[bill.neighboring]}"
     figure.text(0.055, 0.925, f"Privacy budget: {promise}", fontsize=15, weight="bold", color=INK)
     what = bill.of if len(bill.of) < 150 else bill.of[:147] + "…"
     figure.text(0.055, 0.875, what, fontsize=9, color=INK, alpha=0.7)
@@ -43,11 +43,11 @@ def _curve(axis: Any, bill: Bill, independent: dict[str, Any] | None) -> None:
     from discreet.cli.budget import curve
 
     deltas = np.geomspace(1e-12, 1e-2, 101).tolist()
-    lines = (("rdp", "the papers' conversion", SECOND, "--"), ("gdp", "exact", COLOURS[0], "-"))
-    for accountant, name, colour, style in lines:
+    lines = (("rdp", "the papers' conversion", SECOND, "--"), ("gdp", "exact", COLORS[0], "-"))
+    for accountant, name, color, style in lines:
         points = curve(bill, deltas, accountant)
-        axis.plot(deltas, [p["epsilon"] for p in points], style, color=colour, linewidth=2.2, zorder=3, label=name)
-    shade = SECOND if bill.accountant == "rdp" else COLOURS[0]
+        axis.plot(deltas, [p["epsilon"] for p in points], style, color=color, linewidth=2.2, zorder=3, label=name)
+    shade = SECOND if bill.accountant == "rdp" else COLORS[0]
     axis.plot([bill.delta], [bill.epsilon], "o", color=shade, markersize=8, zorder=5)
     if independent is not None:
         axis.plot(
@@ -85,11 +85,11 @@ def _noise(axis: Any, bill: Bill) -> None:
 
     epsilons = bill.epsilon * np.geomspace(1 / 8, 8, 25)
     factors = [noise_factor(bill, float(e), accounting) for e in epsilons]
-    axis.plot(epsilons, factors, color=COLOURS[0], linewidth=2.2, zorder=3)
+    axis.plot(epsilons, factors, color=COLORS[0], linewidth=2.2, zorder=3)
     for times in (0.25, 0.5, 1.0, 2.0, 4.0):
         epsilon = times * bill.epsilon
         factor = noise_factor(bill, epsilon, accounting)
-        axis.plot([epsilon], [factor], "o", color=COLOURS[0] if times != 0.5 else SECOND, markersize=7, zorder=4)
+        axis.plot([epsilon], [factor], "o", color=COLORS[0] if times != 0.5 else SECOND, markersize=7, zorder=4)
         axis.annotate(
             f"{factor:.2f}×",
             (epsilon, factor),
@@ -113,7 +113,7 @@ def _noise(axis: Any, bill: Bill) -> None:
 def _shares(axis: Any, bill: Bill) -> None:
     rows = sorted(bill.releases, key=lambda row: row["share"])
     names = [f"{row['name']} × {row['count']}" if row["count"] > 1 else row["name"] for row in rows]
-    axis.barh(range(len(rows)), [row["share"] for row in rows], 0.62, color=COLOURS[0], zorder=2)
+    axis.barh(range(len(rows)), [row["share"] for row in rows], 0.62, color=COLORS[0], zorder=2)
     for at, row in enumerate(rows):
         spent = f"{row['share']:.1%}"
         noise = f"noise {row['deviation']:.3g}"

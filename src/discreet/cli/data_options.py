@@ -35,7 +35,7 @@ _FILE_ONLY = (
     "trust_user_column",
     "normalize_ids",
 )
-_SET_ONLY = ("path", "catalogue", "scale")
+_SET_ONLY = ("path", "catalog", "scale")
 _FILTERS = ("min_rating", "binarize", "min_user_ratings", "min_item_ratings")
 
 
@@ -103,11 +103,11 @@ class DataOptions(ColumnOptions):
     """Ratings from a file or a data set, and which of them."""
 
     items: Annotated[
-        str | None, _option("Public item catalogue: a file with an id and a title on each line.", metavar="FILE")
+        str | None, _option("Public item catalog: a file with an id and a title on each line.", metavar="FILE")
     ] = None
     unknown_items: Annotated[
         Literal["error", "drop"] | None,
-        _option("What to do with ratings of items outside the catalogue; error by default."),
+        _option("What to do with ratings of items outside the catalog; error by default."),
     ] = None
     trust_user_column: Annotated[
         bool,
@@ -118,7 +118,7 @@ class DataOptions(ColumnOptions):
         _option("Take user ids that differ in case, blanks or Unicode form for one user.", "--normalize-ids"),
     ] = False
     path: Annotated[str | None, _option("Where the data set is: an archive or a folder.", panel=_DATA_SET)] = None
-    catalogue: Annotated[bool, _option("Also keep items that nobody rated.", "--catalogue", panel=_DATA_SET)] = False
+    catalog: Annotated[bool, _option("Also keep items that nobody rated.", "--catalog", panel=_DATA_SET)] = False
     scale: Annotated[
         float | None, _option("Share of the users of a generated data set.", metavar="SHARE", panel=_DATA_SET)
     ] = None
@@ -174,7 +174,7 @@ class DataOptions(ColumnOptions):
             if value is not None and not math.isfinite(value):
                 raise ConfigError(f"--{name.replace('_', '-')} is {value}, but must be a finite number")
         if self.unknown_items is not None and self.items is None:
-            raise ConfigError("--unknown-items goes with a catalogue, --items FILE")
+            raise ConfigError("--unknown-items goes with a catalog, --items FILE")
 
     def refuse_filters(self, why: str) -> None:
         """Refuse the options that choose among ratings, or name a data set."""
@@ -191,7 +191,7 @@ class DataOptions(ColumnOptions):
         if data.lower() in names and not Path(data).is_file():
             self.refuse("is for files of your own", *_FILE_ONLY)
             return load_dataset(
-                data.lower(), self.path, scale=self.scale, catalogue=self.catalogue or None, progress=progress
+                data.lower(), self.path, scale=self.scale, catalog=self.catalog or None, progress=progress
             )
         self.refuse(f"is for data sets ({', '.join(names)})", *_SET_ONLY)
         if Path(data, "model.json").is_file():

@@ -10,7 +10,7 @@ _STATE = {"embedded": "built in", "generated": "made when asked for"}
 
 @command("discreet datasets")
 def _datasets(out: Output) -> None:
-    """List the data sets that can be loaded by name, with their licences and whether they are installed."""
+    """List the data sets that can be loaded by name, with their licenses and whether they are installed."""
     from discreet.data.datasets import datasets
     from discreet.data.download import cache_folder
 
@@ -19,12 +19,12 @@ def _datasets(out: Output) -> None:
         [e["name"], f"{e['users']:,}", f"{e['items']:,}", f"{e['ratings']:,}", _state(e), e["about"]] for e in known
     ]
     out.table(["name", "users", "items", "ratings", "here?", "what"], cells, flush_left=[0, 4, 5])
-    licences: dict[str, list[str]] = {}
+    licenses: dict[str, list[str]] = {}
     for entry in known:
-        licences.setdefault(entry["licence"], []).append(entry["name"])
-    out.say("Licences", style="bold")
-    for licence, names in licences.items():
-        out.say(f"  {', '.join(names)}: {licence}")
+        licenses.setdefault(entry["license"], []).append(entry["name"])
+    out.say("Licenses", style="bold")
+    for license, names in licenses.items():
+        out.say(f"  {', '.join(names)}: {license}")
     out.say()
     out.say("Files of others are downloaded on first use, or put there by hand:", style="bold")
     for entry in known:

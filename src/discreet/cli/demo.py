@@ -110,7 +110,7 @@ def _show_quality(found: Comparison, model: Any, out: Output) -> None:
 
 def _show_promise(model: Any, out: Output) -> None:
     _heading("3. What is promised to each of these people, for everything that the model holds", out)
-    words = str(replace(model.privacy_, learnt=""))
+    words = str(replace(model.privacy_, learned=""))
     out.say(textwrap.fill(words, WIDTH, initial_indent="   ", subsequent_indent="   "), style="green")
 
 
@@ -232,14 +232,14 @@ def _save(model: Any, found: Comparison, curve: dict[float, float], what: str, f
 
 
 def _genres(likes: str, known: tuple[str, ...]) -> list[str]:
-    spelt = {genre.lower(): genre for genre in known}
+    spelled = {genre.lower(): genre for genre in known}
     wanted = [genre.strip().lower() for genre in likes.split(",") if genre.strip()]
     for genre in wanted:
-        if genre not in spelt:
+        if genre not in spelled:
             raise ConfigError(f"there is no genre {genre!r}: choose among {', '.join(known)}")
     if not wanted:
         raise ConfigError(f"--likes names no genre: choose among {', '.join(known)}")
-    return [spelt[genre] for genre in dict.fromkeys(wanted)]
+    return [spelled[genre] for genre in dict.fromkeys(wanted)]
 
 
 def _next(model: Path) -> list[str]:

@@ -186,7 +186,7 @@ def _release_trained(
     account = price.open_account()
     fit(model, split.train, out, account if hasattr(model, "plan") else None)
     names = wanted or _metrics(DEFAULT_METRICS[model.feedback])
-    result = price.release(model, split, names, part, relevant, choice.neighbouring, out)
+    result = price.release(model, split, names, part, relevant, choice.neighboring, out)
     out.result({"command": "evaluate", **public_facts(facts), "part": part, **result})
 
 

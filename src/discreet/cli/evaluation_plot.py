@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 INK = "#22303c"
 FAINT = "#d9dee3"
 PAPER = "#ffffff"
-COLOURS = ("#00798c", "#d1495b", "#edae49", "#9aa5b1")  # the model, then what it is compared with
+COLORS = ("#00798c", "#d1495b", "#edae49", "#9aa5b1")  # the model, then what it is compared with
 
 
 def draw_demo(found: Comparison, curve: Mapping[float, float], what: str) -> bytes:
@@ -23,11 +23,11 @@ def draw_demo(found: Comparison, curve: Mapping[float, float], what: str) -> byt
     figure = Figure(figsize=(13, 4.8), dpi=150, facecolor=PAPER)
     axes = figure.subplots(1, 3, gridspec_kw={"width_ratios": [1.25, 1.25, 1.25]})
     figure.subplots_adjust(left=0.045, right=0.985, top=0.68, bottom=0.15, wspace=0.2)
-    colours = {row.name: COLOURS[min(at, len(COLOURS) - 1)] for at, row in enumerate(found.rows)}
-    _bars(axes[0], list(found.rows), list(found.metrics), colours)
-    _over_budget(axes[1], curve, list(found.rows), metric, colours)
-    _by_popularity(axes[2], list(found.rows), metric, colours)
-    title(axes[0], "Held-out favourites found", "share of them in the top 20, higher is better")
+    colors = {row.name: COLORS[min(at, len(COLORS) - 1)] for at, row in enumerate(found.rows)}
+    _bars(axes[0], list(found.rows), list(found.metrics), colors)
+    _over_budget(axes[1], curve, list(found.rows), metric, colors)
+    _by_popularity(axes[2], list(found.rows), metric, colors)
+    title(axes[0], "Held-out favorites found", "share of them in the top 20, higher is better")
     title(axes[1], "What privacy costs", f"{metric} over the budget ε, left is more private")
     title(axes[2], "From popular to rare films", f"{metric} by fifths of the ratings, higher is better")
     figure.text(0.045, 0.925, "Quality of a private recommender", fontsize=15, weight="bold", color=INK)
@@ -50,7 +50,7 @@ def draw_demo(found: Comparison, curve: Mapping[float, float], what: str) -> byt
     return drawn.getvalue()
 
 
-def _bars(axis: Any, rows: list[Row], metrics: list[str], colours: dict[str, str]) -> None:
+def _bars(axis: Any, rows: list[Row], metrics: list[str], colors: dict[str, str]) -> None:
     """Grouped bars: one group per metric, one bar per model, its value on top."""
     width = 0.84 / len(rows)
     highest = max(row.scores[m].mean for row in rows for m in metrics)
@@ -58,7 +58,7 @@ def _bars(axis: Any, rows: list[Row], metrics: list[str], colours: dict[str, str
         places = [group + (at - (len(rows) - 1) / 2) * width for group in range(len(metrics))]
         values = [row.scores[m].mean for m in metrics]
         errors = [row.scores[m].stderr for m in metrics]
-        axis.bar(places, values, 0.88 * width, color=colours[row.name], zorder=2)
+        axis.bar(places, values, 0.88 * width, color=colors[row.name], zorder=2)
         axis.errorbar(places, values, errors, fmt="none", ecolor=INK, elinewidth=1, capsize=2, zorder=3)
         for x, y in zip(places, values, strict=True):
             axis.text(x, y + 0.03 * highest, f"{y:.3f}", ha="center", va="bottom", fontsize=9, color=INK, zorder=4)
@@ -68,16 +68,16 @@ def _bars(axis: Any, rows: list[Row], metrics: list[str], colours: dict[str, str
 
 
 def _over_budget(
-    axis: Any, curve: Mapping[float, float], rows: list[Row], metric: str, colours: dict[str, str]
+    axis: Any, curve: Mapping[float, float], rows: list[Row], metric: str, colors: dict[str, str]
 ) -> None:
     """The private model at several budgets, between two that have none."""
     model, *others = rows
-    axis.plot(list(curve), list(curve.values()), color=colours[model.name], marker="o", linewidth=2.2, zorder=3)
+    axis.plot(list(curve), list(curve.values()), color=colors[model.name], marker="o", linewidth=2.2, zorder=3)
     for row in others[:2]:
         level = row.scores[metric].mean
-        axis.axhline(level, color=colours[row.name], linewidth=1.8, linestyle=(0, (5, 2)), zorder=2)
+        axis.axhline(level, color=colors[row.name], linewidth=1.8, linestyle=(0, (5, 2)), zorder=2)
         axis.text(
-            max(curve), level, row.name, ha="right", va="bottom", fontsize=9, weight="bold", color=colours[row.name]
+            max(curve), level, row.name, ha="right", va="bottom", fontsize=9, weight="bold", color=colors[row.name]
         )
     axis.set_xscale("log", base=2)
     axis.set_xticks(list(curve), [f"{epsilon:g}" for epsilon in curve])
@@ -87,7 +87,7 @@ def _over_budget(
     plain(axis)
 
 
-def _by_popularity(axis: Any, rows: list[Row], metric: str, colours: dict[str, str]) -> None:
+def _by_popularity(axis: Any, rows: list[Row], metric: str, colors: dict[str, str]) -> None:
     for row in rows:
         scores = [group[metric] for group in row.quintiles]
         places = range(1, len(scores) + 1)
@@ -95,7 +95,7 @@ def _by_popularity(axis: Any, rows: list[Row], metric: str, colours: dict[str, s
             places,
             [s.mean for s in scores],
             [s.stderr for s in scores],
-            color=colours[row.name],
+            color=colors[row.name],
             marker="o",
             linewidth=2.2,
             markersize=6,

@@ -28,7 +28,7 @@ _RULES = [
     (r"\bitems=(?=[\s,;:.]|$)", "--items"),
     (r"\brelevant=(?=[\s,;:.]|$)", "--relevant"),
     (r"\brating_range=(?=[\s,;:.]|$)", "--rating-range"),
-    (r"\b(epsilon|delta|neighbouring|noise|accountant)='?([\w.+-]+)'?", r"--\1 \2"),
+    (r"\b(epsilon|delta|neighboring|noise|accountant)='?([\w.+-]+)'?", r"--\1 \2"),
     (r"\bpath=(\.\.\.)?(?=[\s,;:.)]|$)", "--path"),
     (r" \(MemoryError\)$", ": there is not enough memory. Use fewer factors, or --engine blocks"),
 ]

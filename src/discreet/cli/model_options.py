@@ -18,7 +18,7 @@ from discreet.models import MODELS, model_class
 _PANEL = "Model"
 PRIVACY = "Privacy"
 _SPELLINGS = {name.lower(): name for name in MODELS}
-_PROMISE = ("epsilon", "delta", "allow_large_delta", "neighbouring", "noise", "accountant", "rating_range")
+_PROMISE = ("epsilon", "delta", "allow_large_delta", "neighboring", "noise", "accountant", "rating_range")
 PRIVATE = "dpmf"
 
 
@@ -75,13 +75,13 @@ class ModelOptions:
     ] = None
     epsilon: Annotated[
         float | None,
-        _option("Privacy budget: how much may be learnt about any one user. Smaller is more private.", panel=PRIVACY),
+        _option("Privacy budget: how much may be learned about any one user. Smaller is more private.", panel=PRIVACY),
     ] = None
     delta: Annotated[float | None, _option("Probability that this bound fails; 1e-6 by default.", panel=PRIVACY)] = None
     allow_large_delta: Annotated[
         bool | None, _option("Accept a delta above 1e-3.", "--allow-large-delta", panel=PRIVACY)
     ] = None
-    neighbouring: Annotated[
+    neighboring: Annotated[
         Literal["add-remove", "replace-one"] | None,
         _option(
             "What is hidden: whether a user is in the data at all (the default), or which user it is.",

@@ -83,7 +83,7 @@ class PrivateScoreOptions:
         metrics: list[str],
         part: Any,
         relevant: float | None,
-        neighbouring: Any,
+        neighboring: Any,
         out: Output,
     ) -> dict[str, Any]:
         """Release the scores, show them, and keep their ledger."""
@@ -97,7 +97,7 @@ class PrivateScoreOptions:
             metrics,
             epsilon=self.score_epsilon,
             delta=self._delta,
-            neighbouring=neighbouring or "add-remove",
+            neighboring=neighboring or "add-remove",
             budget=account,
             most_ratings=10 if self.most_ratings is None else self.most_ratings,
             confidence=0.95 if self.confidence is None else self.confidence,

@@ -86,7 +86,7 @@ def recommend(
     model = open_model(folder, once=shown)
     known = _history(model, history, history_file, layout, skip_unknown)
     if model.details.get("dimensions") == 0:
-        out.note(f"what this model learnt: {model.summary_}")
+        out.note(f"what this model learned: {model.summary_}")
     _one(model, known, n, exclude or [], include_seen, to, raw_csv, out)
 
 

@@ -103,7 +103,7 @@ class SplitOptions:
 
         if how == "users":
             n = self.test_users or max(1, min(MOST_TEST_USERS, ratings.n_users // 10))
-            return splits.strong_generalisation(ratings, n, n, 0.8 if self.fold_in is None else self.fold_in, seed)
+            return splits.strong_generalization(ratings, n, n, 0.8 if self.fold_in is None else self.fold_in, seed)
         if how == "by-person":
             return splits.by_person(ratings, seed=seed)
         if how == "leave-one-out":

@@ -32,7 +32,7 @@ NOT_PRIVATE = (
 
 REMEDIES = {
     "liked": "what counts as liked with --set like_threshold=everything",
-    "items": "a public catalogue with --items",
+    "items": "a public catalog with --items",
     "ratings": "the public range of ratings with --rating-range",
     "filter": "all items, without --min-item-ratings",
 }
@@ -212,8 +212,8 @@ def describe_model(model: Any) -> dict[str, Any]:
     if statement is not None:  # whoever knows the seed of seeded noise can subtract it
         parameters |= {"random_state": None} if "random_state" in parameters else {}
     facts = {"class": type(model).__name__, "parameters": parameters, "private": is_private(model)}
-    if learnt := getattr(model, "summary_", ""):
-        facts["learnt"] = learnt
+    if learned := getattr(model, "summary_", ""):
+        facts["learned"] = learned
     if statement is None:
         return facts
     return facts | {"epsilon": statement.epsilon, "delta": statement.delta, "privacy": statement.to_dict()}

@@ -97,7 +97,7 @@ def _add(history: dict[Any, float | None], item: Any, rating: float | None) -> N
 def _rows(path: str, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int, tuple[str, str | None]]]:
     """(line, (item, rating)) of a file."""
     from discreet.data.catalog import ID_NAMES, TITLE_NAMES
-    from discreet.data.columns import CONVENTIONS, normalise
+    from discreet.data.columns import CONVENTIONS, normalize
     from discreet.data.readers import check_file, damage, kind_of, read_table
 
     file = check_file(path)
@@ -113,7 +113,7 @@ def _rows(path: str, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int
         raise DataError(damage(file, error)) from error
     if not table:
         raise DataError(f"{path} is empty: it should name one item per line")
-    head = [normalise(name) for name in table[0][1]]
+    head = [normalize(name) for name in table[0][1]]
     at_item = _find_column(layout.item, head, (*ID_NAMES, *TITLE_NAMES), path)
     at_rating = _find_column(layout.rating, head, CONVENTIONS["rating"], path)
     if layout.item is None and (at_item is None or items.knows(table[0][1][0])):
@@ -126,12 +126,12 @@ def _rows(path: str, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int
 
 def _find_column(wish: str | None, head: Sequence[str], usual: Sequence[str], path: str) -> int | None:
     """Position of the column asked for, or of one with a usual name."""
-    from discreet.data.columns import normalise
+    from discreet.data.columns import normalize
 
     if wish is None:
         return next((head.index(name) for name in usual if name in head), None)
-    if normalise(wish) in head:
-        return head.index(normalise(wish))
+    if normalize(wish) in head:
+        return head.index(normalize(wish))
     if wish.isdecimal() and int(wish) < len(head):
         return int(wish)
     raise DataError(f"{path} has no column {wish!r}: its columns are {', '.join(head)}")

@@ -8,13 +8,13 @@ from typing import Any
 
 from discreet.progress import Progress
 
-EPSILON = 500.0  # so that a few people suffice for every part of a model to be learnt
+EPSILON = 500.0  # so that a few people suffice for every part of a model to be learned
 
 
 def warm_up(progress: Progress) -> None:
     """Train and evaluate each model on a few people of cinema, and recommend to all of them."""
     from discreet.data.cinema import make_cinema
-    from discreet.data.splits import random_ratings, strong_generalisation
+    from discreet.data.splits import random_ratings, strong_generalization
     from discreet.evaluation import evaluate
     from discreet.models.als import ALS
     from discreet.models.dpmf import DPMF
@@ -30,7 +30,7 @@ def warm_up(progress: Progress) -> None:
         "popularity": Popularity,
     }
     at_random = random_ratings(ratings, (0.8, 0.1, 0.1), 0)
-    by_user = strong_generalisation(ratings, 20, 20, seed=0)
+    by_user = strong_generalization(ratings, 20, 20, seed=0)
     logger = logging.getLogger("discreet")
     before = logger.level
     logger.setLevel(logging.ERROR)  # what a model says of so few people is of no interest

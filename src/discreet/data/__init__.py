@@ -1,6 +1,6 @@
 """Ratings, and every way to get them: files, frames, sparse matrices, known data sets, generated data.
 
-`ratings` is what all else makes and takes; `files`, `text`, `frames` and `csr` read; `catalogue` and `features` are
+`ratings` is what all else makes and takes; `files`, `text`, `frames` and `csr` read; `catalog` and `features` are
 what is public about items; `datasets` knows the official archives; `splits` holds ratings out; `cinema` is
 generated. The names below are public, and imported on first use.
 """
@@ -11,15 +11,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.data.catalog import Catalogue
+    from discreet.data.catalog import Catalog
     from discreet.data.datasets import load_dataset
     from discreet.data.ratings import Ratings
     from discreet.data.splits import Holdout, Split
 
-__all__ = ["Catalogue", "Holdout", "Ratings", "Split", "load_dataset"]
+__all__ = ["Catalog", "Holdout", "Ratings", "Split", "load_dataset"]
 
 _HOME = {
-    "Catalogue": "catalogue",
+    "Catalog": "catalog",
     "Holdout": "splits",
     "Ratings": "ratings",
     "Split": "splits",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from discreet.data.catalog import Catalogue, read_catalogue
+from discreet.data.catalog import Catalog, read_catalog
 from discreet.data.ids import IdIndex, object_array
 from discreet.data.ratings import Ratings
 from discreet.errors import DataError
@@ -81,31 +81,31 @@ def locate(layout: ArchiveLayout, path: Path) -> ArchiveSource | None:
     return None
 
 
-def read(layout: ArchiveLayout, source: ArchiveSource, *, catalogue: bool = False) -> Ratings:
+def read(layout: ArchiveLayout, source: ArchiveSource, *, catalog: bool = False) -> Ratings:
     """Ratings with titles.
 
     Parameters
     ----------
     layout, source
         From the registry and from :func:`locate`.
-    catalogue : bool
+    catalog : bool
         Keep every item of the published list, also those that nobody rated; otherwise the rated ones.
     """
     with _unpack_files(source) as (ratings_file, items_file):
-        listed = None if items_file is None else read_catalogue(items_file)
-        if catalogue and listed is None:
-            raise DataError(f"{layout.items or TABLES[1]} is not beside {source.ratings}, so there is no catalogue")
-        items = listed if catalogue else None
+        listed = None if items_file is None else read_catalog(items_file)
+        if catalog and listed is None:
+            raise DataError(f"{layout.items or TABLES[1]} is not beside {source.ratings}, so there is no catalog")
+        items = listed if catalog else None
         if source.tables:
             made = Ratings.read(ratings_file, items=items)
         elif layout.header:
             made = Ratings.read(ratings_file, items=items, rating=_rating_column(ratings_file, layout.separator))
         else:
             made = Ratings.read(ratings_file, items=items, separator=layout.separator, header=False)
-    return made if catalogue or listed is None else _add_titles(made, listed)
+    return made if catalog or listed is None else _add_titles(made, listed)
 
 
-def _add_titles(ratings: Ratings, listed: Catalogue) -> Ratings:
+def _add_titles(ratings: Ratings, listed: Catalog) -> Ratings:
     if listed.titles is None:
         return ratings
     at = IdIndex(listed.ids).positions(ratings.item_ids, "item id")
@@ -119,7 +119,7 @@ def _add_titles(ratings: Ratings, listed: Catalogue) -> Ratings:
         ratings.item_ids,
         ratings.timestamps,
         titles,
-        ratings.catalogue,
+        ratings.catalog,
         ratings.merged,
         ratings.filtered,
     )

@@ -1,4 +1,4 @@
-"""From columns or a matrix to the arrays of :class:`discreet.Ratings`: encode ids, align with a catalogue, compress."""
+"""From columns or a matrix to the arrays of :class:`discreet.Ratings`: encode ids, align with a catalog, compress."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.catalog import Catalogue
+from discreet.data.catalog import Catalog
 from discreet.data.columns import Columns
 from discreet.data.csr import check_duplicates_rule, compress_rows, matrix_entries
 from discreet.data.ids import IdIndex, as_ids, encode, first_repeated, normalize_column, stands_for_nothing
@@ -17,7 +17,7 @@ from discreet.errors import ConfigError, DataError
 
 
 def from_columns(
-    columns: Columns, given: Catalogue | None, duplicates: str, unknown: str, normalize_ids: bool = False
+    columns: Columns, given: Catalog | None, duplicates: str, unknown: str, normalize_ids: bool = False
 ) -> dict[str, Any]:
     """Fields of the ratings in the columns, which are taken one by one so that their memory is freed early."""
     check_duplicates_rule(duplicates)
@@ -48,15 +48,15 @@ def from_columns(
         "user_ids": user_ids,
         "item_ids": item_ids,
         "titles": titles,
-        "catalogue": given is not None,
+        "catalog": given is not None,
         "rated": rated,
     }
 
 
 def from_matrix(
-    matrix: Any, user_ids: Any, item_ids: Any, given: Catalogue | None, titles: Any, duplicates: str
+    matrix: Any, user_ids: Any, item_ids: Any, given: Catalog | None, titles: Any, duplicates: str
 ) -> dict[str, Any]:
-    """Fields of the ratings in a sparse matrix; a catalogue names its columns where ``item_ids`` does not."""
+    """Fields of the ratings in a sparse matrix; a catalog names its columns where ``item_ids`` does not."""
     check_duplicates_rule(duplicates)
     parts = matrix_entries(matrix, duplicates)
     ids = []
@@ -79,13 +79,13 @@ def from_matrix(
         titles = given.titles
     if titles is not None and len(titles) != matrix.shape[1]:
         raise DataError(f"{len(titles):,} titles for {matrix.shape[1]:,} columns: one title for each is needed")
-    return parts._asdict() | {"user_ids": ids[0], "item_ids": ids[1], "titles": titles, "catalogue": names_columns}
+    return parts._asdict() | {"user_ids": ids[0], "item_ids": ids[1], "titles": titles, "catalog": names_columns}
 
 
 def align(
-    items: NDArray[np.int32], item_ids: NDArray[Any], given: Catalogue, unknown: str
+    items: NDArray[np.int32], item_ids: NDArray[Any], given: Catalog, unknown: str
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_] | None]:
-    """Positions in the catalogue for positions in ``item_ids``, and a mask of the known ones (None: all are)."""
+    """Positions in the catalog for positions in ``item_ids``, and a mask of the known ones (None: all are)."""
     if unknown not in ("error", "drop"):
         raise ConfigError(f'unknown_items must be "error" or "drop", and {unknown!r} was given')
     position = IdIndex(given.ids).positions(item_ids, "item id").astype(np.int32)
@@ -95,7 +95,7 @@ def align(
         return aligned, None
     if unknown == "error":
         raise DataError(  # which items, and how many, is a fact about users
-            f"some rated items are not in the catalogue of {len(given):,}: add them, or leave their ratings out with "
+            f"some rated items are not in the catalog of {len(given):,}: add them, or leave their ratings out with "
             "unknown_items='drop'"
         )
     return aligned, known

@@ -1,6 +1,6 @@
-"""The public item catalogue: which items exist, and what they are called.
+"""The public item catalog: which items exist, and what they are called.
 
-A catalogue makes the list of items independent of who rated what. It may be a file (csv, tsv, ``::``- or
+A catalog makes the list of items independent of who rated what. It may be a file (csv, tsv, ``::``- or
 ``|``-separated as in MovieLens, parquet, feather; a plain list with one id per line), a data frame, a mapping
 ``{id: title}`` or a list of ids. In files the columns are found by name (``item_id``, ``movieId``, ``id`` ...;
 ``title``, ``name`` ...) or, without a header line, are the first two. The order given is kept.
@@ -17,18 +17,18 @@ from typing import Any
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.columns import CONVENTIONS, near_misses, normalise
+from discreet.data.columns import CONVENTIONS, near_misses, normalize
 from discreet.data.ids import as_ids, first_repeated, object_array, parse_id
 from discreet.data.readers import check_file, damage, kind_of, read_lines, read_table
 from discreet.data.csv_format import guess_separator, split
 from discreet.errors import DataError
 
-ID_NAMES = (*CONVENTIONS["item"], "id", "catalogueid", "key")
+ID_NAMES = (*CONVENTIONS["item"], "id", "catalogid", "key")
 TITLE_NAMES = ("title", "itemtitle", "movietitle", "name", "itemname", "productname", "label", "titles")
 
 
 @dataclass(frozen=True, eq=False)
-class Catalogue:
+class Catalog:
     """Item ids in the order given and, where known, their titles.
 
     Attributes
@@ -43,9 +43,9 @@ class Catalogue:
     def __post_init__(self) -> None:
         repeated = first_repeated(self.ids)
         if repeated is not None:
-            raise DataError(f"the catalogue lists the item {repeated!r} twice: every item may occur once")
+            raise DataError(f"the catalog lists the item {repeated!r} twice: every item may occur once")
         if not len(self.ids):
-            raise DataError("the catalogue holds no items: it must list at least one")
+            raise DataError("the catalog holds no items: it must list at least one")
         if self.titles is not None and len(self.titles) != len(self.ids):
             raise DataError(f"{len(self.titles):,} titles for {len(self.ids):,} items: one title per item is needed")
 
@@ -53,16 +53,16 @@ class Catalogue:
         return len(self.ids)
 
     @classmethod
-    def from_any(cls, items: Any, titles: Any = None) -> Catalogue:
-        """Catalogue from any of the forms that the module lists; ``titles`` in the order of the items."""
-        if isinstance(items, Catalogue):
+    def from_any(cls, items: Any, titles: Any = None) -> Catalog:
+        """Catalog from any of the forms that the module lists; ``titles`` in the order of the items."""
+        if isinstance(items, Catalog):
             found = items
         elif isinstance(items, (str, os.PathLike)):
-            found = read_catalogue(items)
+            found = read_catalog(items)
         elif isinstance(items, Mapping):
             found = cls(as_ids(list(items), "item id"), as_titles(items.values()))
         elif hasattr(type(items), "columns"):
-            found = _from_table(*_frame(items), "the catalogue")
+            found = _from_table(*_frame(items), "the catalog")
         else:
             found = cls(as_ids(items, "item id"))
         return found if titles is None else cls(found.ids, as_titles(titles))
@@ -74,8 +74,8 @@ def as_titles(titles: Any) -> NDArray[Any]:
     return object_array(values, len(values))
 
 
-def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
-    """Catalogue from a file."""
+def read_catalog(path: str | os.PathLike[str]) -> Catalog:
+    """Catalog from a file."""
     file = check_file(path)
     kind = kind_of(file)
     try:
@@ -90,14 +90,14 @@ def read_catalogue(path: str | os.PathLike[str]) -> Catalogue:
         raise DataError(text if str(file) in text else f"{file}: {text}") from error
 
 
-def _from_table(names: Sequence[Any], column: Any, where: str) -> Catalogue:
+def _from_table(names: Sequence[Any], column: Any, where: str) -> Catalog:
     at_id, at_title = _find(names, where)
     ids = as_ids(column(names[at_id]), "item id")
     if at_title is None:
-        return Catalogue(ids)
+        return Catalog(ids)
     titles = column(names[at_title])
     values = titles.to_pylist() if hasattr(titles, "to_pylist") else titles.to_list()
-    return Catalogue(ids, _titles_or_ids(values, ids))
+    return Catalog(ids, _titles_or_ids(values, ids))
 
 
 def _frame(frame: Any) -> tuple[list[Any], Any]:
@@ -107,27 +107,27 @@ def _frame(frame: Any) -> tuple[list[Any], Any]:
         wrapped = nw.from_native(frame)
     except TypeError:
         raise DataError(
-            f"a catalogue is a file, a frame, a list of ids or a mapping from id to title, not a {type(frame).__name__}"
+            f"a catalog is a file, a frame, a list of ids or a mapping from id to title, not a {type(frame).__name__}"
         ) from None
     except nw.exceptions.DuplicateError:
-        raise DataError("the catalogue has several columns of the same name: rename them") from None
+        raise DataError("the catalog has several columns of the same name: rename them") from None
     eager: Any = wrapped.collect() if isinstance(wrapped, nw.LazyFrame) else wrapped
     try:
         return list(eager.columns), lambda name: eager[name].to_native()
     except nw.exceptions.DuplicateError:
-        raise DataError("the catalogue has several columns of the same name: rename them") from None
+        raise DataError("the catalog has several columns of the same name: rename them") from None
 
 
-def _from_text(file: Path) -> Catalogue:
+def _from_text(file: Path) -> Catalog:
     lines = [line for line in read_lines(file) if line.strip()]
     if not lines:
-        raise DataError(f"{file} is empty: a catalogue has one line per item, with its id and title")
+        raise DataError(f"{file} is empty: a catalog has one line per item, with its id and title")
     separator = guess_separator(lines) or guess_separator(lines[:1])
     rows = split(lines, separator) if separator else [(line,) for line in lines]
     at_id = 0
     at_title = 1 if len(rows[0]) > 1 else None
     fields = min(map(len, rows))
-    if any(normalise(name) in ID_NAMES for name in rows[0]):
+    if any(normalize(name) in ID_NAMES for name in rows[0]):
         fields = len(rows[0])
         at_id, at_title = _find(rows[0], str(file))
         rows = rows[1:]
@@ -146,7 +146,7 @@ def _from_text(file: Path) -> Catalogue:
                 else f"{file}: item {number:,} has no id: correct it"
             )
     ids = as_ids(_as_written([row[at_id] for row in rows]), "item id")
-    return Catalogue(ids, None if at_title is None else _titles_or_ids([row[at_title] for row in rows], ids))
+    return Catalog(ids, None if at_title is None else _titles_or_ids([row[at_title] for row in rows], ids))
 
 
 def _as_written(texts: list[str]) -> list[Any]:
@@ -183,7 +183,7 @@ def _whole_titles(
 
 
 def _find(names: Sequence[Any], where: str) -> tuple[int, int | None]:
-    plain = [normalise(name) for name in names]
+    plain = [normalize(name) for name in names]
     twice = next(
         (name for at, name in enumerate(plain) if name in plain[:at] and name in (*ID_NAMES, *TITLE_NAMES)), None
     )

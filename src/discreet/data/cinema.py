@@ -123,7 +123,7 @@ def make_cinema(seed: int = 0, scale: float = 1.0) -> Ratings:
     item_ids = np.array([film.id for film in films()], dtype=object)
     titles = np.array([film.label for film in films()], dtype=object)
     return Ratings.from_indices(
-        indptr, indices, values, np.arange(1, n + 1), item_ids, _timestamps(indptr, bits), titles, catalogue=True
+        indptr, indices, values, np.arange(1, n + 1), item_ids, _timestamps(indptr, bits), titles, catalog=True
     )
 
 

@@ -104,7 +104,7 @@ class Columns:
         return column
 
 
-def normalise(name: object) -> str:
+def normalize(name: object) -> str:
     """Name without case, spaces and punctuation."""
     return "".join(letter for letter in str(name).lower() if letter.isalnum())
 
@@ -202,7 +202,7 @@ def near_misses(role: str, names: Sequence[Any]) -> list[Any]:
     """Columns whose names look as if they might be meant for this role, best first."""
     scored = []
     for name in names:
-        plain = normalise(name)
+        plain = normalize(name)
         item_similarity = max(difflib.SequenceMatcher(None, plain, known).ratio() for known in CONVENTIONS[role])
         if len(plain) > 3 and any(known in plain for known in CONVENTIONS[role] if len(known) > 3):
             item_similarity += 0.5
@@ -222,7 +222,7 @@ def only(same: Sequence[int], names: Sequence[Any], role: str, where: str) -> in
 
 
 def _by_convention(names: Sequence[Any], role: str, where: str) -> int | None:
-    plain = [normalise(name) for name in names]
+    plain = [normalize(name) for name in names]
     several = [names[plain.index(known)] for known in CONVENTIONS[role] if known in plain]
     if role == "user" and len(several) > 1:  # whose ratings belong together is what a promise is about
         raise DataError(
@@ -242,7 +242,7 @@ def _as_chosen(names: Sequence[Any], role: str, wish: str | int, where: str) -> 
         if 0 <= wish < len(names):
             return wish
         raise DataError(f"{where} has {len(names)} columns, so there is none at position {wish} (from 0) for {role}=")
-    same = [at for at, name in enumerate(names) if normalise(name) == normalise(wish)]
+    same = [at for at, name in enumerate(names) if normalize(name) == normalize(wish)]
     if same:
         return only(same, names, role, where)
     near = difflib.get_close_matches(wish, [str(name) for name in names], n=2, cutoff=0.5)
@@ -259,7 +259,7 @@ def _not_found(
     sample: Callable[[int], Sequence[Any]] | None,
     naming: str,
 ) -> str:
-    missing = f"{where} has no column that is recognisably the {role}"
+    missing = f"{where} has no column that is recognizably the {role}"
     if role == "user":
         no_header = ", or say header=False if the first line holds no names" if no_header_hint else ""
         return (
@@ -267,7 +267,7 @@ def _not_found(
             f"Columns: {_describe_column(names, sample)}"
         )
     others = {known for other in ROLES if other != role for known in CONVENTIONS[other]}
-    near = near_misses(role, [name for name in names if normalise(name) not in others])[:2]
+    near = near_misses(role, [name for name in names if normalize(name) not in others])[:2]
     hint = f"did you mean {' or '.join(f'{role}={name!r}' for name in near)}?" if near else f"name it with {role}=..."
     if no_header_hint and not near:
         hint += " or, if the first line holds no names, header=False"

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from discreet.data.columns import CONVENTIONS, Column, Columns, by_order, find_columns, normalise
+from discreet.data.columns import CONVENTIONS, Column, Columns, by_order, find_columns, normalize
 from discreet.data.ids import MISSING, Coded, RowError, as_coded, stands_for_nothing, parse_id
 from discreet.data.values import as_ratings, as_timestamps, text_times
 from discreet.errors import DataError
@@ -119,8 +119,8 @@ def find_separator(lines: Sequence[str], chosen: Mapping[str, Column], where: st
     Without names the first lines are people's, and none of these may decide how all the others are cut. So a second
     separator that fits all lines is an error, and a space separates only where nothing else could.
     """
-    asked = {normalise(wish) for wish in chosen.values() if isinstance(wish, str)}
-    names = [[normalise(name) for name in split(lines[:1], separator)[0]] for separator in SEPARATORS]
+    asked = {normalize(wish) for wish in chosen.values() if isinstance(wish, str)}
+    names = [[normalize(name) for name in split(lines[:1], separator)[0]] for separator in SEPARATORS]
     known = [sum(name in _KNOWN or name in asked for name in row) * (len(row) > 1) for row in names]
     if any(known):
         fields = [len(row) if separator != " " else 0 for row, separator in zip(names, SEPARATORS, strict=True)]
@@ -144,7 +144,7 @@ def has_header(first: Sequence[str], chosen: Mapping[str, Column], where: str) -
     """Whether the first row holds names: one is known or asked for, or no number is where numbers should be."""
     if any(isinstance(wish, str) for wish in chosen.values()):
         return True
-    if any(normalise(field) in _KNOWN for field in first):
+    if any(normalize(field) in _KNOWN for field in first):
         if any(_is_number(field) for field in first):
             raise DataError(
                 f"{where}: the first line has both a known name of a column and a number: "

@@ -23,7 +23,7 @@ Generator = Callable[[str, int, float, Progress | None], Ratings]
 
 _OURS = "invented here, Apache-2.0 like discreet itself"
 _MOVIELENS = (
-    "MovieLens: for research, with acknowledgement (doi.org/10.1145/2827872); not for commercial use and not to be "
+    "MovieLens: for research, with acknowledgment (doi.org/10.1145/2827872); not for commercial use and not to be "
     "passed on without permission, see the README in the archive"
 )
 _SWEETRS = "none stated by the author; cite arxiv.org/abs/1709.03496"
@@ -40,7 +40,7 @@ class Dataset:
     users, items, ratings : int
         Published sizes; items that somebody rated.
     kind : {"embedded", "generated", "published"}
-    licence : str
+    license : str
     source : str
         Page that describes it.
     url : str or None
@@ -60,7 +60,7 @@ class Dataset:
     items: int
     ratings: int
     kind: Literal["embedded", "generated", "published"]
-    licence: str = _OURS
+    license: str = _OURS
     source: str = ""
     url: str | None = None
     sha256: str | None = None
@@ -102,7 +102,7 @@ class Dataset:
             "items": self.items,
             "ratings": self.ratings,
             "kind": self.kind,
-            "licence": self.licence,
+            "license": self.license,
             "source": self.source,
             "url": self.url,
             "place": None if self.place is None else str(self.place),
@@ -252,7 +252,7 @@ def load_dataset(
     *,
     seed: int | None = None,
     scale: float | None = None,
-    catalogue: bool | None = None,
+    catalog: bool | None = None,
     drop_zeros: bool | None = None,
     download: bool = True,
     progress: Progress | None = None,
@@ -270,9 +270,9 @@ def load_dataset(
         Archive, ratings file or folder of a published data set.
     seed, scale : optional
         Of generated data sets: the replica (0) and the fraction of the users (1.0).
-    catalogue : bool, optional
+    catalog : bool, optional
         Of published data sets: keep every item of the published list, also those that nobody rated. The items are then
-        public knowledge, and not learnt from the ratings. By default the rated items only, as in the literature.
+        public knowledge, and not learned from the ratings. By default the rated items only, as in the literature.
     drop_zeros : bool, optional
         Of ``sweetrs``: leave out the rows with rating 0, which mean "never tried". By default they are left out.
     download : bool
@@ -289,12 +289,12 @@ def load_dataset(
     """
     dataset = describe(name)
     name = dataset.name
-    given = {"path": path, "seed": seed, "scale": scale, "catalogue": catalogue, "drop_zeros": drop_zeros}
+    given = {"path": path, "seed": seed, "scale": scale, "catalog": catalog, "drop_zeros": drop_zeros}
     _check_options(dataset, [option for option, value in given.items() if value is not None])
     if dataset.kind != "published":
         return _generate(name, 0 if seed is None else seed, 1.0 if scale is None else scale, progress)
-    logger.info("%s: licence: %s", name, dataset.licence)
-    ratings = _read_published(dataset, path, bool(catalogue), download, progress)
+    logger.info("%s: license: %s", name, dataset.license)
+    ratings = _read_published(dataset, path, bool(catalog), download, progress)
     if name == "sweetrs" and drop_zeros is not False:
         ratings = ratings.keep(ratings.values != 0)
         ratings = ratings.select_users(np.diff(ratings.indptr) > 0)
@@ -326,7 +326,7 @@ def _generate(name: str, seed: int, scale: float, progress: Progress | None) -> 
 
 
 def _read_published(
-    dataset: Dataset, path: str | os.PathLike[str] | None, catalogue: bool, network: bool, progress: Progress | None
+    dataset: Dataset, path: str | os.PathLike[str] | None, catalog: bool, network: bool, progress: Progress | None
 ) -> Ratings:
     layout, place = dataset.layout, dataset.place
     assert layout is not None
@@ -338,7 +338,7 @@ def _read_published(
         if source is None:
             problem = "does not exist" if not given.exists() else f"holds none of {layout.files}"
             raise DataError(f"{given} {problem}: get {dataset.name} from {dataset.url} and give its path")
-        return archives.read(layout, source, catalogue=catalogue)
+        return archives.read(layout, source, catalog=catalog)
     source = dataset.find()
     if source is None:
         where = f"get {dataset.url}, put it at {place}, or give its place with path="
@@ -356,14 +356,14 @@ def _read_published(
         except DataError as problem:
             missing = f"{dataset.name} is not on this machine and cannot be downloaded"
             raise DataError(f"{missing} ({problem}): {where}") from None
-        logger.warning("downloaded %s; licence: %s", dataset.name, dataset.licence)
+        logger.warning("downloaded %s; license: %s", dataset.name, dataset.license)
         source = archives.locate(layout, place)
         assert source is not None
-    return archives.read(layout, source, catalogue=catalogue)
+    return archives.read(layout, source, catalog=catalog)
 
 
 def _check_options(dataset: Dataset, given: list[str]) -> None:
-    allowed = ["path", "catalogue"] if dataset.kind == "published" else ["seed", "scale"]
+    allowed = ["path", "catalog"] if dataset.kind == "published" else ["seed", "scale"]
     if dataset.name == "sweetrs":
         allowed.append("drop_zeros")
     for option in given:

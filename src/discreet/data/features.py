@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.catalog import ID_NAMES, TITLE_NAMES
-from discreet.data.columns import normalise
+from discreet.data.columns import normalize
 from discreet.data.ids import IdIndex, as_ids, canonical, first_repeated
 from discreet.data.readers import check_file, damage, kind_of, read_lines, read_table
 from discreet.data.csv_format import guess_separator, split
@@ -100,7 +100,7 @@ def read_features(source: Any) -> Features:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
         raise DataError(f"{where} has several columns called {twice!r}: rename the others")
-    at = next((i for i, name in enumerate(names) if normalise(name) in ID_NAMES), None)
+    at = next((i for i, name in enumerate(names) if normalize(name) in ID_NAMES), None)
     if at is None:
         raise DataError(
             f"{where} has no column of item ids: its columns are {', '.join(map(repr, names[:12]))}; "
@@ -124,7 +124,7 @@ def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> 
 
 
 def _finite(X: NDArray[np.float64], gaps: bool = False) -> NDArray[np.float64]:
-    """The same, if all numbers are finite or, where there may be gaps, not known; nothing can be learnt from others."""
+    """The same, if all numbers are finite or, where there may be gaps, not known; nothing can be learned from others."""
     wrong = np.isinf(X) if gaps else ~np.isfinite(X)
     if wrong.any():
         rows = np.flatnonzero(wrong.any(axis=1))
@@ -149,7 +149,7 @@ def _column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     if all(number is not None for number in numbers) and not all(np.isnan(number) for number in numbers):  # type: ignore[arg-type]
         return {name: numbers}
     texts = ["" if value is None or value != value else str(value) for value in values]
-    if normalise(name) in TITLE_NAMES:
+    if normalize(name) in TITLE_NAMES:
         years = [_YEAR.findall(text) for text in texts]
         good = 2 * sum(map(bool, years)) >= len(years)
         last = [float(year[-1]) if year else np.nan for year in years]
@@ -218,7 +218,7 @@ def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]
         raise DataError(f"{file} holds no features: it needs an id and at least one more column per line")
     rows = list(split(lines, separator))
     names = [str(name) for name in rows[0]]
-    if any(normalise(name) in ID_NAMES for name in names):
+    if any(normalize(name) in ID_NAMES for name in names):
         rows = rows[1:]
     else:
         names = ["item_id", "title", *(f"column {i}" for i in range(2, len(names)))][: len(names)]

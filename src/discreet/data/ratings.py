@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from discreet.data.build import align, examples, from_columns, from_matrix
-from discreet.data.catalog import Catalogue, as_titles
+from discreet.data.catalog import Catalog, as_titles
 from discreet.data.columns import Column, Columns
 from discreet.data.csr import compress, core, row_of_entry
 from discreet.data.ids import IdIndex, as_ids, choose
@@ -37,7 +37,7 @@ _FIELDS = (
     "item_ids",
     "timestamps",
     "titles",
-    "catalogue",
+    "catalog",
     "merged",
     "filtered",
     "rated",
@@ -61,8 +61,8 @@ class Ratings:
         Seconds since 1970 where the input had dates; integers are kept as they were.
     titles : (n_items,) object or None
         What the items are called, for display.
-    catalogue : bool
-        Whether the items came from a public catalogue given by the caller, and not from the ratings themselves.
+    catalog : bool
+        Whether the items came from a public catalog given by the caller, and not from the ratings themselves.
     merged : int
         How many rows were merged into others because they repeated a (user, item) pair.
     filtered : str
@@ -84,7 +84,7 @@ class Ratings:
     item_ids: NDArray[Any]
     timestamps: NDArray[np.int64] | None
     titles: NDArray[Any] | None
-    catalogue: bool
+    catalog: bool
     merged: int
     filtered: str
     rated: bool
@@ -123,7 +123,7 @@ class Ratings:
             Names (or positions from 0) of the columns; found by convention where not given. Without a rating column
             every rating is 1. ``rating=False`` and ``timestamp=False`` ignore a column that is there.
         items : optional
-            Public item catalogue: a file, a frame, a list of ids or a mapping ``{id: title}``. Its items are the items
+            Public item catalog: a file, a frame, a list of ids or a mapping ``{id: title}``. Its items are the items
             of the result, also those that nobody rated.
         duplicates : {"last", "mean", "error"}
             What to do with several ratings of an item by a user: keep the newest (the last row, where there are no
@@ -131,7 +131,7 @@ class Ratings:
         separator, header : optional
             Of text files; found out where not given. Without header the columns are user, item, rating, timestamp.
         unknown_items : {"error", "drop"}
-            What to do with ratings of items that are not in the catalogue.
+            What to do with ratings of items that are not in the catalog.
         trust_user_column : bool
             Let private models learn from these ratings although the user column does not look like one: fewer than 100
             users, dates for ids, nearly all rows merged, or no ratings left for the rating range.
@@ -139,7 +139,7 @@ class Ratings:
             Take user ids that differ only in case, in blanks around them or in the Unicode form of their letters for
             one user. Each id is changed by itself: to lower case, without those blanks, composed (NFC).
         """
-        given = None if items is None else Catalogue.from_any(items)
+        given = None if items is None else Catalog.from_any(items)
         chosen = {"user": user, "item": item, "rating": rating, "timestamp": timestamp}
         columns = read_columns(path, chosen, separator, header)
         try:
@@ -164,7 +164,7 @@ class Ratings:
         normalize_ids: bool = False,
     ) -> Ratings:
         """Ratings from a pandas, polars or pyarrow frame with one row per rating; parameters as in :meth:`read`."""
-        given = None if items is None else Catalogue.from_any(items)
+        given = None if items is None else Catalog.from_any(items)
         columns = frame_columns(frame, {"user": user, "item": item, "rating": rating, "timestamp": timestamp})
         if len(columns.users) == 0:
             raise DataError(f"the {type(frame).__name__} holds no ratings: its columns are there and have no rows")
@@ -186,9 +186,9 @@ class Ratings:
     ) -> Ratings:
         """Ratings from one array or list per column, one entry per rating.
 
-        ``item_ids`` is the public catalogue (``items`` of :meth:`read`), ``titles`` are in its order.
+        ``item_ids`` is the public catalog (``items`` of :meth:`read`), ``titles`` are in its order.
         """
-        given = None if item_ids is None else Catalogue.from_any(item_ids, titles)
+        given = None if item_ids is None else Catalog.from_any(item_ids, titles)
         if given is None and titles is not None:
             raise ConfigError("titles need item_ids, in the same order")
         values = None if ratings is None else as_ratings(ratings)
@@ -213,10 +213,10 @@ class Ratings:
         Stored entries are ratings, also where the stored value is 0 (but bsr and dia pad with zeros, which are not).
         A canonical float32 CSR matrix is shared, not copied, and no matrix is ever changed. Without ``user_ids`` and
         ``item_ids`` the ids are 0, 1, 2 ..., so that a user who is left out must leave an empty row. ``items`` is the
-        public catalogue, which names the columns where ``item_ids`` does not. Repeated entries follow ``duplicates``
+        public catalog, which names the columns where ``item_ids`` does not. Repeated entries follow ``duplicates``
         and are never summed.
         """
-        given = None if items is None else Catalogue.from_any(items)
+        given = None if items is None else Catalog.from_any(items)
         made = cls.from_indices(**from_matrix(matrix, user_ids, item_ids, given, titles, duplicates))
         return made if given is None or item_ids is None else made.with_items(given, unknown_items)
 
@@ -230,7 +230,7 @@ class Ratings:
         item_ids: Any,
         timestamps: ArrayLike | None = None,
         titles: Any = None,
-        catalogue: bool = False,
+        catalog: bool = False,
         merged: int = 0,
         filtered: str = "",
         rated: bool = True,
@@ -259,7 +259,7 @@ class Ratings:
         assert int(self.indptr[-1]) == len(self.indices) == len(self.values), "indptr, indices and values disagree"
         assert self.timestamps is None or len(self.timestamps) == self.n_ratings, "one timestamp per rating is needed"
         assert self.titles is None or len(self.titles) == self.n_items, "one title per item is needed"
-        facts: dict[str, Any] = {"catalogue": bool(catalogue), "merged": int(merged), "filtered": str(filtered)}
+        facts: dict[str, Any] = {"catalog": bool(catalog), "merged": int(merged), "filtered": str(filtered)}
         facts |= {"rated": bool(rated), "user_problem": str(user_problem)}
         for name, value in facts.items():
             object.__setattr__(self, name, value)
@@ -338,20 +338,20 @@ class Ratings:
         return self._replace(indptr=indptr, user_ids=self.user_ids[rows], **self._entries(entries))
 
     def with_items(self, item_ids: Any, unknown: Unknown = "error", *, public: bool | None = None) -> Ratings:
-        """The same users over other items: a :class:`Catalogue`, file, frame or mapping, or just a list of ids.
+        """The same users over other items: a :class:`Catalog`, file, frame or mapping, or just a list of ids.
 
         Ratings of items that are not among them are refused or, with ``unknown="drop"``, left out.
 
         Parameters
         ----------
         public : bool, optional
-            Whether these items are a public catalogue. By default a file, a mapping or a `Catalogue` is one, and a bare
+            Whether these items are a public catalog. By default a file, a mapping or a `Catalog` is one, and a bare
             list is not, because it may come from the ratings themselves: say ``public=True`` if it does not.
         """
-        given = Catalogue.from_any(item_ids)
+        given = Catalog.from_any(item_ids)
         if public is None:
-            unchanged = self.catalogue and np.array_equal(given.ids, self.item_ids)
-            public = unchanged or isinstance(item_ids, (Catalogue, Mapping, str, os.PathLike))
+            unchanged = self.catalog and np.array_equal(given.ids, self.item_ids)
+            public = unchanged or isinstance(item_ids, (Catalog, Mapping, str, os.PathLike))
         columns, known = align(self.indices, self.item_ids, given, unknown)
         entries = self._entries(slice(None) if known is None else known)
         rows = row_of_entry(self.indptr) if known is None else row_of_entry(self.indptr)[known]
@@ -365,7 +365,7 @@ class Ratings:
             **parts._replace(merged=self.merged + parts.merged)._asdict(),
             item_ids=given.ids,
             titles=titles,
-            catalogue=public,
+            catalog=public,
         )
 
     def filter(
@@ -378,7 +378,7 @@ class Ratings:
 
         Privacy: ``min_user_ratings`` alone is each user's own affair. With ``min_item_ratings`` exact counts over all
         users decide whose ratings are left; `filtered` says so, and so does the statement of a private model. Neither
-        what is left then nor a list of ``items`` is a public catalogue, unless the list is said to be ``public``.
+        what is left then nor a list of ``items`` is a public catalog, unless the list is said to be ``public``.
         """
         keep_items = np.ones(self.n_items, dtype=bool)
         if items is not None:
@@ -400,7 +400,7 @@ class Ratings:
             indices=(np.cumsum(kept, dtype=np.int32) - np.int32(1))[smaller.indices],
             item_ids=self.item_ids[kept],
             titles=None if self.titles is None else self.titles[kept],
-            catalogue=self.catalogue and min_item_ratings <= 0 and (items is None or public),
+            catalog=self.catalog and min_item_ratings <= 0 and (items is None or public),
             filtered=_with_filter(self.filtered, min_user_ratings, min_item_ratings),
         )
 

@@ -10,7 +10,7 @@ split                      held out                                    what is k
 ``leave_one_out``          one rating of every user                    the training ratings
 ``by_time``                everything from a moment on                 the training ratings
 ``by_person``              ratings, by coins of their own              the training ratings
-``strong_generalisation``  whole users, never seen in training         a fold-in part of their own ratings
+``strong_generalization``  whole users, never seen in training         a fold-in part of their own ratings
 =========================  ==========================================  =====================================
 """
 
@@ -162,7 +162,7 @@ def _write_id(one: Any) -> str:
 
 
 def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64: every bit depends on all."""
+    """The finalizer of splitmix64: every bit depends on all."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -253,7 +253,7 @@ def by_time(
     return _over_ratings(ratings, name, seed, label, parts=3 if valid else 2)
 
 
-def strong_generalisation(
+def strong_generalization(
     ratings: Ratings, n_valid: int = 10_000, n_test: int = 10_000, fold_in: float = 0.8, seed: int = 0
 ) -> Split:
     """Hold out whole users; of each, a random part is shown afterwards (fold-in) and the rest must be guessed.
@@ -291,7 +291,7 @@ def strong_generalisation(
         target = _rank_in_row(chosen.indptr, rng.random(chosen.n_ratings)) < np.repeat(hidden, counts)
         return Holdout(known=chosen.keep(~target), target=chosen.keep(target))
 
-    name = f"strong generalisation, {n_valid:,} + {n_test:,} users, fold-in {100 * fold_in:g} %"
+    name = f"strong generalization, {n_valid:,} + {n_test:,} users, fold-in {100 * fold_in:g} %"
     tested = holdout(test)
     return Split(name, seed, ratings.select_users(train), tested, holdout(valid) if n_valid else None)
 

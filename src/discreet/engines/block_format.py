@@ -85,7 +85,7 @@ def portion_of(
     ----------
     who : (n, 3) uint64
     items : (n,) int32
-        −1 for an item that is not in the catalogue: its user is there all the same, as in memory.
+        −1 for an item that is not in the catalog: its user is there all the same, as in memory.
     ratings, times : (n,)
     n_items : int
     duplicates : {"last", "mean", "error"}

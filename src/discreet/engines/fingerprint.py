@@ -80,12 +80,12 @@ def _rating() -> Iterator[NDArray[Any]]:
     V = np.random.default_rng(21).standard_normal((m, 6)).astype(np.float32)
     bias = np.linspace(-0.5, 0.5, m)
     ridge = 2.0
-    centre = 0.25
+    center = 0.25
     prior_count = 3.0
     first = 2
     steps = (
         WeighEntries(np.linspace(1.0, 2.0, m)),
-        SolveUserEffects(V, ridge, centre, prior_count, bias, first, 0.3),
+        SolveUserEffects(V, ridge, center, prior_count, bias, first, 0.3),
         ComputeOwnResiduals(V, 1.5, bias),
     )
     block, public = _after(block, public, *steps)
@@ -95,11 +95,11 @@ def _rating() -> Iterator[NDArray[Any]]:
         public,
         Size(2.0),
         WeightCounts(),
-        PriorMoments(V, ridge, centre, prior_count, 1.0),
+        PriorMoments(V, ridge, center, prior_count, 1.0),
         FitMoments(4.0, 1.0, prior_count, 1.5),
         SolutionGram(first, V.shape[1] - first, 1.0),
         ResidualPairs(np.arange(0, m, 2)),
-        LeaveOneOutGains(V, ridge, centre, prior_count, bias, first, (1, 3), 1.0, 5.0),
+        LeaveOneOutGains(V, ridge, center, prior_count, bias, first, (1, 3), 1.0, 5.0),
         BiasGradient(),
         WeightedResidualGradient(),
     )

@@ -18,7 +18,7 @@ from discreet.privacy.users.sealed_users import Users, sealed_block
 
 
 class RatingsSourceMixin:
-    """What everybody knows of people whose ratings are in memory: the catalogue, and the range if it is asked for."""
+    """What everybody knows of people whose ratings are in memory: the catalog, and the range if it is asked for."""
 
     _ratings: Ratings
 
@@ -35,8 +35,8 @@ class RatingsSourceMixin:
         return self._ratings.titles
 
     @property
-    def catalogue(self) -> bool:
-        return self._ratings.catalogue
+    def catalog(self) -> bool:
+        return self._ratings.catalog
 
     @property
     def filter_description(self) -> str:

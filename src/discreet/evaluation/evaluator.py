@@ -1,7 +1,7 @@
 """How it is measured: `evaluate` scores a fitted model on the held-out part of a split.
 
 1. Rating metrics: predict every held-out rating from the same user's known ones; errors are pooled over all rows.
-2. Ranking metrics: rank the whole catalogue without the user's known items; relevant are the held-out items (with
+2. Ranking metrics: rank the whole catalog without the user's known items; relevant are the held-out items (with
    explicit feedback: those rated at least ``relevant``); one value per user, averaged over users with a relevant item.
 3. Slices: the items are split into five groups by popularity in training. Rating metrics take the rows whose item is in
    the group; ranking metrics keep the lists and call only the group's items relevant.
@@ -47,7 +47,7 @@ from discreet.evaluation.metrics import (
 from discreet.evaluation.private_scores import PrivateEvaluation, ScorePrice, release_scores
 from discreet.evaluation.results import Evaluation, Slice
 from discreet.models.histories import clip_histories
-from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.budget_store import Account
 from discreet.progress import Progress, ShowProgress, progress_bar, no_progress
 
@@ -95,7 +95,7 @@ def evaluate(
     *,
     epsilon: float,
     delta: float = 1e-6,
-    neighbouring: Neighbouring = "add-remove",
+    neighboring: Neighboring = "add-remove",
     budget: Account | None = None,
     most_ratings: int = 10,
     confidence: float = 0.95,
@@ -115,7 +115,7 @@ def evaluate(
     slices: Literal["ratings", "items"] | None = "ratings",
     epsilon: float | None = None,
     delta: float = 1e-6,
-    neighbouring: Neighbouring = "add-remove",
+    neighboring: Neighboring = "add-remove",
     budget: Account | None = None,
     most_ratings: int = 10,
     confidence: float = 0.95,
@@ -142,7 +142,7 @@ def evaluate(
         liked) is public and was not read from the data.
     slices : {"ratings", "items", None}
         What each popularity quintile has a fifth of; None leaves slices out. Priced scores have none.
-    epsilon, delta, neighbouring
+    epsilon, delta, neighboring
         Release the scores with noise at this price, with a ledger of their own, instead of looking at the data.
     budget : Account, optional
         With epsilon: the account of these people in a `discreet.BudgetStore`, which pays.
@@ -170,7 +170,7 @@ def evaluate(
             "with discreet.data.splits.random_ratings(ratings), and fit on split.train"
         )
     if epsilon is not None:
-        price = ScorePrice(Budget(epsilon, delta, neighbouring), budget, most_ratings, confidence)
+        price = ScorePrice(Budget(epsilon, delta, neighboring), budget, most_ratings, confidence)
         return _evaluate_privately(model, split, metrics, part, relevant, price)
     if budget is not None:
         raise ConfigError("an account pays for priced scores: give epsilon= as well, such as 0.1")

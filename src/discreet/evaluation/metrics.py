@@ -8,7 +8,7 @@ items that are relevant to that user. With m = min(k, R):
 3. ndcg@k        = Σ_{j<k} h_j d_j / Σ_{j<m} d_j,       d_j = 1 / log2(j + 2)
 4. map@k         = (1/m) Σ_{j<k} h_j · precision@(j+1)
 5. mrr@k         = 1 / (1 + first j < k with a hit), 0 without one; ``mrr`` alone is ``mrr@100``
-6. coverage@k    = share of the catalogue that is in at least one user's first k
+6. coverage@k    = share of the catalog that is in at least one user's first k
 7. rmse, mae     = root mean square, mean absolute value of (predicted − actual) over all rows
 
 Each of 1–5 gives one number per user, NaN for a user to whom nothing is relevant; the score is the mean over the
@@ -158,7 +158,7 @@ def find_covered(ranked: Array, n_items: int, k: int) -> npt.NDArray[np.bool_]:
 
 
 def coverage(ranked: Array, n_items: int, k: int) -> float:
-    """Share of the catalogue that is in the first k of at least one list. Grows with the number of lists."""
+    """Share of the catalog that is in the first k of at least one list. Grows with the number of lists."""
     return float(find_covered(ranked, n_items, k).mean()) if n_items else float("nan")
 
 
@@ -178,7 +178,7 @@ def mean_over_rows(sums: Array, counts: Array) -> tuple[float, float]:
 
     Rows of one person are not independent (a harsh critic is off on all of them), and an error bar that treats them as
     such is too short. So users are the sampling unit: with s_u the sum and c_u the count of user u's rows, the mean is
-    the ratio θ = Σ s_u / Σ c_u, and linearising the ratio gives  var θ ≈ n/(n−1) · Σ (s_u − θ c_u)² / (Σ c_u)².
+    the ratio θ = Σ s_u / Σ c_u, and linearizing the ratio gives  var θ ≈ n/(n−1) · Σ (s_u − θ c_u)² / (Σ c_u)².
 
     Parameters
     ----------

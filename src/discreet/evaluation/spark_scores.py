@@ -117,7 +117,7 @@ def _same_users(table: pa.Table, columns: dict[str, str], model: Any, target: An
 
     if not table.num_rows:
         return Ratings.from_indices(
-            np.zeros(target.n_users + 1, np.int64), [], [], target.user_ids, target.item_ids, catalogue=True
+            np.zeros(target.n_users + 1, np.int64), [], [], target.user_ids, target.item_ids, catalog=True
         )
     known = as_histories(table, columns, model)
     at = known.user_index(target.user_ids)
@@ -125,5 +125,5 @@ def _same_users(table: pa.Table, columns: dict[str, str], model: Any, target: An
     indptr = np.concatenate([[0], np.cumsum(counts)])
     entries = np.arange(indptr[-1]) + np.repeat(np.where(at >= 0, known.indptr[:-1][at], 0) - indptr[:-1], counts)
     return Ratings.from_indices(
-        indptr, known.indices[entries], known.values[entries], target.user_ids, target.item_ids, catalogue=True
+        indptr, known.indices[entries], known.values[entries], target.user_ids, target.item_ids, catalog=True
     )

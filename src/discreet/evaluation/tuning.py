@@ -237,7 +237,7 @@ class Tuning:
         params = model.get_params() | {"epsilon": self.base_epsilon, "random_state": None}
         own = {name: value for name, value in setting.items() if name in params}
         inner = {name: value for name, value in setting.items() if name not in params}
-        for name in ("epsilon", "delta", "neighbouring", "accountant", "noise", "allow_large_delta"):
+        for name in ("epsilon", "delta", "neighboring", "accountant", "noise", "allow_large_delta"):
             if name in own:
                 raise ConfigError(f"{name} is part of the promise, and not to be tried out")
         if not inner:
@@ -296,7 +296,7 @@ class Tuning:
         score, _, setting, model = best
         if model is None:
             raise ConfigError(
-                "no training that was tried learnt anything: give a larger epsilon, fewer runs, or another space (what "
+                "no training that was tried learned anything: give a larger epsilon, fewer runs, or another space (what "
                 "was spent is spent)"
             )
         return self._winner(model, setting, score, trials, ledger)
@@ -306,7 +306,7 @@ class Tuning:
             ledger.assume(a.name, a.text, a.inferred)
         ledger.assume("settings", f"the space of settings that were tried: {self._space_in_words()}")
         ledger.assume("held out", "what scores were measured on, decided for each person apart from all others")
-        model.privacy_ = replace(model.algorithm_.statement(ledger), learnt=model.privacy_.learnt)
+        model.privacy_ = replace(model.algorithm_.statement(ledger), learned=model.privacy_.learned)
         return TuningResult(model, setting, score, trials, model.privacy_)
 
     def _record(self, ledger: Ledger) -> None:
@@ -336,7 +336,7 @@ class Tuning:
     def _score(self, model: PrivateRecommender, split: Split) -> float:
         share = self.mu * math.sqrt(self.score_share)
         plan = Plan.explicit(
-            [Release("score", weight=1 / share, shape=(1,))], self.model.budget.delta, self.model.neighbouring
+            [Release("score", weight=1 / share, shape=(1,))], self.model.budget.delta, self.model.neighboring
         )
         session = Session(plan)
         scale = getattr(model, "rating_range_", None)

@@ -1,6 +1,6 @@
 """Cholesky solves of many small systems at once.
 
-W systems (the lanes of a vector register) are interleaved, so that every scalar step of an ordinary factorisation works
+W systems (the lanes of a vector register) are interleaved, so that every scalar step of an ordinary factorization works
 on W of them in one instruction. On processors without these vector kernels a plain loop solves them one by one.
 """
 
@@ -40,7 +40,7 @@ def solve_spd(
     x : (n, r)
         Solutions; meaningless where `definite` is false.
     definite : (n,) bool
-        Whether the factorisation went through, that is, whether a matrix is positive definite to working precision.
+        Whether the factorization went through, that is, whether a matrix is positive definite to working precision.
     """
     A, b = floats("A", A, 3), floats("b", b, 2)
     n, r = b.shape

@@ -6,12 +6,12 @@ eigenvectors are enough (those of the sign that has fewer), and no matrix waits 
 1. Householder reflections make W matrices tridiagonal at once, one per lane of a vector register. The update of a
    step and the product A v that the next step needs are one pass over the matrix.
 2. The eigenvalues of that sign are bisected, all at once, by the signs of the pivots of T − λI (Sturm).
-3. Their eigenvectors come from twisted factorisations of T − λI (pivots from the top and from the bottom, joined where
+3. Their eigenvectors come from twisted factorizations of T − λI (pivots from the top and from the bottom, joined where
    they nearly cancel); the Rayleigh quotient of each sharpens its λ, and a second round is precise (a third
    in float64).
 4. The vectors go back through the reflections, and N is their Gram matrix.
 
-Nearly equal eigenvalues can share a vector in step 3. That shows as neighbours that are not orthogonal; such a matrix
+Nearly equal eigenvalues can share a vector in step 3. That shows as neighbors that are not orthogonal; such a matrix
 is reported and left to the caller.
 """
 

@@ -257,7 +257,7 @@ def sum_rows(indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarr
 def sums(
     indptr: np.ndarray, indices: np.ndarray, c: np.ndarray, Y: np.ndarray, whole: bool, columns: int | None = None
 ) -> np.ndarray:
-    """``Σ_j c_ij y_j`` for each row, of terms rounded towards zero if `whole`; of the first `columns` of Y, or all."""
+    """``Σ_j c_ij y_j`` for each row, of terms rounded toward zero if `whole`; of the first `columns` of Y, or all."""
     Y = floats("Y", Y, 2)
     c = floats("c", c, 1)
     assert c.dtype == Y.dtype

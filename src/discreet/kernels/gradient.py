@@ -112,7 +112,7 @@ def sum_columns(
     indptr, indices, c : CSR arrays of n rows
     U : (n, r) float32 or float64
     unit : float, optional
-        A power of two: terms are counted in this unit and rounded towards zero, and their sums, float64, are whole.
+        A power of two: terms are counted in this unit and rounded toward zero, and their sums, float64, are whole.
     """
     U = floats("U", U, 2)
     indptr, indices = sparse_rows(indptr, indices, len(U), m)

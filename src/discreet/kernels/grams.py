@@ -1,7 +1,7 @@
 """Sums over rows of a sparse matrix that need a small matrix or a triangle of their own per row.
 
 `inverse_diagonals` says, for each row, how well its own ridge regression knows each coefficient. `add_pair_products`
-adds up normalised products of pairs of entries, which is what a row says about which columns go together:
+adds up normalized products of pairs of entries, which is what a row says about which columns go together:
 
     p_jk = √2 x_j x_k / q,   j < k,      q² = (Σ x²)² − Σ x⁴ = 2 Σ_{j<k} x_j² x_k².
 
@@ -73,7 +73,7 @@ def add_pair_products(
     x : (nnz,) float64
     length : what each row's products are multiplied by
     unit : float, optional
-        Terms are counted in this unit and rounded towards zero, and their sums, float64, are whole.
+        Terms are counted in this unit and rounded toward zero, and their sums, float64, are whole.
     """
     indptr, indices = sparse_rows(indptr, indices, len(indptr) - 1, m)
     same_length("x and indices", len(x), len(indices))

@@ -1,7 +1,7 @@
 """Sums that are the same to the last bit in any order: every contribution is a whole number.
 
 Noise on a floating-point sum does not hide it: the sum itself depends on the order of its terms by more than one person
-contributes. So each contribution is first rounded *towards zero* to a whole number of grid units (which never makes it
+contributes. So each contribution is first rounded *toward zero* to a whole number of grid units (which never makes it
 larger), and whole numbers are added exactly: float64 holds them without error below 2⁵³. For row i with entries (j, c):
 
     grams   G_i = Σ_j p pᵀ  with p = trunc(c_ij · y_j)
@@ -64,7 +64,7 @@ def pack_grams(
     whole: bool = False,
     columns: int | None = None,
 ) -> np.ndarray:
-    """Upper triangles (n, r(r+1)/2) of Σ_j p pᵀ, p = c_ij y_j, rounded towards zero if `whole`.
+    """Upper triangles (n, r(r+1)/2) of Σ_j p pᵀ, p = c_ij y_j, rounded toward zero if `whole`.
 
     Parameters as for `exact_grams`; without `whole` also float32. r is the number of columns of Y, or `columns` if Y is
     padded (`on_cache_lines`).

@@ -5,7 +5,7 @@ of L belongs to the leading columns alone, with w_j = L⁻¹ f_j the model of th
 
     ŷ_j = Σ_{l ≤ k} w_jl t_l,    h_j = Σ_{l ≤ k} w_jl²,    and without entry j its error would be (y_j − ŷ_j)/(1 − h_j),
 
-so that one factorisation serves all k. Every row is computed by itself, in the order of its entries.
+so that one factorization serves all k. Every row is computed by itself, in the order of its entries.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     x_i = (Π(A_i) + S + ridge_i · I)⁻¹ b_i,      Π: nearest positive semi-definite matrix (negative eigenvalues to 0).
 
-A Cholesky factorisation that goes through proves that a matrix needs no projection, and costs a tenth of an
+A Cholesky factorization that goes through proves that a matrix needs no projection, and costs a tenth of an
 eigen-decomposition; only the matrices where it fails are decomposed, by `discreet.kernels.eigen`. Where it fails for
 nearly all of the first ones, as with much noise, it is not tried on the others.
 """

@@ -13,7 +13,7 @@ that emits the instructions of one inner loop. Its first argument, `like`, is an
     beside it a right-hand side or two, a tile of the blocks to its right, and a look ahead.
 ``gather``, ``gather_scaled``, ``gather_truncated``
     copy the rows of Y that an index names into a packed buffer: as they are, times a factor each, and that rounded
-    towards zero to whole numbers.
+    toward zero to whole numbers.
 ``transpose``, ``transpose_to``
     W x W elements, to turn W matrices side by side into one matrix of W-vectors ("interleaved").
 ``prefetch``

@@ -1,7 +1,7 @@
 """Vector micro-kernels that work on W small matrices at once, one in each lane of a vector register.
 
 ``chol_diagonal``, ``chol_panel``
-    steps of a Cholesky factorisation UᵀU; reciprocals are kept on the diagonal.
+    steps of a Cholesky factorization UᵀU; reciprocals are kept on the diagonal.
 ``forward_panel``, ``backward_panel``
     one step of the triangular solves with that factor.
 ``reflect_rows``, ``reflect_first``, ``dot``, ``mix``

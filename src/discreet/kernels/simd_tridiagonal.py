@@ -3,7 +3,7 @@
 ``sturm``
     how many eigenvalues of T lie below each of some shifts.
 ``pivots``, ``joins``, ``chains``, ``combine``
-    the four passes of a twisted factorisation: an eigenvector for each of some shifts.
+    the four passes of a twisted factorization: an eigenvector for each of some shifts.
 
 T has the diagonal d_0 … d_{r−1}; beside it, e_i joins rows i − 1 and i, and e_0 = e_r = 0 (e² in `squares`).
 How kernels are written, and what `like` is: see `discreet.kernels.simd`.

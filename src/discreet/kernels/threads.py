@@ -79,7 +79,7 @@ def _libraries() -> ThreadpoolController:
 
 
 def run(work: Callable[[int, int], object], cuts: Sequence[int] | np.ndarray) -> None:
-    """Call ``work(start, stop)`` for each pair of neighbours in `cuts`, on all threads.
+    """Call ``work(start, stop)`` for each pair of neighbors in `cuts`, on all threads.
 
     The first exception stops what has not begun and is raised here; so does an interrupt. Where there are several
     threads, this one only waits: an interrupt in the midst of compiling would leave the compiler's lock shut for all.

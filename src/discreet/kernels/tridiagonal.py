@@ -149,7 +149,7 @@ def _twist(
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
 def _orthogonal(z: np.ndarray, scale: np.ndarray, K: int, tolerance: float) -> bool:
-    """Whether neighbours among the first K columns of z are orthogonal."""
+    """Whether neighbors among the first K columns of z are orthogonal."""
     products = np.zeros(K)
     for i in range(len(z)):
         row = z[i]

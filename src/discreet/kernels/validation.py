@@ -65,6 +65,6 @@ def sparse_rows(indptr: Any, indices: Any, n: int | None, m: int) -> tuple[np.nd
 
 
 def _within(indices: np.ndarray, m: int) -> bool:
-    """Whether 0 ≤ j < m for all of them, in one vectorised pass: as unsigned numbers, negative ones are the largest."""
+    """Whether 0 ≤ j < m for all of them, in one vectorized pass: as unsigned numbers, negative ones are the largest."""
     unsigned = indices.view(np.dtype(f"u{indices.itemsize}"))
     return not len(indices) or int(unsigned.max()) < m

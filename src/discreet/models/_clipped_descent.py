@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithm import (
     Algorithm,
-    Learnt,
+    Learned,
     Range,
     most_frequent,
     share_of_items,
@@ -119,13 +119,13 @@ class ClippedDescent(Algorithm):
         V = self.initial_scale * np.random.default_rng(seed).standard_normal((m, self.factors))
         return np.hstack([np.zeros((m, 1)), V])
 
-    def make_learned(self, V: NDArray[Any], frequent: NDArray[np.int64], n_items: int) -> Learnt:
+    def make_learned(self, V: NDArray[Any], frequent: NDArray[np.int64], n_items: int) -> Learned:
         factors, biases = self.parts(V)
         details = {"frequent": frequent.tolist()}
         whole = spread_out(factors, frequent, n_items)
-        return Learnt(whole, spread_out(biases, frequent, n_items), None, details)
+        return Learned(whole, spread_out(biases, frequent, n_items), None, details)
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+    def fold_in_rule(self, learned: Learned) -> FoldIn:
         assert self.rating_range is not None
-        known = learnt.some("frequent")
+        known = learned.some("frequent")
         return what_factors_explain(self.ridge_per_rating, 1.0, known, self.rating_range, "user", self.prior_count)

@@ -14,7 +14,7 @@ from discreet.privacy.release.session import Session
 
 logger = logging.getLogger("discreet")
 
-LEAST = 0.1  # average signal over noise below which nothing can be learnt
+LEAST = 0.1  # average signal over noise below which nothing can be learned
 
 
 def check_signal(

@@ -20,16 +20,16 @@ from discreet.privacy.statistics.bounds import Bounds
 
 
 def own_mean_bounds(
-    max_items: int, rating_range: Range, centring: float | str, prior_count: float, user_norm: float = 1.0
+    max_items: int, rating_range: Range, centering: float | str, prior_count: float, user_norm: float = 1.0
 ) -> Bounds:
     """Ratings relative to a user's own mean are cut to a third of the range, others to half of it."""
-    if centring != "user":
-        centre = float(centring)
-        return Bounds(items=max_items, rating=width(rating_range) / 2, centre=centre, norm=user_norm)
+    if centering != "user":
+        center = float(centering)
+        return Bounds(items=max_items, rating=width(rating_range) / 2, center=center, norm=user_norm)
     return Bounds(
         items=max_items,
         rating=width(rating_range) / 3,
-        centre="user",
+        center="user",
         prior_mean=middle(rating_range),
         prior_count=prior_count,
         norm=user_norm,
@@ -41,13 +41,13 @@ def what_factors_explain(
     exponent: float,
     known: NDArray[np.bool_],
     rating_range: Range,
-    centring: float | str,
+    centering: float | str,
     prior_count: float,
 ) -> LeastSquaresFoldIn:
     """Ridge regression on what is left of the user's own ratings; items without factors have nothing to explain."""
     settings: dict[str, Any] = dict(exponent=exponent, counted="known", masked=True, known=known)
-    if centring == "user":
+    if centering == "user":
         return LeastSquaresFoldIn(
-            ridge, centring="own mean", centre=middle(rating_range), prior_count=prior_count, **settings
+            ridge, centering="own mean", center=middle(rating_range), prior_count=prior_count, **settings
         )
-    return LeastSquaresFoldIn(ridge, centring="constant", centre=float(centring), **settings)
+    return LeastSquaresFoldIn(ridge, centering="constant", center=float(centering), **settings)

@@ -3,7 +3,7 @@
 A subclass is a frozen dataclass. `resolve` fills in, from the budget, the number of items and the range of ratings,
 what was left open; after it no field is None, and the resolved value is what a saved model keeps. `bounds`, `releases`,
 `plan` and `statistics` are pure. `learn` sees people only through sealed users and a session; what it finds out on the
-way, such as a ridge that follows from released counts, goes into `Learnt`. `fold` reads the fields and `Learnt`,
+way, such as a ridge that follows from released counts, goes into `Learned`. `fold` reads the fields and `Learned`,
 and nothing else: that is why a folder written today predicts the same tomorrow.
 """
 
@@ -33,12 +33,12 @@ from discreet.privacy.users.sealed_users import Users
 
 Progress = Callable[[int, int, str], None]
 Range = tuple[float, float]
-EVERY_ITEM = 10**9  # more than any catalogue has: users contribute through all their items
+EVERY_ITEM = 10**9  # more than any catalog has: users contribute through all their items
 
 
 @dataclass(frozen=True)
-class Learnt:
-    """What was learnt of the items: all of it made of released numbers, so that everybody may see it.
+class Learned:
+    """What was learned of the items: all of it made of released numbers, so that everybody may see it.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def releases(self, n_items: int) -> list[Line]:
-        """What will be released on a catalogue of that many items."""
+        """What will be released on a catalog of that many items."""
 
     @abstractmethod
     def statistics(self, users: Users) -> dict[str, ReleasableSum]:
@@ -103,7 +103,7 @@ class Algorithm(ABC):
         return Plan.from_shares(reshare(self.releases(n_items), self._shares()), budget, accountant)
 
     def assumptions(self) -> dict[str, str]:
-        """What is taken to be public beside the catalogue, the range of ratings and the parameters."""
+        """What is taken to be public beside the catalog, the range of ratings and the parameters."""
         return {}
 
     def statement(self, ledger: Ledger) -> PrivacyStatement:
@@ -115,30 +115,30 @@ class Algorithm(ABC):
     @abstractmethod
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         """Release what was planned and make the most of it. `seed` is of the start, never of noise."""
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn | None:
+    def fold_in_rule(self, learned: Learned) -> FoldIn | None:
         """How a user's own vector follows from a history, as a value that every reader of a saved model understands.
 
         An algorithm may write `fold` instead; its models then work in Python alone.
         """
         return None
 
-    def fold(self, rows: HistoryRows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any]]:
+    def fold(self, rows: HistoryRows, learned: Learned) -> tuple[NDArray[Any], NDArray[Any]]:
         """Vectors (n, r) and offsets (n,) of users, each from its own row; what a user computes is for itself."""
-        fold_in_rule = self.fold_in_rule(learnt)
+        fold_in_rule = self.fold_in_rule(learned)
         assert fold_in_rule is not None, "an algorithm writes fold_in_rule, or else fold"
-        return fold_in_rule.fold(rows, learnt.factors, learnt.biases)
+        return fold_in_rule.fold(rows, learned.factors, learned.biases)
 
-    def score_vectors(self, rows: HistoryRows, learnt: Learnt) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    def score_vectors(self, rows: HistoryRows, learned: Learned) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Vectors and offsets of users, and the item factors to score with, which may have a coordinate more."""
-        fold_in_rule = self.fold_in_rule(learnt)
+        fold_in_rule = self.fold_in_rule(learned)
         if fold_in_rule is None:
-            return *self.fold(rows, learnt), learnt.factors
-        return *fold_in_rule.score_vectors(rows, learnt.factors, learnt.biases), fold_in_rule.score_factors(learnt.factors)
+            return *self.fold(rows, learned), learned.factors
+        return *fold_in_rule.score_vectors(rows, learned.factors, learned.biases), fold_in_rule.score_factors(learned.factors)
 
-    def item_similarity(self, learnt: Learnt) -> ItemSimilarity:
+    def item_similarity(self, learned: Learned) -> ItemSimilarity:
         """Which part of the factors items are compared by."""
         return ItemSimilarity()
 
@@ -209,11 +209,11 @@ def spread_out(values: NDArray[Any], at: NDArray[np.int64], n_items: int) -> NDA
     return whole
 
 
-def check_centring(centring: float | Literal["user"], *words: str) -> None:
-    """Raise a `ConfigError` unless ratings can be centred by it."""
-    number = isinstance(centring, Real) and not isinstance(centring, bool) and math.isfinite(centring)
+def check_centering(centering: float | Literal["user"], *words: str) -> None:
+    """Raise a `ConfigError` unless ratings can be centered by it."""
+    number = isinstance(centering, Real) and not isinstance(centering, bool) and math.isfinite(centering)
     allowed = " or ".join(map(repr, words))
-    check_that(number or centring in words, f"centring is {centring!r}, but must be {allowed} or a number")
+    check_that(number or centering in words, f"centering is {centering!r}, but must be {allowed} or a number")
 
 
 def middle(rating_range: Range) -> float:

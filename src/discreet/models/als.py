@@ -4,17 +4,17 @@ The loss is equation (24) of the supplement to the DPALS paper, for explicit rat
 
     f(U, V) = Σ_{(i,j) ∈ Ω} (M_ij − m_ij − u_i · v_j)² + λ₀ ‖U Vᵀ‖²_F + Σ_i λ w_i ‖u_i‖² + Σ_j λ w_j ‖v_j‖²     (1)
 
-with weights w_i ∝ c_i^ν and w_j ∝ c_j^μ of the numbers of ratings c. Each half-step minimises it exactly:
+with weights w_i ∝ c_i^ν and w_j ∝ c_j^μ of the numbers of ratings c. Each half-step minimizes it exactly:
 
     u_i = (Σ_{j ∈ Ω_i} v_j v_jᵀ + λ₀ VᵀV + λ w_i I)⁻¹ Σ_{j ∈ Ω_i} (M_ij − m_ij) v_j                             (2)
 
-and v_j likewise. Explicit ratings are centred: m_ij = m + b_i + b_j, where the intercepts b_i and b_j are coordinates
+and v_j likewise. Explicit ratings are centered: m_ij = m + b_i + b_j, where the intercepts b_i and b_j are coordinates
 of the same least-squares problems: a user sees the feature vector (v_j, s) and an item (u_i, s), and s times the last
 coordinate is the intercept. So the ridge of an intercept is λ w / s²; the term with λ₀ does not see it. With s² = 2σ,
 σ the standard deviation of the ratings, and λ in proportion to σ, stars and percents give the same recommendations.
-Implicit feedback has M_ij = 1 on Ω and nothing to centre; there λ₀ is what keeps the solution from being all ones.
+Implicit feedback has M_ij = 1 on Ω and nothing to center; there λ₀ is what keeps the solution from being all ones.
 
-Where λ is not given it follows from how much each vector is learnt from, because vectors that are not worth more than
+Where λ is not given it follows from how much each vector is learned from, because vectors that are not worth more than
 the noise in c ratings should go to 0 and all others should not:
 
     λ = 2.3 σ C_u^0.1 C_v^0.25  explicit,      λ = 0.8 (C_u C_v)^(1/4)  implicit,                                (3)
@@ -55,7 +55,7 @@ FEWEST_TO_TRY = 1_000  # fewer would choose at random
 
 
 class ALS(Recommender):
-    """Matrix factorisation by alternating least squares. **Not private**: use `DPALS` for that.
+    """Matrix factorization by alternating least squares. **Not private**: use `DPALS` for that.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class ALS(Recommender):
     unobserved_weight : float, optional
         λ₀. Default 0 for explicit and 0.1 for implicit feedback.
     user_exponent, item_exponent : float
-        ν and μ: how much more those with many ratings are regularised.
+        ν and μ: how much more those with many ratings are regularized.
     weighting : {"rating", "row"}
         What the weights w average to 1 over: the ratings, or (as the paper prints it) the users and the items.
     intercepts : bool, optional
@@ -196,7 +196,7 @@ class ALS(Recommender):
         return V, b
 
     def _factor_of_lambda(self, ratings: Ratings) -> float:
-        """What to multiply equation (3) by: a power of √2 that neither neighbour is better than."""
+        """What to multiply equation (3) by: a power of √2 that neither neighbor is better than."""
         if self.regularization is not None or not self._explicit:
             return 1.0
         rng = np.random.default_rng(self.random_state)
@@ -234,9 +234,9 @@ class ALS(Recommender):
 
     def _error_on(self, ratings: Ratings, left_out: NDArray[np.bool_], factor: float) -> float:
         """Mean square error on the ratings left out, after learning from the others."""
-        learnt_from = ratings.keep(~left_out)
-        self.item_factors_, self.item_biases_ = self._sweep(learnt_from, factor, no_progress)
-        U, offset = self.fold(learnt_from.indptr, learnt_from.indices, learnt_from.values)
+        learned_from = ratings.keep(~left_out)
+        self.item_factors_, self.item_biases_ = self._sweep(learned_from, factor, no_progress)
+        U, offset = self.fold(learned_from.indptr, learned_from.indices, learned_from.values)
         row = np.repeat(np.arange(ratings.n_users), np.diff(ratings.indptr))[left_out]
         item = ratings.indices[left_out]
         predicted = offset[row] + self.item_biases_[item] + pair_products(U, self.item_factors_, row, item)

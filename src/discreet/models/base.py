@@ -1,4 +1,4 @@
-"""What every recommender can do once it has learnt its items.
+"""What every recommender can do once it has learned its items.
 
 A fitted model scores item j for a user as
 
@@ -84,7 +84,7 @@ class Recommender(Estimator, ABC):
         return *self.fold(indptr, indices, values), self.item_factors_
 
     def state(self) -> dict[str, Any]:
-        """What was learnt beside factors and biases, as plain JSON values; `restore` takes it back."""
+        """What was learned beside factors and biases, as plain JSON values; `restore` takes it back."""
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ class Recommender(Estimator, ABC):
         Parameters
         ----------
         history : {item_id: rating}, [item_id, ...], a frame, a CSR row or `Ratings` of one user
-            A list means "liked": where the model learnt from ratings, each item counts as rated with the top of the
+            A list means "liked": where the model learned from ratings, each item counts as rated with the top of the
             scale.
         n : how many
         exclude_seen : leave out the items of the history
@@ -160,7 +160,7 @@ class Recommender(Estimator, ABC):
         -------
         Recommendations
             A table that unpacks to ``(item_ids, scores)``, best first; fewer than `n` where there are no more items.
-            Predicted ratings stay within the range of the ratings learnt from, so that several may be equal.
+            Predicted ratings stay within the range of the ratings learned from, so that several may be equal.
         """
         self._check_fitted()
         check_int("n", n)
@@ -369,7 +369,7 @@ class Recommender(Estimator, ABC):
 
         Returns
         -------
-        (n_pairs,) float32; predicted ratings stay within the range of the ratings learnt from.
+        (n_pairs,) float32; predicted ratings stay within the range of the ratings learned from.
         """
         self._check_fitted()
         user_ids, item_ids, user, item = as_pairs(pairs)
@@ -403,7 +403,7 @@ class Recommender(Estimator, ABC):
         """What `check` does."""
 
     def _begin(self, ratings: Ratings) -> None:
-        """Check what `fit` was given, and forget what was learnt before: an interrupted fit leaves nothing half new."""
+        """Check what `fit` was given, and forget what was learned before: an interrupted fit leaves nothing half new."""
         if ratings.n_ratings == 0:
             raise DataError("there are no ratings to learn from")
         vars(self).pop("item_ids_", None)
@@ -435,7 +435,7 @@ class Recommender(Estimator, ABC):
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "item_ids_"):
-            raise NotFittedError(f"this {type(self).__name__} has not learnt anything yet: call fit(ratings) first")
+            raise NotFittedError(f"this {type(self).__name__} has not learned anything yet: call fit(ratings) first")
         for name, ndim in (("item_factors_", 2), ("item_biases_", 1)):  # somebody may have assigned others
             array = getattr(self, name)
             good = isinstance(array, np.ndarray) and array.dtype in (np.float32, np.float64) and array.ndim == ndim

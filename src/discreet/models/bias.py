@@ -20,7 +20,7 @@ from discreet.progress import ShowProgress, progress_bar
 
 
 class Bias(Recommender):
-    """Global mean plus regularised user and item biases. **Not private.**
+    """Global mean plus regularized user and item biases. **Not private.**
 
     Parameters
     ----------

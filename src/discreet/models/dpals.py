@@ -14,7 +14,7 @@ and from these alone, for everybody to see:
     v_j = (Π_PSD(G̃_j) + λ₀ Π_PSD(K̃) + λ c̃_j^μ / Z′ · I)⁻¹ g̃_j                                              (2)
 
 Steps: (a) noisy counts of a uniform sample decide which items are frequent; (b) every user keeps the k rarest frequent
-items it has rated; (c) ratings are centred and cut to Γ_M; (d) T times (1) and (2). Items that are not frequent are
+items it has rated; (c) ratings are centered and cut to Γ_M; (d) T times (1) and (2). Items that are not frequent are
 predicted by the user's own mean. docs/errata.md lists the corrections. What is not in the paper is a field that 0 or
 False switches off: an `intercept`, so that items have a bias, and a `noise_ridge` for what noise alone can be.
 """
@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 from discreet.kernels import project_psd, solve_psd
 from discreet.models.algorithm import (
     Algorithm,
-    Learnt,
+    Learned,
     Progress,
     Range,
-    check_centring,
+    check_centering,
     middle,
     most_frequent,
     share_of_items,
@@ -67,9 +67,9 @@ from discreet.privacy.statistics.sums import triangle_size, unpack
 from typing import Any, Literal
 
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighboring
 
-LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learnt
+LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learned
 BY_SIGNAL = "by signal"
 
 
@@ -119,8 +119,8 @@ class NoisySolve(Algorithm):
         ι, the part of Γ_u that a constant first coordinate of every user's vector has, so that items have a bias.
         Default 0.5 for explicit feedback; 0 is the paper's algorithm.
     rating_bound : float, optional
-        Γ_M: centred ratings are cut to ±Γ_M. Default: a third of the width of the rating range.
-    centring : {"user", "global"} or float
+        Γ_M: centered ratings are cut to ±Γ_M. Default: a third of the width of the rating range.
+    centering : {"user", "global"} or float
         Subtract every user's own mean (free), a released global mean, or a public constant.
     prior_count : float
         A user's own mean counts so many ratings of the middle of the range as well.
@@ -141,8 +141,8 @@ class NoisySolve(Algorithm):
     shares : dict
         Parts of the budget μ² by the names of the releases.
     sigmas : dict
-        Noise in the paper's units instead of parts of a budget: σ_p for "counts", "recounts", "centre sum" and
-        "centre count", σ_G for "gram" and "global", σ_g for "sum", and that of "initial". The ε is what they cost.
+        Noise in the paper's units instead of parts of a budget: σ_p for "counts", "recounts", "center sum" and
+        "center count", σ_G for "gram" and "global", σ_g for "sum", and that of "initial". The ε is what they cost.
     """
 
     name: ClassVar[str] = "noisy solve"
@@ -168,7 +168,7 @@ class NoisySolve(Algorithm):
     intercept: float | None = None
     rating_range: Range | None = None
     rating_bound: float | None = None
-    centring: float | Literal["user", "global"] = "user"
+    centering: float | Literal["user", "global"] = "user"
     prior_count: float = 3.0
     recount: bool = True
     initialization: Literal["random", "spectral"] = "random"
@@ -233,7 +233,7 @@ class NoisySolve(Algorithm):
         check_choice("sampling", self.sampling, "rarest", "uniform")
         check_choice("weighting", self.weighting, "rating", "row")
         check_choice("initialization", self.initialization, "random", "spectral")
-        check_centring(self.centring, "user", "global")  # type: ignore[arg-type]
+        check_centering(self.centering, "user", "global")  # type: ignore[arg-type]
         check_that(self.iota < self.user_norm, f"intercept is {self.intercept!r} of the norm, but must be below 1")
         require_growth(self.growth, self.steps)
         check_int("stages", self.stages)
@@ -255,12 +255,12 @@ class NoisySolve(Algorithm):
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
-        own = self.centring == "user"
-        number = 0.0 if isinstance(self.centring, str) else self.centring
+        own = self.centering == "user"
+        number = 0.0 if isinstance(self.centering, str) else self.centering
         return Bounds(
             items=self.max_items,
             rating=self.rating_bound if self._explicit else None,
-            centre="user" if own else number,
+            center="user" if own else number,
             prior_mean=middle(self.rating_range),
             prior_count=self.prior_count if own else 0.0,
             norm=self.user_norm,
@@ -272,8 +272,8 @@ class NoisySolve(Algorithm):
         lines = [Line("counts", share=0.035, shape=(n_items,))]
         if self.recount:
             lines.append(Line("recounts", share=0.035, shape=(frequent,)))
-        if self._explicit and self.centring == "global":
-            lines += [Line("centre sum", share=0.005, shape=(1,)), Line("centre count", share=0.005, shape=(1,))]
+        if self._explicit and self.centering == "global":
+            lines += [Line("center sum", share=0.005, shape=(1,)), Line("center count", share=0.005, shape=(1,))]
         if self.initialization == "spectral":
             lines.append(Line("initial", share=0.2, shape=(frequent, frequent)))
         if self.lambda_0 > 0:
@@ -296,7 +296,7 @@ class NoisySolve(Algorithm):
             return super().plan(n_items, budget, accountant)
         lines = self.releases(n_items)
         exact = [Release(str(line), line.times, self._multiplier(line.name), shape=line.shape) for line in lines]
-        plan = Plan.explicit(exact, budget.delta, budget.neighbouring, accountant, budget.allow_large_delta)
+        plan = Plan.explicit(exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta)
         cost = plan.budget.epsilon
         check_that(
             cost <= budget.epsilon * (1 + 1e-9),
@@ -320,7 +320,7 @@ class NoisySolve(Algorithm):
         found |= {str(line): users.item_grams(self.isometric) for line in self._steps_of("gram")}
         found |= {str(line): users.item_sums() for line in self._steps_of("sum")}
         found |= {"global": users.global_gram(), "initial": users.covariance(self._start_norm)}
-        return found | {"centre sum": users.rating_sum(), "centre count": users.rating_count()}
+        return found | {"center sum": users.rating_sum(), "center count": users.rating_count()}
 
     @property
     def _explicit(self) -> bool:
@@ -361,14 +361,14 @@ class NoisySolve(Algorithm):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         n_items = users.n_items
         users.choose()
         counts = session.release("counts", users.item_counts())
         everywhere = counts.astype(np.float64)
         frequent = most_frequent(counts, self._n_frequent(n_items))
         users = users.restrict(frequent)
-        centre = self._centre(users, session)
+        center = self._center(users, session)
         priority = counts[frequent] if self.sampling == "rarest" else None
         users.choose(priority)
         counts = session.release("recounts", users.item_counts()) if self.recount else counts[frequent]
@@ -399,15 +399,15 @@ class NoisySolve(Algorithm):
         factors, biases = self._parts(V)
         details = {
             "regularization": ridge,
-            "centre": centre,
+            "center": center,
             "frequent": frequent.tolist(),
             "signal_to_noise": signal,
         }
         whole = spread_out(factors, frequent, n_items)
-        return Learnt(whole, spread_out(biases, frequent, n_items), everywhere, details)
+        return Learned(whole, spread_out(biases, frequent, n_items), everywhere, details)
 
     def _active(self, step: int) -> int:
-        """How many coordinates are learnt in that step: the bias, and the factors of its stage."""
+        """How many coordinates are learned in that step: the bias, and the factors of its stage."""
         stage = 1 + step * self.stages // self.steps
         return self.rank - self.rank_of_factors + math.ceil(self.rank_of_factors * stage / self.stages)
 
@@ -458,21 +458,21 @@ class NoisySolve(Algorithm):
     def _user_scale(self) -> float:
         return float(self.user_normalizer**-self.user_exponent)
 
-    def _centre(self, users: Users, session: Session) -> float:
-        """Release the global mean, if that is what ratings are centred by (erratum 3: its sensitivity is k Γ_M)."""
+    def _center(self, users: Users, session: Session) -> float:
+        """Release the global mean, if that is what ratings are centered by (erratum 3: its sensitivity is k Γ_M)."""
         assert self.rating_range is not None
         low, high = self.rating_range
-        if not isinstance(self.centring, str):
-            return float(self.centring)
-        centre = middle(self.rating_range)
-        if self._explicit and self.centring == "global":
-            users.recentre(centre)  # around the middle of the range, sums are smaller
+        if not isinstance(self.centering, str):
+            return float(self.centering)
+        center = middle(self.rating_range)
+        if self._explicit and self.centering == "global":
+            users.recenter(center)  # around the middle of the range, sums are smaller
             users.choose()
-            total = session.release("centre sum", users.rating_sum())[0]
-            count = session.release("centre count", users.rating_count())[0]
-            centre = float(np.clip(centre + total / max(count, 1.0), low, high))
-            users.recentre(centre)
-        return centre
+            total = session.release("center sum", users.rating_sum())[0]
+            count = session.release("center count", users.rating_count())[0]
+            center = float(np.clip(center + total / max(count, 1.0), low, high))
+            users.recenter(center)
+        return center
 
     def _start(self, users: Users, session: Session, seed: int) -> NDArray[Any]:
         n = users.n_items
@@ -495,7 +495,7 @@ class NoisySolve(Algorithm):
         """By the noise on counts and on the last right-hand sides, relative to what a rating can add."""
         counted = users.item_counts()
         last = self._steps_of("sum")[-1]
-        replaced = session.plan.budget.neighbouring == "replace-one"  # moves a sum by √2 times more than a count
+        replaced = session.plan.budget.neighboring == "replace-one"  # moves a sum by √2 times more than a count
         noise = session.deviation(last, counted) * (math.sqrt(2.0) if replaced else 1.0) * math.sqrt(self.rank)
         counting = session.deviation("recounts" if self.recount else "counts", counted)
         remedy = "raise epsilon or lower factors, iterations or item_fraction"
@@ -503,25 +503,25 @@ class NoisySolve(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+    def fold_in_rule(self, learned: Learned) -> FoldIn:
         """Equation (1) without the cut. Items without factors are predicted by the user's own mean in any case."""
-        V = learnt.factors
-        by_own_mean = self._explicit and self.centring == "user"
+        V = learned.factors
+        by_own_mean = self._explicit and self.centering == "user"
         ridge: dict[str, Any] = dict(
-            ridge=learnt.details["regularization"] * self._user_scale(),
+            ridge=learned.details["regularization"] * self._user_scale(),
             exponent=self.user_exponent,
             counted="known",
-            known=learnt.some("frequent"),
+            known=learned.some("frequent"),
             shared=self.lambda_0 * (V.T @ V) if self.lambda_0 > 0 else None,
         )
         if not self._explicit:
-            return LeastSquaresFoldIn(centring="liked", **ridge)
+            return LeastSquaresFoldIn(centering="liked", **ridge)
         if by_own_mean:
             assert self.rating_range is not None
             return LeastSquaresFoldIn(
-                centring="own mean", centre=middle(self.rating_range), prior_count=self.prior_count, **ridge
+                centering="own mean", center=middle(self.rating_range), prior_count=self.prior_count, **ridge
             )
-        return LeastSquaresFoldIn(centring="constant", centre=learnt.details["centre"], tail=True, **ridge)
+        return LeastSquaresFoldIn(centering="constant", center=learned.details["center"], tail=True, **ridge)
 
 
 # ------------------------------------------------------------ the model
@@ -535,7 +535,7 @@ class DPALS(PrivateRecommender):
     factors : int, optional
         Rank r. Every step releases r(r+3)/2 numbers for each item. Default 16, or 32 for implicit feedback on 10,000
         items and more.
-    epsilon, delta, neighbouring, accountant
+    epsilon, delta, neighboring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     feedback : {"explicit", "implicit"}
         Predict ratings, or rank items from plain interactions.
@@ -572,7 +572,7 @@ class DPALS(PrivateRecommender):
         max_items: int | None = None,
         item_fraction: float | None = None,
         rating_range: tuple[float, float] | None = None,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         accountant: str = "gdp",
         allow_large_delta: bool = False,
         noise: Any = "secure",
@@ -588,7 +588,7 @@ class DPALS(PrivateRecommender):
         self.max_items = max_items
         self.item_fraction = item_fraction
         self.rating_range = rating_range
-        self.neighbouring = neighbouring
+        self.neighboring = neighboring
         self.accountant = accountant
         self.allow_large_delta = allow_large_delta
         self.noise = noise

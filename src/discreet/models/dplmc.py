@@ -29,10 +29,10 @@ from discreet.kernels import second_moment, tall_product
 from discreet.models.algorithm import (
     EVERY_ITEM,
     Algorithm,
-    Learnt,
+    Learned,
     Progress,
     Range,
-    check_centring,
+    check_centering,
     middle,
     width,
 )
@@ -59,7 +59,7 @@ from discreet.privacy.statistics.sums import triangle_size, unpack
 from typing import Any
 
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighboring
 
 SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 
@@ -84,7 +84,7 @@ class ProjectedGradient(Algorithm):
         ω, the part of R̃ in the budget of (1) and (2). Default: where both kinds of noise together do least harm.
     ratings_per_item, ratings_per_user : float
         pm and pn as public numbers. Where one is 0, both are released, at a price (erratum 10).
-    centring : "user" or float
+    centering : "user" or float
         Subtract every user's own mean, or a public constant.
     prior_count : float
         A user's own mean counts so many ratings of the middle of the range as well.
@@ -118,7 +118,7 @@ class ProjectedGradient(Algorithm):
     ratings_per_item: float = 0.0
     ratings_per_user: float = 0.0
     rating_range: Range | None = None
-    centring: float | Literal["user"] = "user"
+    centering: float | Literal["user"] = "user"
     prior_count: float = 3.0
     initialization: Literal["random", "spectral"] = "random"
     initial_epsilon: float = 0.0
@@ -164,7 +164,7 @@ class ProjectedGradient(Algorithm):
         check_bool("balanced", self.balanced)
         check_choice("initialization", self.initialization, "random", "spectral")
         check_choice("constants", self.constants, "tight", "printed")
-        check_centring(self.centring, "user")
+        check_centering(self.centering, "user")
         omega = self.balance_share
         if omega is not None:
             check_positive("balance_share", omega)
@@ -189,12 +189,12 @@ class ProjectedGradient(Algorithm):
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
-        if self.centring != "user":
-            return Bounds(items=EVERY_ITEM, rating=self.largest, centre=self.centring, norm=self.user_norm)
+        if self.centering != "user":
+            return Bounds(items=EVERY_ITEM, rating=self.largest, center=self.centering, norm=self.user_norm)
         return Bounds(
             items=EVERY_ITEM,
             rating=self.largest,
-            centre="user",
+            center="user",
             prior_mean=middle(self.rating_range),
             prior_count=self.prior_count,
             norm=self.user_norm,
@@ -221,7 +221,7 @@ class ProjectedGradient(Algorithm):
         printed = self._paper_multipliers(budget)
         lines = self.releases(n_items)
         exact = [Release(str(line), line.times, printed[line.name], shape=line.shape) for line in lines]
-        return Plan.explicit(exact, budget.delta, budget.neighbouring, accountant, budget.allow_large_delta)
+        return Plan.explicit(exact, budget.delta, budget.neighboring, accountant, budget.allow_large_delta)
 
     def assumptions(self) -> dict[str, str]:
         found = {}
@@ -255,7 +255,7 @@ class ProjectedGradient(Algorithm):
 
     def _sensitivities(self, budget: Budget) -> tuple[float, float]:
         """Of the Gram matrix and of the gradient: α₁² and G α₁, times √2 and 2 for replacing (erratum 9)."""
-        replaced = budget.neighbouring == "replace-one"
+        replaced = budget.neighboring == "replace-one"
         gram = (math.sqrt(2) if replaced else 1.0) * self.user_norm**2
         return gram, (2.0 if replaced else 1.0) * self.largest * self.user_norm
 
@@ -273,7 +273,7 @@ class ProjectedGradient(Algorithm):
         gram, gradient = self._sensitivities(budget)
         found = {"balance": nu_1 / gram, "gradient": nu_2 / gradient}
         if first:
-            relation = math.sqrt(2) if budget.neighbouring == "replace-one" else 1.0
+            relation = math.sqrt(2) if budget.neighboring == "replace-one" else 1.0
             found["initial"] = 4 * G * G * math.sqrt(L) / first / (relation * G * G)
         return found
 
@@ -303,7 +303,7 @@ class ProjectedGradient(Algorithm):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         """Algorithm 1."""
         walk = Descent(users)
         n = users.n_items
@@ -323,7 +323,7 @@ class ProjectedGradient(Algorithm):
             moves.append(float(np.sqrt(((V - before) ** 2).mean())))
             progress(step + 1, self.iterations, "steps")
         details = {"share_rated": per_user / n, "trace": moves}
-        return Learnt(V.astype(np.float32), np.zeros(n, np.float32), None, details)
+        return Learned(V.astype(np.float32), np.zeros(n, np.float32), None, details)
 
     def _sizes(self, walk: Descent, session: Session) -> tuple[float, float]:
         """m and pn, public or released."""
@@ -351,15 +351,15 @@ class ProjectedGradient(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+    def fold_in_rule(self, learned: Learned) -> FoldIn:
         """T times (1) with the final items, and one step more from 0."""
         assert self.rating_range is not None
-        by_own_mean = self.centring == "user"
+        by_own_mean = self.centering == "user"
         return GradientFoldIn(
             steps=self.iterations + 1,
-            rate=self.step_size / (learnt.details["share_rated"] * len(learnt.factors)),
+            rate=self.step_size / (learned.details["share_rated"] * len(learned.factors)),
             user_norm=self.user_norm,
-            centre=middle(self.rating_range) if by_own_mean else float(self.centring),
+            center=middle(self.rating_range) if by_own_mean else float(self.centering),
             prior_count=self.prior_count if by_own_mean else None,
         )
 
@@ -397,7 +397,7 @@ class DPLMC(PrivateRecommender):
     ----------
     factors : int, optional
         Rank. Default 16.
-    epsilon, delta, neighbouring, accountant
+    epsilon, delta, neighboring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
         Number of steps; each one costs. Default 5; the paper has 10 to 60.
@@ -429,7 +429,7 @@ class DPLMC(PrivateRecommender):
         user_norm: float | None = None,
         item_norm: float | None = None,
         rating_range: tuple[float, float] | None = None,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         accountant: str = "gdp",
         allow_large_delta: bool = False,
         noise: Any = "secure",
@@ -444,7 +444,7 @@ class DPLMC(PrivateRecommender):
         self.user_norm = user_norm
         self.item_norm = item_norm
         self.rating_range = rating_range
-        self.neighbouring = neighbouring
+        self.neighboring = neighboring
         self.accountant = accountant
         self.allow_large_delta = allow_large_delta
         self.noise = noise

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models.algorithm import Learnt, Progress, Range
+from discreet.models.algorithm import Learned, Progress, Range
 from discreet.models._clipped_descent import ClippedDescent
 from discreet.models.parameters import check_that, check_bool, check_number, check_positive
 from discreet.privacy.accounting.budget import Budget
@@ -42,7 +42,7 @@ from discreet.privacy.users.sealed_users import Users
 from typing import Any, ClassVar
 
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighboring
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,8 +87,8 @@ class PoissonDescent(ClippedDescent):
             check_number(name, getattr(found, name))
         check_bool("average", found.average)
         check_that(
-            found.batch_rate == 1 or budget.neighbouring != "replace-one",
-            f"neighbouring is 'replace-one', but random batches (batch_rate={found.batch_rate:g}) are priced for "
+            found.batch_rate == 1 or budget.neighboring != "replace-one",
+            f"neighboring is 'replace-one', but random batches (batch_rate={found.batch_rate:g}) are priced for "
             "'add-remove' only: use that, or set batch_rate=1",
         )
         return found
@@ -119,7 +119,7 @@ class PoissonDescent(ClippedDescent):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         n_items = users.n_items
         users, frequent, counts = self.count(users, session)
         s = np.minimum((counts.max() / counts) ** self.spreading, 10.0)
@@ -157,7 +157,7 @@ class DPSGD(PrivateRecommender):
     ----------
     factors : int, optional
         Default 8.
-    epsilon, delta, neighbouring
+    epsilon, delta, neighboring
         The promise. See docs/privacy.md. With "replace-one", `batch_rate` must be 1.
     accountant : {"pld", "gdp", "rdp"}
         Only "pld" counts that batches are random.
@@ -190,7 +190,7 @@ class DPSGD(PrivateRecommender):
         batch_rate: float | None = None,
         item_fraction: float | None = None,
         rating_range: tuple[float, float] | None = None,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         accountant: str = "pld",
         allow_large_delta: bool = False,
         noise: Any = "secure",
@@ -204,7 +204,7 @@ class DPSGD(PrivateRecommender):
         self.batch_rate = batch_rate
         self.item_fraction = item_fraction
         self.rating_range = rating_range
-        self.neighbouring = neighbouring
+        self.neighboring = neighboring
         self.accountant = accountant
         self.allow_large_delta = allow_large_delta
         self.noise = noise

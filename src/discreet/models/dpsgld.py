@@ -17,7 +17,7 @@ Privacy: every g̃ is a Gaussian release of sensitivity C, and all T of them are
 *Not provable*, and not claimed: that a sample of the posterior is private by itself ("for free"). It needs the walk to
 have reached the posterior, and how far T steps are from it is unknown for this non-convex model, so no δ could be
 stated; it needs bounded likelihoods, which (1) does not have without the cut; and per-rating bounds do not add up to a
-promise for a whole user. What the paper calls personalised privacy, each user with its own ε, is not offered either.
+promise for a whole user. What the paper calls personalized privacy, each user with its own ε, is not offered either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models.algorithm import Learnt, Progress, Range
+from discreet.models.algorithm import Learned, Progress, Range
 from discreet.models._clipped_descent import ClippedDescent
 from discreet.models.parameters import check_that, check_number, check_positive
 from discreet.privacy.accounting.budget import Budget
@@ -41,7 +41,7 @@ from discreet.privacy.users.sealed_users import Users
 from typing import Any, ClassVar
 
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighboring
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +101,7 @@ class Langevin(ClippedDescent):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         n_items = users.n_items
         users, frequent, counts = self.count(users, session)
         V = self.start(len(frequent), seed)
@@ -139,7 +139,7 @@ class DPSGLD(PrivateRecommender):
     ----------
     factors : int, optional
         Default 8.
-    epsilon, delta, neighbouring, accountant
+    epsilon, delta, neighboring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     iterations : int, optional
         Steps. Default 20.
@@ -167,7 +167,7 @@ class DPSGLD(PrivateRecommender):
         iterations: int | None = None,
         item_fraction: float | None = None,
         rating_range: tuple[float, float] | None = None,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         accountant: str = "gdp",
         allow_large_delta: bool = False,
         noise: Any = "secure",
@@ -180,7 +180,7 @@ class DPSGLD(PrivateRecommender):
         self.iterations = iterations
         self.item_fraction = item_fraction
         self.rating_range = rating_range
-        self.neighbouring = neighbouring
+        self.neighboring = neighboring
         self.accountant = accountant
         self.allow_large_delta = allow_large_delta
         self.noise = noise

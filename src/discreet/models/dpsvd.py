@@ -1,4 +1,4 @@
-"""A private covariance of ratings, factorised (McSherry & Mironov, 2009), for users instead of single ratings.
+"""A private covariance of ratings, factorized (McSherry & Mironov, 2009), for users instead of single ratings.
 
 The paper measures, with noise, averages and then a covariance, and hands those to any recommender. Sections 4.1–4.3:
 
@@ -6,7 +6,7 @@ The paper measures, with noise, averages and then a covariance, and hands those 
     b_j = (Σ_i y_ij + noise + β_j G) / (Σ_i 1 + noise + β_j) − G            item means, damped                     (2)
     r_ij = clamp(y_ij − G − b_j − own damped mean of those, ±B)             per user, private and free             (3)
     C = Σ_i w_i r_i r_iᵀ + noise,   N = Σ_i w_i 1_i 1_iᵀ + noise            covariance and by how many             (4)
-    C_jl / (max(N_jl, 0) + β') ≈ Q Λ Qᵀ,   V = Q Λ^{1/2}                    factorisation                          (5)
+    C_jl / (max(N_jl, 0) + β') ≈ Q Λ Qᵀ,   V = Q Λ^{1/2}                    factorization                          (5)
 
 with 1_i the indicator of what user i has rated. The paper protects single ratings. For whole users, a user contributes
 through at most k items to (1) and (2), and w_i = 1/c_i with c_i its own number of ratings, so that √w_i r_i has at most
@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithm import (
     Algorithm,
-    Learnt,
+    Learned,
     Progress,
     Range,
     middle,
@@ -63,7 +63,7 @@ from discreet.privacy.statistics.sums import triangle_size, unpack
 from typing import Any, ClassVar
 
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighboring
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,7 +82,7 @@ class CovarianceSVD(Algorithm):
         Release and divide by N of (4); else the covariance is taken as it is.
     pair_prior : float
         β' of (5), in standard deviations of the noise on N.
-    centring : {"user", "items"}
+    centering : {"user", "items"}
         Whether (3) subtracts each user's own mean too, or (1) and (2) only.
     prior_count : float
         A user's own mean counts so many zeros as well.
@@ -105,7 +105,7 @@ class CovarianceSVD(Algorithm):
     item_prior: float = 20.0
     weighted: bool = True
     pair_prior: float = 2.0
-    centring: Literal["user", "items"] = "user"
+    centering: Literal["user", "items"] = "user"
     prior_count: float = 3.0
     density: float = 0.0
     residual_bound: float | None = None
@@ -132,13 +132,13 @@ class CovarianceSVD(Algorithm):
         check_that(found.density <= 1, f"density is {found.density!r}, but must be at most 1")
         check_bool("weighted", found.weighted)
         require_fraction("item_fraction", found.item_fraction)
-        check_choice("centring", found.centring, "user", "items")
+        check_choice("centering", found.centering, "user", "items")
         return found
 
     def bounds(self) -> Bounds:
         """Ratings are measured from the middle of the range, which bounds them by half of it."""
         assert self.rating_range is not None
-        return Bounds(items=self.max_items, rating=width(self.rating_range) / 2, centre=middle(self.rating_range))
+        return Bounds(items=self.max_items, rating=width(self.rating_range) / 2, center=middle(self.rating_range))
 
     def releases(self, n_items: int) -> list[Line]:
         pairs = (1, triangle_size(share_of_items(self.item_fraction, n_items)))
@@ -168,7 +168,7 @@ class CovarianceSVD(Algorithm):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         assert self.rating_range is not None
         n_items = users.n_items
         half = width(self.rating_range) / 2
@@ -183,7 +183,7 @@ class CovarianceSVD(Algorithm):
         noise = (self._deviation(session, "item sums", totals) / (width(self.rating_range) / 9)) ** 2
         b = shrink_means(sums, counts, G, self.item_prior + noise / np.maximum(counts, 1.0), half)
         frequent = most_frequent(counts, share_of_items(self.item_fraction, n_items))
-        own_prior = self.prior_count if self.centring == "user" else None
+        own_prior = self.prior_count if self.centering == "user" else None
         rows = residuals_of(users.restrict(frequent), G + b[frequent], own_prior, self.clamp)
         C = unpack(session.release("covariance", rows.covariance(self.clamp, per_rating=True)), len(frequent))[0]
         if self.weighted:
@@ -191,25 +191,25 @@ class CovarianceSVD(Algorithm):
             N = unpack(session.release("pairs", pairs), len(frequent))[0]
             C = C / (np.maximum(N, 0.0) + max(self.pair_prior * self._deviation(session, "pairs", pairs), 1e-9))
         progress(1, 1, "covariance")
-        details = {"frequent": frequent.tolist(), "centre": middle(self.rating_range) + G}
+        details = {"frequent": frequent.tolist(), "center": middle(self.rating_range) + G}
         factors = spread_out(principal(C, self.factors), frequent, n_items)
-        return Learnt(factors, b.astype(np.float32), None, details)
+        return Learned(factors, b.astype(np.float32), None, details)
 
     def _deviation(self, session: Session, name: str, statistic: ReleasableSum) -> float:
         return 0.0 if session.silent else session.deviation(name, statistic)
 
     # ------------------------------------------------------------ reading out
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+    def fold_in_rule(self, learned: Learned) -> FoldIn:
         """A user's vector, by ridge regression or, with `density` p, by (6)."""
-        centre = learnt.details["centre"]
-        known = learnt.some("frequent")
-        personal = self.centring == "user"
+        center = learned.details["center"]
+        known = learned.some("frequent")
+        personal = self.centering == "user"
         if not self.density:
-            centring: Any = "own deviation" if personal else "constant"
-            return LeastSquaresFoldIn(self.regularization, 0.0, centring, centre, self.prior_count, masked=True, known=known)
-        squares = (learnt.factors.astype(np.float64) ** 2).sum(axis=0)  # V = Q Λ^{1/2}, so Q Qᵀ = V Λ⁻¹ Vᵀ
-        return ProjectionFoldIn(centre, self.prior_count, self.density, personal, known, squares)
+            centering: Any = "own deviation" if personal else "constant"
+            return LeastSquaresFoldIn(self.regularization, 0.0, centering, center, self.prior_count, masked=True, known=known)
+        squares = (learned.factors.astype(np.float64) ** 2).sum(axis=0)  # V = Q Λ^{1/2}, so Q Qᵀ = V Λ⁻¹ Vᵀ
+        return ProjectionFoldIn(center, self.prior_count, self.density, personal, known, squares)
 
 
 def shrink_means(
@@ -238,13 +238,13 @@ def principal(C: NDArray[Any], factors: int) -> NDArray[np.float64]:
 
 
 class DPSVD(PrivateRecommender):
-    """A private covariance of ratings, factorised (McSherry & Mironov, 2009).
+    """A private covariance of ratings, factorized (McSherry & Mironov, 2009).
 
     Parameters
     ----------
     factors : int, optional
         How many eigenvectors are kept. Default 4.
-    epsilon, delta, neighbouring, accountant
+    epsilon, delta, neighboring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     regularization : float, optional
         λ, the ridge of a user's own least squares. Default 1.
@@ -272,7 +272,7 @@ class DPSVD(PrivateRecommender):
         regularization: float | None = None,
         item_fraction: float | None = None,
         rating_range: tuple[float, float] | None = None,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         accountant: str = "gdp",
         allow_large_delta: bool = False,
         noise: Any = "secure",
@@ -285,7 +285,7 @@ class DPSVD(PrivateRecommender):
         self.regularization = regularization
         self.item_fraction = item_fraction
         self.rating_range = rating_range
-        self.neighbouring = neighbouring
+        self.neighboring = neighboring
         self.accountant = accountant
         self.allow_large_delta = allow_large_delta
         self.noise = noise

@@ -67,7 +67,7 @@ class Estimator:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._params_given().items())})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the parameters, what was learnt, and what is promised.
+        """For notebooks: the parameters, what was learned, and what is promised.
 
         Notebooks are passed on, so the seed of a private model is left out: if it made the noise, whoever knows it can
         subtract that.
@@ -82,7 +82,7 @@ class Estimator:
             return f"<div>{head}<p>Not trained yet.</p>{promise}</div>"
         items, factors = self.item_factors_.shape  # type: ignore[attr-defined]
         size = f"<p>{items:,} items, {factors:,} factors</p>"
-        learnt = str(getattr(self, "summary_", ""))
+        learned = str(getattr(self, "summary_", ""))
         if statement is None:
             promise = "<p><strong>Not private:</strong> single users' ratings may be recovered from it.</p>"
-        return f"<div>{head}{size}{f'<p>{escape(learnt)}</p>' if learnt else ''}{promise}</div>"
+        return f"<div>{head}{size}{f'<p>{escape(learned)}</p>' if learned else ''}{promise}</div>"

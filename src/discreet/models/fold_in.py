@@ -5,7 +5,7 @@ are eight ways, and each is a frozen value here that holds every number it needs
 
     Same             nothing of the user matters                                   Popularity, DPMF without a signal
     OwnOffset        an offset alone, no vector                                    Bias
-    LeastSquares     ridge regression of centred ratings on item factors           DPALS, DPMF for ratings, HuberALS …
+    LeastSquares     ridge regression of centered ratings on item factors           DPALS, DPMF for ratings, HuberALS …
     Alternating      the same with intercepts, and perhaps reweighted (Huber)      ALS, IRLS
     PosteriorMean    a sum of known vectors, one for each item that is liked       DPMF for ranking
     ProjectedDescent steps of projected gradient descent                           DPLMC
@@ -140,18 +140,18 @@ class UserMeanFoldIn(FoldIn):
 
 @dataclass(frozen=True, eq=False)
 class LeastSquaresFoldIn(FoldIn):
-    """u = argmin Σ_j (y_j − u · v_j)² + uᵀ S u + λ count^p ‖u‖² with y centred as said below.
+    """u = argmin Σ_j (y_j − u · v_j)² + uᵀ S u + λ count^p ‖u‖² with y centered as said below.
 
     Parameters
     ----------
     ridge, exponent : float
         λ and p.
-    centring : {"none", "liked", "constant", "own mean", "own deviation"}
+    centering : {"none", "liked", "constant", "own mean", "own deviation"}
         What is subtracted of a rating before, beside the item's bias: nothing; nothing, and every item counts as 1;
-        `centre`; the user's own mean, with `prior_count` ratings of `centre`; or `centre` and then the mean of what is
+        `center`; the user's own mean, with `prior_count` ratings of `center`; or `center` and then the mean of what is
         left over, with `prior_count` zeros.
-    centre, prior_count : float
-    second_centre : float
+    center, prior_count : float
+    second_center : float
         Subtracted after the bias, where there is an intercept.
     intercept : float
         If above 0, the value of one more coordinate in every v_j; it does not take part in the score but as offset.
@@ -168,10 +168,10 @@ class LeastSquaresFoldIn(FoldIn):
 
     ridge: float
     exponent: float = 0.0
-    centring: Literal["none", "liked", "constant", "own mean", "own deviation"] = "constant"
-    centre: float = 0.0
+    centering: Literal["none", "liked", "constant", "own mean", "own deviation"] = "constant"
+    center: float = 0.0
     prior_count: float = 0.0
-    second_centre: float = 0.0
+    second_center: float = 0.0
     intercept: float = 0.0
     counted: Literal["all", "known"] = "all"
     masked: bool = False
@@ -188,7 +188,7 @@ class LeastSquaresFoldIn(FoldIn):
         ridge = self.ridge * np.maximum(self._counts(rows), 1.0) ** self.exponent
         if not self.intercept:
             return kernels.solve_rows(rows.indptr, rows.indices, target, V, ridge, self.shared), offset
-        mean = np.float32(self.second_centre)
+        mean = np.float32(self.second_center)
         target = target - mean
         if V.shape[1]:
             U, own = kernels.solve_rows_constant(rows.indptr, rows.indices, target, V, ridge, self.intercept)
@@ -218,18 +218,18 @@ class LeastSquaresFoldIn(FoldIn):
     def _center(self, rows: HistoryRows, V: Array, b: Array) -> tuple[Array, Array]:
         """Offsets of users, and what is left of each entry for the factors to explain."""
         nothing = np.zeros(rows.n, np.float32)
-        if self.centring == "liked":
+        if self.centering == "liked":
             return nothing, np.ones(len(rows.indices), np.float32)
-        if self.centring == "none":
+        if self.centering == "none":
             return nothing, rows.values.astype(V.dtype)
-        if self.centring == "own deviation":
-            left = rows.values - self.centre - b[rows.indices]
+        if self.centering == "own deviation":
+            left = rows.values - self.center - b[rows.indices]
             own = np.bincount(rows.row, left, minlength=rows.n) / (rows.counts + self.prior_count)
-            return (self.centre + own).astype(np.float32), (left - own[rows.row]).astype(np.float32)
-        if self.centring == "own mean":
-            offset = center_by_user_mean(rows, self.centre, self.prior_count)
+            return (self.center + own).astype(np.float32), (left - own[rows.row]).astype(np.float32)
+        if self.centering == "own mean":
+            offset = center_by_user_mean(rows, self.center, self.prior_count)
         else:
-            offset = np.full(rows.n, self.centre, np.float32)
+            offset = np.full(rows.n, self.center, np.float32)
         return offset, rows.values.astype(V.dtype) - offset[rows.row] - b[rows.indices]
 
     def _counts(self, rows: HistoryRows) -> Array:
@@ -372,15 +372,15 @@ class GradientFoldIn(FoldIn):
     steps: int
     rate: float
     user_norm: float
-    centre: float
+    center: float
     prior_count: float | None
     kind: ClassVar[str] = "descent"
 
     def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         if self.prior_count is None:
-            offset = np.full(rows.n, self.centre, np.float32)
+            offset = np.full(rows.n, self.center, np.float32)
         else:
-            offset = center_by_user_mean(rows, self.centre, self.prior_count)
+            offset = center_by_user_mean(rows, self.center, self.prior_count)
         y = rows.values.astype(np.float32) - offset[rows.row]
         rate = np.float32(self.rate)
         zeros = np.zeros(len(V), np.float32)
@@ -400,8 +400,8 @@ class FrankWolfeFoldIn(FoldIn):
     ----------
     nuclear_norm, row_norm, scale : float
         k and L of the steps, and by what factors are divided to be unit directions.
-    centre, prior_count : float
-        Ratings are measured from the user's own mean, with so many of `centre`; from `centre` if `prior_count` is None.
+    center, prior_count : float
+        Ratings are measured from the user's own mean, with so many of `center`; from `center` if `prior_count` is None.
     known : (m,) bool
     lengths, gammas : (r,)
     """
@@ -409,7 +409,7 @@ class FrankWolfeFoldIn(FoldIn):
     nuclear_norm: float
     row_norm: float
     scale: float
-    centre: float
+    center: float
     prior_count: float | None
     known: NDArray[np.bool_] = field(metadata=_ITEMS)
     lengths: Array = field(metadata=_MATRIX)
@@ -420,9 +420,9 @@ class FrankWolfeFoldIn(FoldIn):
         from discreet.privacy.users.residual_covariance import frank_wolfe_step
 
         if self.prior_count is None:
-            offset = np.full(rows.n, self.centre, np.float32)
+            offset = np.full(rows.n, self.center, np.float32)
         else:
-            offset = center_by_user_mean(rows, self.centre, self.prior_count)
+            offset = center_by_user_mean(rows, self.center, self.prior_count)
         target = rows.values.astype(np.float32) - offset[rows.row] - b[rows.indices]
         own = self.known[rows.indices]
         row = rows.row[own]
@@ -442,11 +442,11 @@ class FrankWolfeFoldIn(FoldIn):
 
 @dataclass(frozen=True, eq=False)
 class ProjectionFoldIn(FoldIn):
-    """u = Σ_j y_j v_j / (density · ‖column of V‖²), with y centred as in `LeastSquares` by its own deviation.
+    """u = Σ_j y_j v_j / (density · ‖column of V‖²), with y centered as in `LeastSquares` by its own deviation.
 
     Parameters
     ----------
-    centre, prior_count, density : float
+    center, prior_count, density : float
     personal : bool
         Whether the user's own deviation is part of the offset.
     known : (m,) bool
@@ -454,7 +454,7 @@ class ProjectionFoldIn(FoldIn):
         Squared lengths of the columns of V.
     """
 
-    centre: float
+    center: float
     prior_count: float
     density: float
     personal: bool
@@ -463,13 +463,13 @@ class ProjectionFoldIn(FoldIn):
     kind: ClassVar[str] = "projection"
 
     def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
-        left = rows.values - self.centre - b[rows.indices]
+        left = rows.values - self.center - b[rows.indices]
         own = np.bincount(rows.row, left, minlength=rows.n) / (rows.counts + self.prior_count)
         own = own * self.personal
         target = np.where(self.known[rows.indices], left - own[rows.row], 0.0).astype(np.float32)
         u = kernels.sum_rows(rows.indptr, rows.indices, target.astype(np.float64), V.astype(np.float64))
         U = (u / np.maximum(self.squares, 1e-30) / self.density).astype(np.float32)
-        return U, (self.centre + own).astype(np.float32)
+        return U, (self.center + own).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Private matrix completion in a nuclear-norm ball: Frank–Wolfe (Jain, Thakkar & Thakurta, 2018).
 
-Algorithm 1 of the paper minimises ½ ‖P_Ω(Y − Y*)‖² over ‖Y‖_nuclear ≤ k by rank-one steps. Per user, private and free
+Algorithm 1 of the paper minimizes ½ ‖P_Ω(Y − Y*)‖² over ‖Y‖_nuclear ≤ k by rank-one steps. Per user, private and free
 (`discreet.privacy.users.residual_covariance.frank_wolfe_step`):
 
     a_i = P_Ωi(Y_i − Y*_i)                                                                                          (1)
@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from discreet.models.algorithm import (
     Algorithm,
-    Learnt,
+    Learned,
     Progress,
     Range,
-    check_centring,
+    check_centering,
     middle,
     most_frequent,
     share_of_items,
@@ -63,9 +63,9 @@ from discreet.privacy.statistics.sums import triangle_size, unpack
 from typing import Any, ClassVar
 
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighboring
 
-MOST_STEPS = 1000  # allowed on any catalogue; more only where there are as many items
+MOST_STEPS = 1000  # allowed on any catalog; more only where there are as many items
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,7 +90,7 @@ class FrankWolfe(Algorithm):
         How a user's vector is read out: by least squares on the directions, or by walking the steps as the paper does.
     regularization : float
         Ridge of that least squares; directions have unit length times √m.
-    centring : "user" or float
+    centering : "user" or float
         Subtract every user's own mean (free), or a public constant.
     prior_count : float
         A user's own mean counts so many ratings of the middle of the range as well.
@@ -112,7 +112,7 @@ class FrankWolfe(Algorithm):
     steps: Literal["constant", "decreasing"] = "constant"
     folding: Literal["least-squares", "steps"] = "least-squares"
     regularization: float = 5.0
-    centring: float | Literal["user"] = "user"
+    centering: float | Literal["user"] = "user"
     prior_count: float = 3.0
     max_items: int = 50
     item_fraction: float = 0.1
@@ -144,7 +144,7 @@ class FrankWolfe(Algorithm):
         check_choice("steps", self.steps, "constant", "decreasing")
         check_choice("folding", self.folding, "least-squares", "steps")
         require_fraction("item_fraction", self.item_fraction)
-        check_centring(self.centring, "user")
+        check_centering(self.centering, "user")
         most = max(n_items, MOST_STEPS)
         check_that(
             self.factors <= most,
@@ -153,7 +153,7 @@ class FrankWolfe(Algorithm):
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
-        return own_mean_bounds(self.max_items, self.rating_range, self.centring, self.prior_count)
+        return own_mean_bounds(self.max_items, self.rating_range, self.centering, self.prior_count)
 
     def releases(self, n_items: int) -> list[Line]:
         m = share_of_items(self.item_fraction, n_items)
@@ -174,7 +174,7 @@ class FrankWolfe(Algorithm):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         n_items = users.n_items
         frequent = np.arange(n_items)
         if "counts" in session.list_remaining():
@@ -199,7 +199,7 @@ class FrankWolfe(Algorithm):
             progress(t + 1, self.factors, "steps")
         details = {"frequent": frequent.tolist(), "lengths": lengths, "nuclear_norm": k}
         factors = spread_out(V * math.sqrt(m), frequent, n_items)
-        return Learnt(factors, np.zeros(n_items, np.float32), None, details)
+        return Learned(factors, np.zeros(n_items, np.float32), None, details)
 
     def _covariance(self, rows: Residuals) -> ReleasableSum:
         assert self.residual_norm is not None
@@ -218,23 +218,23 @@ class FrankWolfe(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+    def fold_in_rule(self, learned: Learned) -> FoldIn:
         """A user's weights of the directions, from its own ratings and what was released."""
         assert self.rating_range is not None
         assert self.row_norm is not None
-        known = learnt.some("frequent")
+        known = learned.some("frequent")
         if self.folding == "least-squares":
             ridge = self.regularization
-            return what_factors_explain(ridge, 0.0, known, self.rating_range, self.centring, self.prior_count)
-        by_own_mean = self.centring == "user"
+            return what_factors_explain(ridge, 0.0, known, self.rating_range, self.centering, self.prior_count)
+        by_own_mean = self.centering == "user"
         return FrankWolfeFoldIn(
-            nuclear_norm=learnt.details["nuclear_norm"],
+            nuclear_norm=learned.details["nuclear_norm"],
             row_norm=self.row_norm,
             scale=math.sqrt(max(int(known.sum()), 1)),
-            centre=middle(self.rating_range) if by_own_mean else float(self.centring),
+            center=middle(self.rating_range) if by_own_mean else float(self.centering),
             prior_count=self.prior_count if by_own_mean else None,
             known=known,
-            lengths=np.asarray(learnt.details["lengths"], np.float64),
+            lengths=np.asarray(learned.details["lengths"], np.float64),
             gammas=np.array([self._gamma(t) for t in range(self.factors)]),
         )
 
@@ -263,7 +263,7 @@ class DPFrankWolfe(PrivateRecommender):
     ----------
     factors : int, optional
         Number of steps; each one adds a direction. Default 5.
-    epsilon, delta, neighbouring, accountant
+    epsilon, delta, neighboring, accountant
         The promise, and how it is priced. See docs/privacy.md.
     nuclear_norm : float, optional
         Largest nuclear norm of the matrix. Default: follows from a released number of users.
@@ -293,7 +293,7 @@ class DPFrankWolfe(PrivateRecommender):
         nuclear_norm: float | None = None,
         item_fraction: float | None = None,
         rating_range: tuple[float, float] | None = None,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         accountant: str = "gdp",
         allow_large_delta: bool = False,
         noise: Any = "secure",
@@ -306,7 +306,7 @@ class DPFrankWolfe(PrivateRecommender):
         self.nuclear_norm = nuclear_norm
         self.item_fraction = item_fraction
         self.rating_range = rating_range
-        self.neighbouring = neighbouring
+        self.neighboring = neighboring
         self.accountant = accountant
         self.allow_large_delta = allow_large_delta
         self.noise = noise

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
-from discreet.data.columns import CONVENTIONS, Columns, normalise
+from discreet.data.columns import CONVENTIONS, Columns, normalize
 from discreet.data.ids import as_ids, encode
 from discreet.data.frames import frame_columns
 from discreet.data.ratings import Ratings
@@ -25,7 +25,7 @@ def to_learn_from(given: Any, trust_user_column: bool = False) -> Ratings:
     """What `fit` was given as `Ratings`: those, a frame of pandas, polars or pyarrow, or a scipy sparse matrix.
 
     Columns of a frame are found by convention, and its items are those that were rated, so that a private model's
-    statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a public catalogue as well.
+    statement carries a caution. `Ratings.from_frame` and `Ratings.from_csr` take a public catalog as well.
     """
     if isinstance(given, Ratings):
         return given
@@ -185,12 +185,12 @@ def _frame_of_one_user(frame: Any) -> Columns:
 
     frame = pa.table(frame) if isinstance(frame, pa.RecordBatch) else frame
     names = list(nw.from_native(frame).collect_schema().names())
-    if any(normalise(name) in CONVENTIONS["user"] for name in names):
+    if any(normalize(name) in CONVENTIONS["user"] for name in names):
         columns = frame_columns(frame, {})
         if (users := len(encode(columns.users, "user id")[0])) > 1:
             raise DataError(f"a history of one user is needed, and {users:,} were given: see recommend_many")
         return columns
-    if not any(normalise(name) in CONVENTIONS["item"] for name in names):
+    if not any(normalize(name) in CONVENTIONS["item"] for name in names):
         raise DataError(f"a history needs a column item_id and may have one for the rating: its columns are {names}")
     only = nw.from_native(frame).with_columns(nw.lit(0).alias("user")).to_native()
     return frame_columns(only, {})

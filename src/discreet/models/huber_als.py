@@ -38,10 +38,10 @@ from discreet.data.ratings import Ratings
 from discreet.kernels import solve_psd
 from discreet.models.algorithm import (
     Algorithm,
-    Learnt,
+    Learned,
     Progress,
     Range,
-    check_centring,
+    check_centering,
     middle,
     width,
 )
@@ -54,7 +54,7 @@ from discreet.models.parameters import (
     check_int,
 )
 from discreet.models.fold_in import LeastSquaresFoldIn, FoldIn
-from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.plan import Line, Plan, Release
 from discreet.privacy.release.session import Session, ReleasableSum
 from discreet.privacy.accounting.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Huber
@@ -67,7 +67,7 @@ from discreet.privacy.statistics.sums import unpack
 from typing import Any, Literal
 
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighboring
 
 logger = logging.getLogger("discreet")
 
@@ -111,8 +111,8 @@ class RobustSolve(Algorithm):
     intercept : float
         The part of `user_norm` that a constant first coordinate of every user's vector has, so that items have a bias.
     rating_bound : float, optional
-        Γ_M: centred ratings are cut to ±Γ_M. Default: a quarter of the width of the range.
-    centring : "user" or float
+        Γ_M: centered ratings are cut to ±Γ_M. Default: a quarter of the width of the range.
+    centering : "user" or float
         Subtract every user's own mean (free), or a public constant.
     prior_count : float
         A user's own mean counts so many ratings of the middle of the range as well.
@@ -141,7 +141,7 @@ class RobustSolve(Algorithm):
     intercept: float = 0.7
     rating_range: Range | None = None
     rating_bound: float | None = None
-    centring: float | Literal["user"] = "user"
+    centering: float | Literal["user"] = "user"
     prior_count: float = 3.0
     gram_share: float = 0.2
     initial_scale: float = 0.3
@@ -189,17 +189,17 @@ class RobustSolve(Algorithm):
         check_number("gram_share", self.gram_share)
         check_that(0 < self.gram_share < 1, f"gram_share is {self.gram_share!r}, but must be between 0 and 1")
         check_that(self.intercept < 1, f"intercept is {self.intercept!r} of the norm, but must be below 1")
-        check_centring(self.centring, "user")
+        check_centering(self.centering, "user")
         pure = self.mechanism == "gaussian" and budget.delta == 0
         check_that(not pure, "delta is 0 and mechanism is 'gaussian', which has no pure ε: take 'laplace' or 'huber'")
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
-        own = self.centring == "user"
+        own = self.centering == "user"
         return Bounds(
             items=self.max_items,
             rating=self.rating_bound,
-            centre=self.centring,
+            center=self.centering,
             prior_mean=middle(self.rating_range),
             prior_count=self.prior_count if own else 0.0,
             norm=self.user_norm,
@@ -226,7 +226,7 @@ class RobustSolve(Algorithm):
     def _calibrate(self, n_items: int, budget: Budget, accountant: str) -> Plan:
         power = 1.0 if accountant == "pure" else 0.5  # pure ε add up, otherwise the squares of μ do
         huber = self.mechanism == "huber"
-        ratio = self._ratios(n_items, budget.neighbouring)
+        ratio = self._ratios(n_items, budget.neighboring)
         releases = tuple(
             Release(
                 str(line),
@@ -262,11 +262,11 @@ class RobustSolve(Algorithm):
         worst = 0.5 if self.mechanism == "laplace" else (1 - Huber(self.alpha).core) / 2
         return 2 * self.iterations * self.inner * math.log(1 / worst) > math.log(1 / budget.delta) - 5
 
-    def _ratios(self, n_items: int, neighbouring: Neighbouring) -> dict[str, float]:
+    def _ratios(self, n_items: int, neighboring: Neighboring) -> dict[str, float]:
         """Δ₂/Δ₁ of every release, asked of the statistics of nobody at all."""
         found = self.statistics(seal(empty_ratings(n_items), self.bounds()))
         return {
-            name: min(1.0, s.sensitivity(neighbouring, "l2") / s.sensitivity(neighbouring, "l1"))
+            name: min(1.0, s.sensitivity(neighboring, "l2") / s.sensitivity(neighboring, "l1"))
             for name, s in found.items()
         }
 
@@ -292,7 +292,7 @@ class RobustSolve(Algorithm):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         users.choose()
         V = self._start(users.n_items, seed)
         for step in range(self.iterations):
@@ -306,7 +306,7 @@ class RobustSolve(Algorithm):
             epsilon = session.plan.budget.epsilon
             logger.warning("at ε = %g the noise leaves nothing of the items: users' own means will predict", epsilon)
         factors, biases = self._parts(V)
-        return Learnt(factors.astype(np.float32), biases.astype(np.float32))
+        return Learned(factors.astype(np.float32), biases.astype(np.float32))
 
     def _item_step(self, users: Users, session: Session) -> NDArray[Any]:
         """Equation (4)."""
@@ -331,17 +331,17 @@ class RobustSolve(Algorithm):
 
     # ------------------------------------------------------------ reading out
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+    def fold_in_rule(self, learned: Learned) -> FoldIn:
         """Equation (1) without the cut: what a user computes for itself is for itself."""
         assert self.rating_range is not None
-        if isinstance(self.centring, str):
-            centre = middle(self.rating_range)
-            return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "own mean", centre, self.prior_count)
-        return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "constant", self.centring)
+        if isinstance(self.centering, str):
+            center = middle(self.rating_range)
+            return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "own mean", center, self.prior_count)
+        return LeastSquaresFoldIn(self.ridge_per_rating, 1.0, "constant", self.centering)
 
 
 def curvature(seen: NDArray[Any], deviation: float, rank: int) -> NDArray[Any]:
-    """Estimates of tr G / r from noisy ones, drawn towards their mean as far as they are noise (James and Stein).
+    """Estimates of tr G / r from noisy ones, drawn toward their mean as far as they are noise (James and Stein).
 
     None is below a tenth of the mean, nor of what the mean itself may be off by.
     """
@@ -360,20 +360,20 @@ def calibrate_plan(releases: tuple[Release, ...], budget: Budget, accountant: st
 
 def empty_ratings(n_items: int) -> Ratings:
     """Ratings of no one at all: statistics of them say the same about shapes and sensitivities as of everybody."""
-    return Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalogue=True)
+    return Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True)
 
 
 # ------------------------------------------------------------ the model
 
 
 class HuberALS(PrivateRecommender):
-    """Private matrix factorisation by least squares or robust least squares, with a choice of noise.
+    """Private matrix factorization by least squares or robust least squares, with a choice of noise.
 
     Parameters
     ----------
     factors : int, optional
         Rank. Default 4.
-    epsilon, delta, neighbouring
+    epsilon, delta, neighboring
         The promise. ``delta=0`` asks for pure ε, which Gaussian noise cannot give.
     accountant : {"auto", "gdp", "pld", "pure", "rdp"}
         How the releases are priced; "auto" takes whatever asks for the least noise.
@@ -409,7 +409,7 @@ class HuberALS(PrivateRecommender):
         iterations: int | None = None,
         max_items: int | None = None,
         rating_range: tuple[float, float] | None = None,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         accountant: str = "auto",
         allow_large_delta: bool = False,
         noise: Any = "secure",
@@ -424,7 +424,7 @@ class HuberALS(PrivateRecommender):
         self.iterations = iterations
         self.max_items = max_items
         self.rating_range = rating_range
-        self.neighbouring = neighbouring
+        self.neighboring = neighboring
         self.accountant = accountant
         self.allow_large_delta = allow_large_delta
         self.noise = noise

@@ -1,4 +1,4 @@
-"""IRLS: matrix factorisation under the Huber loss, by iteratively reweighted least squares. Without privacy.
+"""IRLS: matrix factorization under the Huber loss, by iteratively reweighted least squares. Without privacy.
 
 The loss of `ALS` with ρ_α in place of the square (the Huber paper's equation 6):
 
@@ -27,7 +27,7 @@ from discreet.models.fold_in import ALSFoldIn, FoldIn
 
 
 class IRLS(ALS):
-    """Robust matrix factorisation: single wrong ratings do little harm. **Not private**: `HuberALS` is.
+    """Robust matrix factorization: single wrong ratings do little harm. **Not private**: `HuberALS` is.
 
     Parameters
     ----------

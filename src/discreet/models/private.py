@@ -1,9 +1,9 @@
 """What the private recommenders share: `fit`, written once, around an algorithm that is a value.
 
 A private `fit` resolves the algorithm, seals the ratings, makes a session from the plan, and from then on holds nothing
-but released numbers. The plan follows from the parameters and the number of items in the public catalogue; no rating is
+but released numbers. The plan follows from the parameters and the number of items in the public catalog; no rating is
 needed to price it. The resolved algorithm is saved with the model, so that loading derives nothing. A `fit` that is cut
-short (Ctrl-C, an error) leaves the ledger of what it had released, and nothing learnt.
+short (Ctrl-C, an error) leaves the ledger of what it had released, and nothing learned.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from discreet.data.ratings import Ratings
 from discreet.data.safe_io import parse_json
 from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
-from discreet.models.algorithm import Algorithm, Learnt, HistoryRows, algorithm_from, field_names
+from discreet.models.algorithm import Algorithm, Learned, HistoryRows, algorithm_from, field_names
 from discreet.models.base import Recommender, logger
 from discreet.models.parameters import check_that, check_range, check_int
 from discreet.models.histories import to_learn_from
 from discreet.models.fold_in import ItemSimilarity, FoldIn
 from discreet.models.storage.ledger_history import LEDGER, earlier_name
-from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.budget_store import Account, charge_account
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import Plan
@@ -47,12 +47,12 @@ COMMON_RANGE = (1.0, 5.0)  # stands in for a range that is read from the data, b
 class PrivateRecommender(Recommender):
     """Base of the models with a promise.
 
-    Subclasses take ``epsilon``, ``delta``, ``neighbouring``, ``accountant``, ``noise``, ``random_state``,
+    Subclasses take ``epsilon``, ``delta``, ``neighboring``, ``accountant``, ``noise``, ``random_state``,
     ``rating_range`` and ``method`` among their parameters, and say which kinds of algorithm they are a shell of. A
     parameter that the algorithm has as well is None for the algorithm's own default. With a `random_state` of None,
     every fit has a fresh seed; seeded noise needs an explicit one, because a seed that everybody knows hides nothing.
 
-    Attributes whose names end with an underscore are what a fit learnt; the next fit begins without them. Those whose
+    Attributes whose names end with an underscore are what a fit learned; the next fit begins without them. Those whose
     names begin with one are its notes; they are dropped as well if it is cut short.
 
     Attributes
@@ -60,7 +60,7 @@ class PrivateRecommender(Recommender):
     algorithm_ : Algorithm
         As it was resolved for the last fit.
     details_ : dict
-        What was learnt beside item factors and biases: plain numbers, all of them released or made of released ones.
+        What was learned beside item factors and biases: plain numbers, all of them released or made of released ones.
     counts_ : (n_items,) float64 or None
         About how many people rated each item, where the algorithm releases that.
     summary_ : str
@@ -76,7 +76,7 @@ class PrivateRecommender(Recommender):
 
     epsilon: float
     delta: float
-    neighbouring: Neighbouring
+    neighboring: Neighboring
     accountant: str
     allow_large_delta: bool = False
     noise: Any
@@ -156,19 +156,19 @@ class PrivateRecommender(Recommender):
         return [name for name in cls.parameter_names() if name in inner and name not in ("rating_range", "feedback")]
 
     def resolve(self, n_items: int) -> Algorithm:
-        """The algorithm with nothing left open, for a catalogue of that many items. Pure: no data are needed."""
+        """The algorithm with nothing left open, for a catalog of that many items. Pure: no data are needed."""
         return self.algorithm().resolve(self.budget, n_items, self._range())
 
     @property
     def budget(self) -> Budget:
-        return Budget(self.epsilon, self.delta, self.neighbouring, self.allow_large_delta)
+        return Budget(self.epsilon, self.delta, self.neighboring, self.allow_large_delta)
 
     def bounds(self, n_items: int = 1) -> Bounds:
         """What one user may contribute at most."""
         return self.resolve(n_items).bounds()
 
     def plan(self, n_items: int) -> Plan:
-        """What `fit` will release on a catalogue of that many items, and at which price."""
+        """What `fit` will release on a catalog of that many items, and at which price."""
         self.check()
         return self.resolve(n_items).plan(n_items, self.budget, self.accountant)
 
@@ -179,13 +179,13 @@ class PrivateRecommender(Recommender):
         """
         algorithm = self.resolve(n_items)
         plan = self.plan(n_items)
-        nobody = Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalogue=True)
+        nobody = Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True)
         found = algorithm.statistics(seal(nobody, algorithm.bounds()))
         rows = []
         for row, event in zip(plan.rows(), plan.events, strict=True):
             statistic = found[row["name"]]
             norm = event.noise.norm
-            sensitivity = statistic.sensitivity(plan.budget.neighbouring, norm)
+            sensitivity = statistic.sensitivity(plan.budget.neighboring, norm)
             rows.append(
                 row
                 | {
@@ -260,11 +260,11 @@ class PrivateRecommender(Recommender):
             try:
                 users = seal(ratings, algorithm.bounds(), seed=seed)
                 with closing(users), progress_bar(progress, f"Training {type(self).__name__}", verbose=verbose) as told:
-                    learnt = self._learn(algorithm, users, session, features, seed, told)
+                    learned = self._learn(algorithm, users, session, features, seed, told)
                 session.finish()
-                self._keep(algorithm, learnt, session.ledger)
+                self._keep(algorithm, learned, session.ledger)
                 scale = rating_range if algorithm.feedback == "explicit" else None
-                self.restore_items(ratings.item_ids, learnt.factors, learnt.biases, ratings.titles, scale)
+                self.restore_items(ratings.item_ids, learned.factors, learned.biases, ratings.titles, scale)
             except BaseException:  # Ctrl-C as well: what was released stays released
                 self._abandon(algorithm, session.ledger)
                 raise
@@ -287,19 +287,19 @@ class PrivateRecommender(Recommender):
         features: NDArray[Any] | None,
         seed: int,
         progress: Progress,
-    ) -> Learnt:
+    ) -> Learned:
         return algorithm.learn(users, session, features=features, seed=seed, progress=progress)
 
-    def _keep(self, algorithm: Algorithm, learnt: Learnt, ledger: Ledger) -> None:
+    def _keep(self, algorithm: Algorithm, learned: Learned, ledger: Ledger) -> None:
         self.algorithm_ = algorithm
-        self.details_ = learnt.details
-        self.counts_ = learnt.counts
+        self.details_ = learned.details
+        self.counts_ = learned.counts
         self._state(ledger)
 
     def _state(self, ledger: Ledger) -> None:
-        """What may be promised, and what was learnt, side by side."""
-        learnt = str(self.details_.get("learnt", ""))
-        self.privacy_ = dataclasses.replace(self.algorithm_.statement(ledger), learnt=learnt)
+        """What may be promised, and what was learned, side by side."""
+        learned = str(self.details_.get("learned", ""))
+        self.privacy_ = dataclasses.replace(self.algorithm_.statement(ledger), learned=learned)
 
     def _begin(self, ratings: Any) -> None:
         self._forget()
@@ -308,7 +308,7 @@ class PrivateRecommender(Recommender):
             self.earlier_ledgers_ = (*self.earlier_ledgers_, before.ledger)
 
     def _forget(self) -> None:
-        """Drop what was learnt, but for what was spent on it."""
+        """Drop what was learned, but for what was spent on it."""
         for name in set(vars(self)) - {"privacy_", "earlier_ledgers_"}:
             if name.endswith("_"):
                 delattr(self, name)
@@ -322,8 +322,8 @@ class PrivateRecommender(Recommender):
         features: NDArray[Any] | None,
     ) -> None:
         """Write down what is taken to be public."""
-        if getattr(ratings, "catalogue", False):
-            session.record_assumption("items", f"the catalogue of {ratings.n_items:,} items")
+        if getattr(ratings, "catalog", False):
+            session.record_assumption("items", f"the catalog of {ratings.n_items:,} items")
         else:
             session.record_assumption("items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True)
         if getattr(ratings, "filtered", ""):
@@ -380,18 +380,18 @@ class PrivateRecommender(Recommender):
     def fold(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        return self.algorithm_.fold(HistoryRows(indptr, indices, values), self._learnt())
+        return self.algorithm_.fold(HistoryRows(indptr, indices, values), self._learned())
 
     def score_vectors(
         self, indptr: NDArray[Any], indices: NDArray[Any], values: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        return self.algorithm_.score_vectors(HistoryRows(indptr, indices, values), self._learnt())
+        return self.algorithm_.score_vectors(HistoryRows(indptr, indices, values), self._learned())
 
     def fold_in_rule(self) -> FoldIn:
-        return self.algorithm_.fold_in_rule(self._learnt()) or super().fold_in_rule()
+        return self.algorithm_.fold_in_rule(self._learned()) or super().fold_in_rule()
 
     def item_similarity(self) -> ItemSimilarity:
-        return self.algorithm_.item_similarity(self._learnt())
+        return self.algorithm_.item_similarity(self._learned())
 
     @property
     def history_range(self) -> tuple[float, float] | None:
@@ -404,17 +404,17 @@ class PrivateRecommender(Recommender):
     def summary_(self) -> str:
         """In one sentence what survived the noise; empty where the algorithm does not say."""
         self._check_fitted()
-        return str(self.details_.get("learnt", ""))
+        return str(self.details_.get("learned", ""))
 
     def _check_comparable(self) -> None:
-        if self.item_factors_.shape[1] <= self.algorithm_.item_similarity(self._learnt()).first and self.summary_:
-            raise ConfigError(f"there is nothing to compare items by. What was learnt: {self.summary_}")
+        if self.item_factors_.shape[1] <= self.algorithm_.item_similarity(self._learned()).first and self.summary_:
+            raise ConfigError(f"there is nothing to compare items by. What was learned: {self.summary_}")
         super()._check_comparable()
         if self.details_.get("dimensions") == 0:
-            logger.warning("what is shown as alike may be noise. What was learnt: %s", self.summary_)
+            logger.warning("what is shown as alike may be noise. What was learned: %s", self.summary_)
 
-    def _learnt(self) -> Learnt:
-        return Learnt(self.item_factors_, self.item_biases_, self.counts_, self.details_)
+    def _learned(self) -> Learned:
+        return Learned(self.item_factors_, self.item_biases_, self.counts_, self.details_)
 
     # ------------------------------------------------------------ on disk
 
@@ -468,9 +468,9 @@ class PrivateRecommender(Recommender):
         promised = budget
         if plan.scale == 1:  # the noise was said, and not the ε: what that costs is the promise
             promised = self.algorithm_.plan(n_items, budget, plan.accountant).budget
-        same = (promised.delta, promised.neighbouring) == (plan.budget.delta, plan.budget.neighbouring)
+        same = (promised.delta, promised.neighboring) == (plan.budget.delta, plan.budget.neighboring)
         if any(line.law for line in plan.releases):  # the best of several: all of them together cost more than one
-            same = promised.neighbouring == plan.budget.neighbouring and promised.epsilon <= plan.budget.epsilon
+            same = promised.neighboring == plan.budget.neighboring and promised.epsilon <= plan.budget.epsilon
         else:
             same = same and math.isclose(promised.epsilon, plan.budget.epsilon, rel_tol=1e-9)
         same = same and (self.noise != "secure" or self.privacy_.ledger.noise == "secure")

@@ -3,7 +3,7 @@
 `Scorer` is what `Recommender.recommend`, the service and the exports share. It needs neither a model class nor a table
 library: only numpy and the kernels are imported on the way. Item factors are packed for the product on first use and
 kept so. A single question (``kernels=once``) does without: it reads a memory-mapped file part by part, and the
-catalogue never is in memory as a whole.
+catalog never is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Scorer:
         """Positions of the items most like the one at `at`, and cosines; without the item itself."""
         check_int("n", n)
         panels, lengths = self._unit
-        check_that(lengths[at] > 0, f"nothing was learnt of {self.name(at)!r} by which items could be like it")
+        check_that(lengths[at] > 0, f"nothing was learned of {self.name(at)!r} by which items could be like it")
         skip = np.zeros(len(self), np.float32)
         skip[at] = -np.inf
         items, scores = self.kernels.top_k(panels.V[at : at + 1], panels, skip, min(n, len(self)))
@@ -205,7 +205,7 @@ class Scorer:
     def similar_many(self, at: Array, n: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """`similar` for several items: positions (k, n), padded with −1, and cosines, padded with −inf.
 
-        The row of an item of which nothing was learnt is all padding.
+        The row of an item of which nothing was learned is all padding.
         """
         check_int("n", n)
         panels, lengths = self._unit

@@ -7,7 +7,7 @@ two can be told apart. The answer is compared with what the ledger claims:
 - Gaussian noise: μ = (difference of means) / (standard deviation), with an interval that is exact for normal draws: the
   difference is within z σ √(2/n), and σ within the chi-square bounds of the pooled deviation.
 - Laplace and Huber noise: ε = ln(P(E | with) / P(E | without)) for the event E in which the loss is largest, "beyond
-  where the statistic with the user lies (Huber: and beyond the centre of the noise)", with Clopper and Pearson's exact
+  where the statistic with the user lies (Huber: and beyond the center of the noise)", with Clopper and Pearson's exact
   binomial bounds on both probabilities. The place is taken from a quarter of the draws, the counts from the others.
 
 An audit is no proof. It finds what proofs take for granted: a clip that does not cut, a sensitivity that forgot a
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from discreet.errors import ConfigError
-from discreet.privacy.accounting.budget import Neighbouring, Norm
+from discreet.privacy.accounting.budget import Neighboring, Norm
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session, ReleasableSum
 from discreet.privacy.sealed import KEY, Key, require
@@ -97,7 +97,7 @@ def audit(
         noise, one entry alone.
     mechanism : {"gaussian", "laplace", "huber"}
     beyond : float
-        For Huber noise, half the width of its centre along the direction, α · scale.
+        For Huber noise, half the width of its center along the direction, α · scale.
     error : float
         The probability with which the bounds may fail.
     """
@@ -117,7 +117,7 @@ def audit_statistic(
     mechanism: str = "gaussian",
     noise_multiplier: float = 0.25,
     alpha: float | None = None,
-    neighbouring: Neighbouring = "add-remove",
+    neighboring: Neighboring = "add-remove",
     noise: Any = "secure",
     random_state: int | None = None,
     draws: int = 20_000,
@@ -126,10 +126,10 @@ def audit_statistic(
     """Audit one release of a statistic, given with and without the worst-case user (or with one and with another).
 
     The draws are made by `Session.release`, charged and noised as any other, and the claim is what its ledger says.
-    Nothing may be learnt from the result about real users: use it on made-up ones.
+    Nothing may be learned from the result about real users: use it on made-up ones.
     """
     line = Release("audited", 2, noise_multiplier, mechanism, alpha)
-    session = Session(Plan.explicit([line], 1e-6, neighbouring), noise, random_state)
+    session = Session(Plan.explicit([line], 1e-6, neighboring), noise, random_state)
     release = {
         kind: session.release("audited", Copies(KEY, statistic, draws)).reshape(draws, *present.shape)
         for kind, statistic in ((True, present), (False, absent))
@@ -163,8 +163,8 @@ class Copies:
     def shape(self) -> tuple[int, ...]:
         return (self._times * self._statistic.shape[0], *self._statistic.shape[1:])
 
-    def sensitivity(self, neighbouring: Neighbouring, norm: Norm) -> float:
-        return self._statistic.sensitivity(neighbouring, norm)
+    def sensitivity(self, neighboring: Neighboring, norm: Norm) -> float:
+        return self._statistic.sensitivity(neighboring, norm)
 
     def weights(self, norm: Norm) -> NDArray[np.float64] | None:
         return self._statistic.weights(norm)

@@ -1,4 +1,4 @@
-"""Charts as SVG that take their colours from the page, so that light, dark and paper each have their own.
+"""Charts as SVG that take their colors from the page, so that light, dark and paper each have their own.
 
 All are drawn 360 units wide: on a phone one unit is about a pixel, on a desk text grows a little with the picture.
 Numbers are also in a table beside every chart; the label says what there is to see.
@@ -17,12 +17,12 @@ WIDTH = 360
 
 @dataclass(frozen=True)
 class Series:
-    """A line: a name, values with their errors (NaN where there is none), and which of the page's colours it has."""
+    """A line: a name, values with their errors (NaN where there is none), and which of the page's colors it has."""
 
     name: str
     values: Sequence[float]
     errors: Sequence[float]
-    colour: int
+    color: int
 
 
 def _figure(label: str, height: float, *parts: Html) -> Html:
@@ -138,14 +138,14 @@ def trace(values: Sequence[float], label: str) -> Html:
 
 
 def bars(rows: Sequence[tuple[str, float, float, int]], label: str, mark: float | None = None) -> Html:
-    """Horizontal bars (name, value, error or NaN, colour) from 0, each with its value; `mark` is a line across."""
+    """Horizontal bars (name, value, error or NaN, color) from 0, each with its value; `mark` is a line across."""
     row = 40.0
     top = 4.0
     known = [value + (0 if math.isnan(error) else error) for _, value, error, _ in rows if not math.isnan(value)]
     highest = max([*known, mark or 0.0, 1e-12])
     scale = (WIDTH - 62) / highest
     parts = []
-    for at, (name, value, error, colour) in enumerate(rows):
+    for at, (name, value, error, color) in enumerate(rows):
         y = top + at * row
         parts.append(_text(0, y + 11, name))
         if math.isnan(value):
@@ -153,7 +153,7 @@ def bars(rows: Sequence[tuple[str, float, float, int]], label: str, mark: float 
             continue
         width = max(value * scale, 1.0)
         size = {"x": 0, "y": f"{y + 17:.1f}", "width": f"{width:.1f}", "height": 14, "rx": 2}
-        parts.append(tag("rect", **size, class_=f"bar c{colour}"))
+        parts.append(tag("rect", **size, class_=f"bar c{color}"))
         end = width
         if not math.isnan(error):
             half = error * scale
@@ -205,16 +205,16 @@ def lines(groups: Sequence[str], series: Sequence[Series], label: str) -> Html:
             points.append((x, y))
             if not math.isnan(error):
                 half = error / (high - low) * (bottom - top)
-                parts.append(_line(x, y - half, x, y + half, f"error c{one.colour}"))
+                parts.append(_line(x, y - half, x, y + half, f"error c{one.color}"))
         if points:
-            parts.append(_path(points, f"line c{one.colour}"))
-        parts += [tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.2, class_=f"dot c{one.colour}") for x, y in points]
+            parts.append(_path(points, f"line c{one.color}"))
+        parts += [tag("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=3.2, class_=f"dot c{one.color}") for x, y in points]
     return _figure(label, bottom + 24, *parts)
 
 
 def legend(series: Sequence[Series]) -> Html:
-    """Names of the lines, each beside its colour."""
-    keys = [tag("li", tag("span", class_=f"key c{one.colour}", aria_hidden="true"), one.name) for one in series]
+    """Names of the lines, each beside its color."""
+    keys = [tag("li", tag("span", class_=f"key c{one.color}", aria_hidden="true"), one.name) for one in series]
     return tag("ul", *keys, class_="legend")
 
 

@@ -3,7 +3,7 @@
 Privacy: every number here is a look at people's ratings that no ε pays for. The page says so wherever it shows one.
 
 1. Ratings alone: 80 % to learn from, 20 % held out at random. The model is trained anew, with its own parameters, on
-   the 80 %, because the saved one may have learnt from what it would be asked.
+   the 80 %, because the saved one may have learned from what it would be asked.
 2. Ratings and a test set: the saved model itself is asked about the test set; baselines learn from the ratings.
 """
 
@@ -36,7 +36,7 @@ class Quality:
     """What was measured.
 
     ``mine`` is the model's own name among the rows; ``trace`` what the model trained anew holds of its training;
-    ``counts`` how often each item of the catalogue was rated in training.
+    ``counts`` how often each item of the catalog was rated in training.
     """
 
     found: Comparison
@@ -75,7 +75,7 @@ def measure(
     ----------
     model : Recommender
     data : Ratings
-        What the model learnt from, or the like of it.
+        What the model learned from, or the like of it.
     test : Ratings, optional
         Ratings that the model has not seen, of users who are in `data`.
     seed : int
@@ -128,7 +128,7 @@ def _make_split(model: Any, data: Ratings, test: Ratings) -> Split:
 
 
 def _without_features(model: Any) -> bool:
-    """Whether the model learnt with features of items that came from memory, and are gone."""
+    """Whether the model learned with features of items that came from memory, and are gone."""
     statement = getattr(model, "privacy_", None)
     used = statement is not None and any(assumed.name == "features" for assumed in statement.assumptions)
     return used and getattr(model, "item_features", None) is None

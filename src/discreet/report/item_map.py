@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from discreet.kernels import top_k
 
 GRID = 4095  # places along each side of the map: finer than any screen
-MOST_NEIGHBOURS = 6000  # items up to which the page also holds who is most like whom
+MOST_NEIGHBORS = 6000  # items up to which the page also holds who is most like whom
 LONGEST = 110  # characters of a title on the map
 
 
@@ -19,7 +19,7 @@ LONGEST = 110  # characters of a title on the map
 class Map:
     """Items in the plane in which their vectors differ most.
 
-    ``at`` are the positions in the model's catalogue of those drawn; ``x``, ``y`` lie between 0 and `GRID`; ``length``
+    ``at`` are the positions in the model's catalog of those drawn; ``x``, ``y`` lie between 0 and `GRID`; ``length``
     is that of the vector, 0 to 100 of the longest; ``alike`` holds the places (in ``at``) of the most similar ones, or
     None; ``share`` is the part of the variance that the plane holds, ``height`` its height over its width.
     """
@@ -56,24 +56,24 @@ def item_map(model: Any) -> Map | None:
     if len(at) < 3:
         return None
     V = V[at]
-    centred = V - V.mean(axis=0)
-    values, axes = np.linalg.eigh(centred.T @ centred)
+    centered = V - V.mean(axis=0)
+    values, axes = np.linalg.eigh(centered.T @ centered)
     if values[-1] <= 0:
         return None
     if V.shape[1] == 1:  # a line: let the bias be its second dimension
-        plane = np.column_stack([centred[:, 0], model.item_biases_[at].astype(np.float64)])
+        plane = np.column_stack([centered[:, 0], model.item_biases_[at].astype(np.float64)])
         share = 1.0
     else:
         axes = axes[:, [-1, -2]]
         axes *= np.sign(axes[np.abs(axes).argmax(axis=0), [0, 1]])  # an eigenvector's sign is chance
-        plane = centred @ axes
+        plane = centered @ axes
         share = float(values[-2:].sum() / values.sum())
     low = plane.min(axis=0)
     span = np.ptp(plane, axis=0)
     plane = (plane - low) / np.maximum(span, 1e-30)
     x, y = (np.rint(plane * GRID)).astype(np.int64).T
     relative = np.rint(100 * length[at] / length.max()).astype(np.int64)
-    alike = _alike(V / length[at, None]) if len(at) <= MOST_NEIGHBOURS else None
+    alike = _alike(V / length[at, None]) if len(at) <= MOST_NEIGHBORS else None
     return Map(at, x, y, relative, share, alike, float(np.clip(span[1] / max(span[0], 1e-30), 0.45, 1.0)))
 
 
@@ -127,7 +127,7 @@ def _histories(model: Any, how_many: int, long: int) -> list[tuple[str, dict[Any
     pool = np.flatnonzero(length > 0)
     if len(pool) < 2 * long:  # nothing to tell items apart by
         return [(titles[0], dict.fromkeys(ids[:long], liked))]
-    pool = pool[np.argsort(-length[pool], kind="stable")[: max(len(pool) // 2, 2 * long)]]  # those learnt best
+    pool = pool[np.argsort(-length[pool], kind="stable")[: max(len(pool) // 2, 2 * long)]]  # those learned best
     W = model.item_factors_[pool] / length[pool, None]
     chosen = [0]
     while len(chosen) < how_many:  # each time the item least like all chosen ones

@@ -92,7 +92,7 @@ def _noise_ratio(entry: Entry, model: Any) -> float:
         return math.nan  # about the crowd, no row per item
     l1 = entry.norm == "l1"
     one = entry.sensitivity / (k if l1 else math.sqrt(k))
-    if model.privacy_.neighbouring == "replace-one":
+    if model.privacy_.neighboring == "replace-one":
         one /= 2.0 if l1 else math.sqrt(2.0)
     return math.sqrt(math.prod(entry.shape[1:])) * entry.deviation / one
 
@@ -129,7 +129,7 @@ def audible(found: Sequence[Kind]) -> list[Kind]:
 def loudest(found: Sequence[Kind]) -> Kind | None:
     """The release that decides whether an item is heard: of those that hold a vector per item, the quietest one.
 
-    The right-hand sides say what people think of an item; without them nothing is learnt about it.
+    The right-hand sides say what people think of an item; without them nothing is learned about it.
     """
     vectors = [kind for kind in found if len(kind.entry.shape) > 1 and not math.isnan(kind.hearing)]
     return min(vectors, key=lambda kind: kind.hearing, default=None)

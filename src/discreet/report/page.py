@@ -46,7 +46,7 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
             tag("h2", heading, tag("span", _LOOK, class_="look") if look else None, id=f"h-{key}"),
             body,
             id=key,
-            aria_labelledby=f"h-{key}",
+            aria_labeledby=f"h-{key}",
         )
         for key, heading, body, look in parts
     ]
@@ -66,7 +66,7 @@ def render(model: Any, quality: Quality | None, shown: list[Sample]) -> str:
             "feedback. It holds no user's vector and no rating.",
             class_="sub",
         ),
-        tag("p", f"What was learnt: {learnt}", class_="sub") if (learnt := getattr(model, "summary_", "")) else None,
+        tag("p", f"What was learned: {learned}", class_="sub") if (learned := getattr(model, "summary_", "")) else None,
         tag(
             "nav",
             tag("ul", *(tag("li", tag("a", heading, href=f"#{key}")) for key, heading, _, _ in parts)),
@@ -126,11 +126,11 @@ def _quality(model: Any, quality: Quality | None) -> Html:
     found = quality.found
     how = (
         f"A fifth of the ratings was held out at random ({quality.targets:,} ratings of {quality.users:,} people). The "
-        "saved model may have learnt from them, so the same kind of model, with the same parameters, was trained anew "
-        "on the other four fifths; baselines learnt from the same."
+        "saved model may have learned from them, so the same kind of model, with the same parameters, was trained anew "
+        "on the other four fifths; baselines learned from the same."
         if quality.retrained
         else f"The saved model was asked about {quality.targets:,} test ratings of {quality.users:,} people, knowing "
-        "what the data hold of them; baselines learnt from the data."
+        "what the data hold of them; baselines learned from the data."
     )
     head = ["model", *found.metrics]
     rows = [[row.name, *(_score(row.scores.get(m)) for m in found.metrics)] for row in found.rows]
@@ -248,7 +248,7 @@ def _map(model: Any) -> Html:
                 "p",
                 f"Each dot is one of {len(drawn.at):,} items. Items that the same people like lie close together, as "
                 f"far as a plane can show it: these two directions hold {drawn.share:.0%} of how the vectors differ. "
-                f"Strong colour: a long vector, of which the model is sure.{left_out}",
+                f"Strong color: a long vector, of which the model is sure.{left_out}",
             ),
             tag(
                 "div",

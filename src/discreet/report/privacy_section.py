@@ -96,7 +96,7 @@ def _words(statement: PrivacyStatement) -> Html:
             tag(
                 "p",
                 "What anybody can learn from this model about any one person is limited. Compare two worlds, "
-                f"{_ONE[statement.neighbouring]}: no possible result is ",
+                f"{_ONE[statement.neighboring]}: no possible result is ",
                 tag("strong", f"more than {times} times as likely"),
                 f" in one as in the other (e to the power of ε){but}. {verdict}",
                 class_="lead",
@@ -120,7 +120,7 @@ def _facts(statement: PrivacyStatement) -> Html:
         ("ε", f"{statement.epsilon:.4g}", "how far any likelihood can move; smaller is more private"),
         ("δ", power(statement.delta), "the probability with which ε may not hold"),
         *together,
-        ("Neighbours", relation[statement.neighbouring], "what the two worlds differ in"),
+        ("Neighbors", relation[statement.neighboring], "what the two worlds differ in"),
         ("Releases", f"{len(statement.ledger.entries):,}", "noisy sums that everything in the model was made of"),
         ("Noise", statement.noise, _NOISE.get(statement.noise, "")),
     ]
@@ -137,7 +137,7 @@ def _beliefs(statement: PrivacyStatement) -> Html:
         if statement.delta
         else ""
     )
-    what = "that somebody is in the data" if statement.neighbouring == "add-remove" else "which of two histories it was"
+    what = "that somebody is in the data" if statement.neighboring == "add-remove" else "which of two histories it was"
     return join(
         [
             tag("h3", "What somebody could come to believe"),

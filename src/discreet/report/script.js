@@ -16,7 +16,7 @@
 
   const xOf = (i) => 14 + (items.x[i] / items.grid) * (width - 28);
   const yOf = (i) => 14 + (1 - items.y[i] / items.grid) * (height - 28);
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   function draw() {
     width = canvas.parentElement.clientWidth;
@@ -28,7 +28,7 @@
     const pen = canvas.getContext("2d");
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, width, height);
-    const ink = colour("--ink"), accent = colour("--c0"), warm = colour("--c1"), paper = colour("--paper");
+    const ink = color("--ink"), accent = color("--c0"), warm = color("--c1"), paper = color("--paper");
     const radius = n > 5000 ? 1.6 : n > 1000 ? 2.4 : 3.4;
     for (let i = 0; i < n; i++) {
       const hit = matches !== null && matches.has(i);

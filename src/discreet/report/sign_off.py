@@ -157,9 +157,9 @@ def _render_guarantee(model: Any, statement: PrivacyStatement, signing: Signing)
         "p",
         tag("strong", f"To {signing.people}: "),
         seen,
-        "without them. " if statement.neighbouring == "add-remove" else "with those of somebody else in their place. ",
+        "without them. " if statement.neighboring == "add-remove" else "with those of somebody else in their place. ",
         f"Nothing becomes more than {times} times as likely (ε = {statement.epsilon:.4g}), except with a probability "
-        f"of at most δ = {power(statement.delta)}. Neighbours: {_RELATION[statement.neighbouring]}. {verdict} ",
+        f"of at most δ = {power(statement.delta)}. Neighbors: {_RELATION[statement.neighboring]}. {verdict} ",
         tag("strong", "For: "),
         f"{purpose}. ",
         tag("strong", "Model: "),

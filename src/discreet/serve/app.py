@@ -165,7 +165,7 @@ def _add_questions(app: FastAPI, shelf: ModelRegistry, workers: ThreadPoolExecut
     together = Batcher(workers)
 
     async def run(work: Callable[[], Any], *, long: bool = False, large: bool = False) -> Any:
-        """Run short work here, long work in its own thread, and work on a large catalogue in one of several."""
+        """Run short work here, long work in its own thread, and work on a large catalog in one of several."""
         if not long and not large:
             return work()
         return await asyncio.get_running_loop().run_in_executor(long_work if long else workers, work)
@@ -289,7 +289,7 @@ def answer(served: ServedModel, at: Any, values: Any, n: int, options: dict[str,
 
 
 def _without_wishes(served: ServedModel, asked: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """A question that can be answered together with others: of a large catalogue, and about all of its items."""
+    """A question that can be answered together with others: of a large catalog, and about all of its items."""
     at, values, n, options, _ = asked
     if not _is_large(served) or options["exclude"] is not None or options["only"] is not None:
         return None
@@ -297,7 +297,7 @@ def _without_wishes(served: ServedModel, asked: tuple[Any, ...]) -> tuple[Any, .
 
 
 def _is_large(served: ServedModel) -> bool:
-    """Check whether a question about this catalogue takes longer than the event loop should wait."""
+    """Check whether a question about this catalog takes longer than the event loop should wait."""
     return bool(served.scorer.factors.size > AT_ONCE)
 
 
@@ -360,7 +360,7 @@ def _add_looks(app: FastAPI, shelf: ModelRegistry, counters: Metrics) -> None:
 
     @app.get("/v1/privacy", tags=["privacy"])
     async def privacy(model: Annotated[str | None, Query(max_length=LONGEST_NAME)] = None) -> Response:
-        """What is promised to the people whose ratings the model learnt from, and the ledger behind it."""
+        """What is promised to the people whose ratings the model learned from, and the ledger behind it."""
         served = _find_model(shelf, model)
         about = {"model": served.name, "class": served.opened.name}
         promise = {"statement": served.opened.statement, "ledger": served.opened.ledger}

@@ -1,4 +1,4 @@
-"""Questions that wait for each other are answered by one pass over the factors of a large catalogue.
+"""Questions that wait for each other are answered by one pass over the factors of a large catalog.
 
 The product of one vector with a million items takes as long as reading the items from memory; with sixty vectors it
 takes little longer. No bit of an answer depends on what else is asked, so nobody can tell.

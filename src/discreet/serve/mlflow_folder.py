@@ -1,6 +1,6 @@
 """``discreet export --mlflow``: a saved model as a folder that MLflow loads as a pyfunc model.
 
-The folder is what MLflow's ``python_function`` flavour reads: a file ``MLmodel``, the model's own folder under
+The folder is what MLflow's ``python_function`` flavor reads: a file ``MLmodel``, the model's own folder under
 ``artifacts``, and the list of what to install. Nothing is pickled: MLflow calls ``discreet.serve.mlflow_model``, which
 opens the folder as any other reader does. Writing it needs no MLflow.
 

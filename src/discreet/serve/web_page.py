@@ -55,7 +55,7 @@ def web_page(scorer: Scorer, statement: dict[str, Any], heading: str | None = No
     private = statement["status"] != "not private"
     badge = "NOT PRIVATE"
     if private:
-        badge = f"Learnt with privacy: ε = {statement['epsilon']:.4g} for each person"
+        badge = f"Learned with privacy: ε = {statement['epsilon']:.4g} for each person"
     if statement["status"] == WEAK:
         badge = f"ε = {statement['epsilon']:.4g} for each person: {WEAK}"
     filled = {

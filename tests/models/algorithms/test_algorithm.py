@@ -40,7 +40,7 @@ VALUES = {
     "noisy solve": NoisySolve(),
     "noisy solve, implicit": NoisySolve(feedback="implicit"),
     "noisy solve, by signal": NoisySolve(feedback="implicit", regularization="by signal"),
-    "noisy solve, spectral": NoisySolve(factors=4, initialization="spectral", centring="global", growth=2.0),
+    "noisy solve, spectral": NoisySolve(factors=4, initialization="spectral", centering="global", growth=2.0),
     "noisy solve, sigmas": NoisySolve(sigmas=SIGMAS),
     "projected gradient": ProjectedGradient(),
     "projected gradient, spectral": ProjectedGradient(factors=4, initialization="spectral", initial_epsilon=0.5),
@@ -50,7 +50,7 @@ VALUES = {
     "Frank–Wolfe": FrankWolfe(),
     "Frank–Wolfe, all items": FrankWolfe(item_fraction=1.0, nuclear_norm=20.0, folding="steps"),
     "covariance SVD": CovarianceSVD(),
-    "covariance SVD, by density": CovarianceSVD(density=0.2, weighted=False, centring="items"),
+    "covariance SVD, by density": CovarianceSVD(density=0.2, weighted=False, centering="items"),
     "Langevin": Langevin(),
     "Poisson descent": PoissonDescent(iterations=3),
 }
@@ -63,7 +63,7 @@ def accountant_of(value):
 
 def everything_pure(value, n_items=30):
     """What can be said of a resolved algorithm without data."""
-    nobody = discreet.Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalogue=True)
+    nobody = discreet.Ratings.from_indices([0], [], [], np.zeros(0, np.int64), np.arange(n_items), catalog=True)
     bounds = value.bounds()
     found = value.statistics(seal(nobody, bounds))
     return {
@@ -131,7 +131,7 @@ SHELLS = {
     "DPMF, ratings": discreet.DPMF(epsilon=2.0, goal="rating"),
     "DPMF, features": discreet.DPMF(epsilon=2.0, item_features=np.ones((30, 2)), goal="rating"),
     "DPALS": discreet.DPALS(epsilon=2.0, feedback="implicit"),
-    "DPALS, method": discreet.DPALS(epsilon=2.0, method=NoisySolve(centring="global")),
+    "DPALS, method": discreet.DPALS(epsilon=2.0, method=NoisySolve(centering="global")),
     "DPLMC": discreet.DPLMC(epsilon=2.0, rating_range=(1, 5)),
     "HuberALS": discreet.HuberALS(epsilon=2.0),
     "DPFrankWolfe": discreet.DPFrankWolfe(epsilon=2.0),
@@ -177,7 +177,7 @@ def test_an_algorithm_comes_back_from_json(value):
 def test_a_document_with_other_fields_is_refused_instead_of_guessed(value):
     document = value.to_dict()
     missing = {name: field for name, field in document.items() if name != "factors"}
-    for wrong in (missing, document | {"colour": 3}, document | {"name": "alchemy"}, {}):
+    for wrong in (missing, document | {"color": 3}, document | {"name": "alchemy"}, {}):
         with pytest.raises(DataError, match=r"has other parameters .*: load it with the version .*|no algorithm"):
             algorithm_from(wrong)
 

@@ -30,7 +30,7 @@ def test_the_likelihood_and_the_coefficients_are_those_of_the_model():
     np.testing.assert_allclose(np.diff(ours), np.diff(right), rtol=1e-9)
 
 
-def test_standardised_features():
+def test_standardized_features():
     X = np.array([[1.0, 5.0, np.nan], [2.0, 5.0, 1.0], [6.0, 5.0, 3.0]])
     Z = standardize(X)
     assert Z.shape == (3, 2), "a constant says nothing"
@@ -124,7 +124,7 @@ def test_items_that_nobody_rated_are_predicted_by_their_features(cinema):
     heard = cinema.train.filter(items=cinema.train.item_ids[:400])
     ids = [*heard.item_ids.tolist(), *(film.id for film in films()[400:])]
     ratings = discreet.Ratings.from_indices(
-        heard.indptr, heard.indices, heard.values, heard.user_ids, ids, catalogue=True
+        heard.indptr, heard.indices, heard.values, heard.user_ids, ids, catalog=True
     )
     others = cinema.train.filter(items=ids[400:])
     enough = SAME | dict(epsilon=50.0)  # for features to be found to explain something
@@ -143,7 +143,7 @@ def liked_if_popular(ratings):
     liked = 1.5 + 2.5 * counts.argsort().argsort() / ratings.n_items
     values = liked[ratings.indices] + np.random.default_rng(0).uniform(-1, 1, ratings.n_ratings)
     return discreet.Ratings.from_indices(
-        ratings.indptr, ratings.indices, values.astype(np.float32), ratings.user_ids, ratings.item_ids, catalogue=True
+        ratings.indptr, ratings.indices, values.astype(np.float32), ratings.user_ids, ratings.item_ids, catalog=True
     )
 
 

@@ -51,7 +51,7 @@ def test_without_noise_and_bounds_it_is_als_explicit(ratings):
     mean = float(ratings.values.mean())
     same = dict(regularization=2.0, initial_scale=0.3)
     twin = discreet.ALS(4, iterations=3, user_exponent=0, item_exponent=0, intercepts=False, **same).fit(ratings)
-    model = open_wide(centring=mean, **same).fit(ratings)
+    model = open_wide(centering=mean, **same).fit(ratings)
     np.testing.assert_allclose(model.item_factors_, twin.item_factors_, atol=2e-3 * np.abs(twin.item_factors_).max())
     np.testing.assert_allclose(model.predict(ratings, ratings), twin.predict(ratings, ratings), atol=2e-3)
     assert model.privacy_.epsilon == np.inf
@@ -80,15 +80,15 @@ def test_the_papers_noise_is_priced_as_it_should_have_been(column):
         sigmas=sigmas,
     )
     for accountant in ("gdp", "rdp"):
-        expected = accounting.epsilon(column.events()[:3], column.delta, accountant)  # users centre by themselves
+        expected = accounting.epsilon(column.events()[:3], column.delta, accountant)  # users center by themselves
         assert model.plan(1000).epsilon(accountant) == pytest.approx(expected, rel=1e-6)
 
 
-def test_erratum_03_centring_costs_k_and_not_the_root_of_k():
+def test_erratum_03_centering_costs_k_and_not_the_root_of_k():
     """With the paper's noise, √k Γ_M σ_p on a sum that moves by k Γ_M, a release of the sum has multiplier σ_p / √k."""
-    sigmas = dict.fromkeys(("counts", "recounts", "centre sum", "centre count", "gram", "sum"), 20.0)
-    plan = discreet.DPALS.configure(epsilon=1e4, factors=4, max_items=50, sigmas=sigmas, centring="global").plan(100)
-    assert plan.noise_multiplier("centre sum") == pytest.approx(20 / 50**0.5)
+    sigmas = dict.fromkeys(("counts", "recounts", "center sum", "center count", "gram", "sum"), 20.0)
+    plan = discreet.DPALS.configure(epsilon=1e4, factors=4, max_items=50, sigmas=sigmas, centering="global").plan(100)
+    assert plan.noise_multiplier("center sum") == pytest.approx(20 / 50**0.5)
 
 
 def test_noise_that_costs_more_than_the_epsilon_given_is_refused():
@@ -102,12 +102,12 @@ def test_noise_that_costs_more_than_the_epsilon_given_is_refused():
 
 def test_a_fit_releases_its_plan_and_nothing_else(ratings):
     model = discreet.DPALS.configure(
-        factors=4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring="global"
+        factors=4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centering="global"
     ).fit(ratings)
     assert [e.name for e in model.privacy_.ledger.entries] == [
         "counts",
-        "centre sum",
-        "centre count",
+        "center sum",
+        "center count",
         "recounts",
         "sum",
         "gram",
@@ -121,16 +121,16 @@ def test_a_fit_releases_its_plan_and_nothing_else(ratings):
 
 
 def test_items_without_factors_are_predicted_by_the_users_own_mean(ratings):
-    for centring in ("user", "global", 3.0):
+    for centering in ("user", "global", 3.0):
         model = discreet.DPALS.configure(
-            factors=4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centring=centring
+            factors=4, epsilon=50.0, rating_range=(1, 5), item_fraction=0.5, centering=centering
         ).fit(ratings)
         frequent = np.isin(np.arange(30), model.details_["frequent"])
         assert frequent.sum() == 15
         tail = ratings.item_ids[~frequent][0]
         history = {int(i): 5.0 if n % 2 else 4.0 for n, i in enumerate(ratings.item_ids[frequent][:6])}
         one = discreet.Ratings.from_arrays([0] * 6, list(history), list(history.values()))
-        own = (27.0 + 9.0) / 9 if centring == "user" else 4.5  # three ratings of the middle count towards a user's mean
+        own = (27.0 + 9.0) / 9 if centering == "user" else 4.5  # three ratings of the middle count toward a user's mean
         assert model.predict(one, [(0, tail)])[0] == pytest.approx(own, abs=1e-5)
 
 
@@ -170,7 +170,7 @@ def test_options_of_the_paper(ratings):
         dict(resample=True),
         dict(sampling="uniform"),
         dict(projection=False),
-        dict(neighbouring="replace-one"),
+        dict(neighboring="replace-one"),
         dict(recount=False),
         dict(isometric=False),
     ):
@@ -219,7 +219,7 @@ def test_counts_of_other_items_are_refused(ratings, tmp_path, monkeypatch):
         (dict(factors=-1), "factors is -1, but must be a whole number of at least 1"),
         (dict(factors=0), "factors is 0, but must be a whole number of at least 1"),
         (dict(feedback="both"), "feedback is 'both', but must be 'explicit' or 'implicit'"),
-        (dict(centring="item"), "centring is 'item'"),
+        (dict(centering="item"), "centering is 'item'"),
         (dict(item_fraction=0.0), "item_fraction is 0.0"),
         (dict(rating_range=(5, 1)), "rating_range"),
         (dict(sigmas={"gram": 1.0}), "sigmas needs a positive number for"),
@@ -239,7 +239,7 @@ def test_counts_of_other_items_are_refused(ratings, tmp_path, monkeypatch):
         (dict(user_norm="a"), "user_norm is 'a', but must be a number"),
         (dict(growth=1e9), "growth is 1000000000.0, but must lie between 0.01 and 100"),
         (dict(sigmas=5), "sigmas is 5, but must be a mapping"),
-        (dict(centring=float("nan")), "centring is nan"),
+        (dict(centering=float("nan")), "centering is nan"),
     ],
 )
 def test_wrong_parameters_are_named(ratings, wrong, message):
@@ -273,7 +273,7 @@ def test_stages_learn_more_factors_one_after_the_other(ratings):
     assert [algorithm._active(step) for step in range(4)] == [2, 2, 4, 4]
     assert [open_wide(iterations=3, stages=3).resolve(30)._active(step) for step in range(3)] == [2, 3, 4]
     assert [open_wide().resolve(30)._active(step) for step in range(3)] == [4, 4, 4]
-    plain = dict(centring=3.0, regularization=2.0, initial_scale=0.3)
+    plain = dict(centering=3.0, regularization=2.0, initial_scale=0.3)
     staged = open_wide(iterations=4, stages=2, **plain).fit(ratings)
     half = discreet.DPALS.configure(**(_settings(open_wide(iterations=2, **plain)) | {"factors": 2})).fit(ratings)
     errors = {
@@ -295,7 +295,7 @@ def _settings(model):
 
 
 def test_users_may_solve_with_a_part_of_their_histories(ratings):
-    plain = dict(centring=3.0, regularization=2.0, initial_scale=0.3)
+    plain = dict(centering=3.0, regularization=2.0, initial_scale=0.3)
     whole = open_wide(**plain).fit(ratings)
     part = open_wide(user_sampling=True, **plain).fit(ratings)
     assert not np.allclose(whole.item_factors_, part.item_factors_)

@@ -27,7 +27,7 @@ def people(n=1500, taste=0.9, seed=0, n_items=N_ITEMS, stars=False):
     indptr = np.concatenate([[0], np.cumsum((values > 0).sum(axis=1))])
     user, item = np.nonzero(values)
     return Ratings.from_indices(
-        indptr, item.astype(np.int32), values[user, item], np.arange(n), np.arange(n_items), catalogue=True
+        indptr, item.astype(np.int32), values[user, item], np.arange(n), np.arange(n_items), catalog=True
     )
 
 
@@ -129,7 +129,7 @@ def test_where_pairs_do_not_pay_it_is_private_popularity_of_the_whole_budget(cap
     assert np.array_equal(np.argsort(-model.item_biases_), np.argsort(-model.counts_.astype(np.float32)))
     lists, _ = model.recommend_many(people(20, seed=1), 5, exclude_seen=False)
     assert (lists == lists[0]).all()
-    with pytest.raises(ConfigError, match=r"nothing to compare items by\. What was learnt"):
+    with pytest.raises(ConfigError, match=r"nothing to compare items by\. What was learned"):
         model.similar_items(0)
     counting = [line for line in model.price_list(N_ITEMS) if line["name"] != "size"]
     together = sum(line["deviation"] ** -2 for line in counting) ** -0.5
@@ -172,7 +172,7 @@ def test_where_few_items_are_all_that_counts_a_part_of_the_rest_counts_again():
         np.ones(6000 * 20, np.float32),
         np.arange(6000),
         np.arange(400),
-        catalogue=True,
+        catalog=True,
     )
     model = discreet.DPMF(epsilon=20.0).fit(many)
     shapes = {entry.name: entry.shape for entry in model.privacy_.ledger.entries}
@@ -250,7 +250,7 @@ def test_items_outside_the_core_are_reached_by_features():
     shown = Ratings.from_arrays([0] * 4, history)
     scores = ours.predict(shown, [(0, int(j)) for j in outside])
     assert scores[outside % 2 == 1].mean() > 1.5 * scores[outside % 2 == 0].mean()
-    with pytest.raises(ConfigError, match="nothing was learnt of"):
+    with pytest.raises(ConfigError, match="nothing was learned of"):
         plain.similar_items(int(outside[0]))
     assert (ours.similar_items(int(outside[0]), 3)[0] % 2 == outside[0] % 2).all()
 
@@ -278,7 +278,7 @@ def test_it_comes_back_as_it_was(tmp_path):
     "given",
     [
         dict(epsilon=8.0, factors=4, rating_range=(1, 5)),
-        dict(epsilon=8.0, factors=4, rating_range=(1, 5), neighbouring="replace-one"),
+        dict(epsilon=8.0, factors=4, rating_range=(1, 5), neighboring="replace-one"),
         dict(epsilon=4.0, like_threshold="everything"),
         dict(epsilon=0.3, like_threshold="everything"),
     ],
@@ -304,7 +304,7 @@ def test_what_cannot_be_done_is_said():
 
 
 @pytest.mark.parametrize("n_items", [1, 2, 3, 4, 5])
-def test_tiny_catalogues(n_items):
+def test_tiny_catalogs(n_items):
     model = discreet.DPMF(epsilon=50.0).fit(people(500, n_items=n_items))
     assert np.isfinite(model.item_factors_).all()
     assert len(model.recommend([0], 5)[0]) == n_items - 1

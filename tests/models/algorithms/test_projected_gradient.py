@@ -34,7 +34,7 @@ def open_wide(ratings, **changes):
         user_norm=50.0,
         item_norm=50.0,
         residual_norm=1e3,
-        centring=0.0,
+        centering=0.0,
         rating_range=(-4.0, 4.0),
         ratings_per_item=ratings.n_ratings / ratings.n_items,
         ratings_per_user=ratings.n_ratings / ratings.n_users,
@@ -120,7 +120,7 @@ def test_erratum_11_a_balanced_start_is_balanced_and_comes_closer():
 
 @pytest.mark.parametrize(("relation", "expected"), [("add-remove", (2.25, 3.0)), ("replace-one", (2**0.5 * 2.25, 6.0))])
 def test_erratum_09_sensitivities_are_tight(relation, expected):
-    model = discreet.DPLMC.configure(factors=3, epsilon=1.0, user_norm=1.5, residual_norm=2.0, neighbouring=relation)
+    model = discreet.DPLMC.configure(factors=3, epsilon=1.0, user_norm=1.5, residual_norm=2.0, neighboring=relation)
     found = {row["name"]: row["sensitivity"] for row in model.price_list(30)}
     assert (found["balance"], found["gradient"]) == pytest.approx(expected)
 
@@ -135,7 +135,7 @@ def test_erratum_09_the_printed_noise_is_as_printed_and_its_price_is_the_true_on
         balance_share=omega,
         user_norm=2.0,
         item_norm=3.0,
-        neighbouring="replace-one",
+        neighboring="replace-one",
         ratings_per_item=50.0,
         ratings_per_user=10.0,
         initialization="spectral",
@@ -192,9 +192,9 @@ OPTIONS = {
     "usual": {"item_norm": 2.0},
     "spectral": {
         "initialization": "spectral",
-        "centring": 3.0,
+        "centering": 3.0,
         "accountant": "rdp",
-        "neighbouring": "replace-one",
+        "neighboring": "replace-one",
         "ratings_per_item": 20.0,
         "ratings_per_user": 5.0,
     },
@@ -202,7 +202,7 @@ OPTIONS = {
         "constants": "printed",
         "initialization": "spectral",
         "initial_epsilon": 1.0,
-        "neighbouring": "replace-one",
+        "neighboring": "replace-one",
         "ratings_per_item": 20.0,
         "ratings_per_user": 5.0,
     },
@@ -234,7 +234,7 @@ def test_a_fit_releases_its_plan_and_nothing_else():
 
 def test_it_comes_back_from_disk(tmp_path):
     _, ratings = planted(m=300)
-    for changes in ({}, {"centring": 0.0}):
+    for changes in ({}, {"centering": 0.0}):
         model = discreet.DPLMC.configure(factors=3, epsilon=20.0, rating_range=(-4.0, 4.0), **changes).fit(ratings)
         model.save(tmp_path / "model", replace=True)
         again = discreet.load(tmp_path / "model")
@@ -266,7 +266,7 @@ def test_it_comes_back_from_disk(tmp_path):
         (dict(user_norm="a"), "user_norm is 'a', but must be a number"),
         (dict(residual_norm=math.inf), "residual_norm is inf, but must be a finite number"),
         (dict(SPECTRAL, initial_epsilon=0.999), "initial_epsilon is 0.999, which leaves nothing of epsilon = 1"),
-        (dict(centring=math.nan), "centring is nan, but must be 'user' or a number"),
+        (dict(centering=math.nan), "centering is nan, but must be 'user' or a number"),
         (
             dict(constants="printed", ratings_per_item=9.0, ratings_per_user=9.0, shares={"balance": 1}),
             "shares go without constants='printed'",

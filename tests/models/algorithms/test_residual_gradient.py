@@ -41,7 +41,7 @@ def written_out(model, ratings, T):
     counts = M.sum(axis=1)
     sd = {row["name"]: row["deviation"] for row in model.price_list(n)}
     noise = sd["size"] / m
-    centre = np.clip(Y.sum(axis=1) / np.maximum(counts, 1) / 2.25, -1, 1).mean() * 2.25 / (1 + 4 * noise**2)
+    center = np.clip(Y.sum(axis=1) / np.maximum(counts, 1) / 2.25, -1, 1).mean() * 2.25 / (1 + 4 * noise**2)
 
     def weights(q):
         q = np.where(M, q, 0.0)
@@ -55,7 +55,7 @@ def written_out(model, ratings, T):
     b, z, precision = np.zeros(n), np.zeros(n), 0.0
     prior = FeaturePrior(n)
     for name in ["bias"] * 3 + [f"gradient {t + 1}" for t in range(T)]:
-        o = np.where(M, Y - b - centre, 0).sum(axis=1) / (counts + 3.0) + centre
+        o = np.where(M, Y - b - center, 0).sum(axis=1) / (counts + 3.0) + center
         E = np.where(M, W * (o[:, None] + b - Y), 0.0)
         length = np.linalg.norm(E, axis=1)
         cut = np.minimum(1, G / np.maximum(length, 1e-300))
@@ -183,7 +183,7 @@ def test_steps_that_lose_are_taken_back(monkeypatch):
 
 
 def test_factors_that_fit_nothing_but_scatter_are_given_up(monkeypatch):
-    """Users gain by them on ratings that they leave out, because factors have been learnt from these as well."""
+    """Users gain by them on ratings that they leave out, because factors have been learned from these as well."""
     ours, biases, model = few_ratings_each(4_000, 100, 3)
     assert model.details_["dimensions"] == 0
     assert ours == pytest.approx(biases, rel=1e-3)
@@ -203,11 +203,11 @@ def test_a_fit_releases_its_plan_and_nothing_else():
     assert model.privacy_.noise == "secure"
 
 
-@pytest.mark.parametrize("neighbouring", ["add-remove", "replace-one"])
-def test_whatever_a_line_buys_it_has_the_noise_that_was_paid_for(cinema, neighbouring):
+@pytest.mark.parametrize("neighboring", ["add-remove", "replace-one"])
+def test_whatever_a_line_buys_it_has_the_noise_that_was_paid_for(cinema, neighboring):
     """Noise multipliers are the plan's, for few people and for many, with sensitivities of what was released."""
     for epsilon in (1.0, 50.0):
-        model = discreet.DPMF(**SAME | dict(epsilon=epsilon, neighbouring=neighbouring)).fit(cinema.train)
+        model = discreet.DPMF(**SAME | dict(epsilon=epsilon, neighboring=neighboring)).fit(cinema.train)
         plan = model.plan(cinema.train.n_items)
         entries = model.privacy_.ledger.entries
         for entry in entries:
@@ -216,12 +216,12 @@ def test_whatever_a_line_buys_it_has_the_noise_that_was_paid_for(cinema, neighbo
         bought = pairs.shape != (cinema.train.n_items,)
         assert bought == (epsilon == 50.0)
         if bought:
-            assert pairs.sensitivity == (2.0 if neighbouring == "replace-one" else 1.0)
+            assert pairs.sensitivity == (2.0 if neighboring == "replace-one" else 1.0)
 
 
 OPTIONS = {
     "usual": {},
-    "replace-one": {"neighbouring": "replace-one", "regularization": 2.0, "prior_count": 3.0, "slope": 0.0},
+    "replace-one": {"neighboring": "replace-one", "regularization": 2.0, "prior_count": 3.0, "slope": 0.0},
     "intercept, steps alike": {"intercept": 0.3, "growth": 1.0, "popularity": False, "gate": 1e9},
     "counts as they are, range from data": {"likely": False, "attenuation": False, "rating_range": None},
 }
@@ -251,7 +251,7 @@ def test_what_drowns_in_noise_is_not_divided_by():
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     values = rng.integers(1, 6, indptr[-1]).astype(float)
     few = discreet.Ratings.from_indices(
-        indptr, np.concatenate(rows), values, np.arange(4), np.arange(23), catalogue=True
+        indptr, np.concatenate(rows), values, np.arange(4), np.arange(23), catalog=True
     )
     given = dict(factors=3, epsilon=20.0, rating_range=(1.0, 5.0), iterations=3, goal="rating", likely=False)
     model = discreet.DPMF.configure(**given, attenuation=False, noise="seeded", random_state=275).fit(few)

@@ -22,8 +22,8 @@ OPTIONS = {
     "laplace, irls, pure": {"mechanism": "laplace", "solver": "irls", "iterations": 1} | PURE,
     "huber, als": {"mechanism": "huber"},
     "huber, irls, pure": {"mechanism": "huber", "solver": "irls"} | PURE,
-    "huber, l1, replace-one": {"mechanism": "huber", "clipping": "l1", "neighbouring": "replace-one"},
-    "huber, l2, replace-one": {"mechanism": "huber", "solver": "irls", "neighbouring": "replace-one", "centring": 3.0},
+    "huber, l1, replace-one": {"mechanism": "huber", "clipping": "l1", "neighboring": "replace-one"},
+    "huber, l2, replace-one": {"mechanism": "huber", "solver": "irls", "neighboring": "replace-one", "centering": 3.0},
     "laplace, many steps": {"mechanism": "laplace", "iterations": 6, "intercept": 0.0, "user_norm_l1": 1.5},
 }
 
@@ -200,7 +200,7 @@ def test_save_load_recommend(ratings, tmp_path):
         (dict(feedback="implicit"), "HuberALS has no parameter 'feedback'"),
         (dict(inner_iterations=0), "inner_iterations is 0"),
         (dict(gram_share=1.0), "gram_share is 1.0"),
-        (dict(centring="item"), "centring is 'item'"),
+        (dict(centering="item"), "centering is 'item'"),
         (dict(transition=-1.0), "transition is -1.0"),
         (dict(rating_range=(5, 1)), "rating_range"),
         (dict(alpha=0.0), "alpha is 0.0"),

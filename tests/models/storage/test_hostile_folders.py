@@ -105,7 +105,7 @@ def edited(originals, tmp_path, name, **changes):
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name.startswith(("DP", "Huber"))])
 @pytest.mark.parametrize(
-    "changes", [{"epsilon": 1.0}, {"epsilon": 500.0}, {"delta": 1e-9}, {"neighbouring": "replace-one"}]
+    "changes", [{"epsilon": 1.0}, {"epsilon": 500.0}, {"delta": 1e-9}, {"neighboring": "replace-one"}]
 )
 def test_an_edited_promise_is_found(originals, tmp_path, name, changes):
     with pytest.raises(DataError, match=r"promise something else than (its )?ledger.json|but random batches"):

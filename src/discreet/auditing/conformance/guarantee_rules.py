@@ -26,7 +26,7 @@ UNLIKELY = 1e-8
 #: Beyond this ε, the distributions of dp-accounting take minutes.
 PLD_UP_TO = 60.0
 #: Factors that differ are what "post-processing" is about.
-_LEARNT = ("factors.safetensors: item_factors", "factors.safetensors: item_biases")
+_LEARNED = ("factors.safetensors: item_factors", "factors.safetensors: item_biases")
 _PRIVATE_NAMES = re.compile(r"n_?users|users|n_?ratings|nnz|user_?(ids?|factors|vectors?)")
 _REACHES_IN = re.compile(r"\bvault\b|\bKEY\b|\._content\b|\._vectors\b|\._compute\b")
 
@@ -80,7 +80,7 @@ def _secure(kit: Kit) -> str:
                 a.grid is not None and np.array_equal(units, np.rint(units)),
                 f"{one.name!r} is not on its grid: low bits may show what the noise should hide",
             )
-    for label, near in kit.neighbours:
+    for label, near in kit.neighbors:
         theirs = near.watch.releases if isinstance(near, Run) else []
         for one, other in zip(kit.base.watch.releases, theirs, strict=False):
             pairs = zip(one.parts, other.parts, strict=False)
@@ -116,7 +116,7 @@ def _statement(kit: Kit) -> str:
         must(statement.epsilon <= budget.epsilon * (1 + 1e-9), "the statement's ε is above the budget")
         spent = max(budget.delta, min(statement.ledger.noise_delta, 1e-15))  # pure ε is pure but for the sampler
         must(statement.delta <= spent, "the statement's δ is above the budget")
-        must(statement.neighbouring == budget.neighbouring == run.model.neighbouring, "another neighbouring relation")
+        must(statement.neighboring == budget.neighboring == run.model.neighboring, "another neighboring relation")
         must(statement.accountant == plan.accountant, "another accountant than the plan's")
         must(run.model.accountant in (plan.accountant, "auto"), "another accountant than was asked for")
         must(f"{statement.epsilon:.4g}" in str(statement), "the text does not name ε")
@@ -129,9 +129,9 @@ def _statement(kit: Kit) -> str:
 
 @rule("saved folder", "nothing private is saved: no user's vector or id, no number of users or ratings, no seed")
 def _check_saved_folder(kit: Kit) -> str:
-    for label, run in kit.neighbours:
+    for label, run in kit.neighbors:
         if isinstance(run, Run):
-            found = [place for place in differences(kit.base.read_saved, run.read_saved) if place not in _LEARNT]
+            found = [place for place in differences(kit.base.read_saved, run.read_saved) if place not in _LEARNED]
             must(not found, f"{label}: {list_first(found)} changed in the saved folder, although the same was released")
     for place, content in kit.base.read_saved.items():
         must(not _PRIVATE_NAMES.fullmatch(re.split(r"[ .]", place)[-1]), f"the saved folder holds {place}")
@@ -186,8 +186,8 @@ def _zero_noise(kit: Kit) -> str:
 @rule("seed", "a seed of 0 is a seed like any other, and a second fit starts afresh")
 def _seed(kit: Kit) -> str:
     zero, again, twice, one = kit.seeds
-    must(not differences(zero.learnt, again.learnt), "random_state=0 gives another model every time")
-    must(not differences(zero.learnt, twice.learnt), "a second fit goes on where the first one ended")
+    must(not differences(zero.learned, again.learned), "random_state=0 gives another model every time")
+    must(not differences(zero.learned, twice.learned), "a second fit goes on where the first one ended")
     must(bool(zero.watch.releases), "nothing was released through Session.release")
     pairs = zip(zero.watch.releases[0].parts, one.watch.releases[0].parts, strict=True)
     must(not all(np.array_equal(a.draws[0], b.draws[0]) for a, b in pairs), "random_state does not change the noise")

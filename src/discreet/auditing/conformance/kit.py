@@ -48,7 +48,7 @@ def check_private_model(
 ) -> Report:
     """Check that a private model keeps its promises, on small data and without changing the model.
 
-    It is fitted about forty times. Two fits on neighbouring data see the same released values, so that whatever else
+    It is fitted about forty times. Two fits on neighboring data see the same released values, so that whatever else
     differs between them was taken from the person in whom they differ.
 
     Parameters
@@ -182,7 +182,7 @@ class Kit:
 
     @property
     def base(self) -> Run:
-        """Secure noise, many draws; what the neighbours replay."""
+        """Secure noise, many draws; what the neighbors replay."""
         return self._start[1]
 
     @cached_property
@@ -238,7 +238,7 @@ class Kit:
 
     @property
     def relation(self) -> Any:
-        return self.model.neighbouring
+        return self.model.neighboring
 
     # ------------------------------------------------------------ fits
 
@@ -263,7 +263,7 @@ class Kit:
         return self._fit(self.ratings, "secure")
 
     @cached_property
-    def neighbours(self) -> list[tuple[str, Run | Exception]]:
+    def neighbors(self) -> list[tuple[str, Run | Exception]]:
         return self._around(self.base, "secure", self.users)
 
     @cached_property
@@ -305,7 +305,7 @@ class Kit:
             strangers.values,
             strangers.user_ids,
             ids,
-            catalogue=self.ratings.catalogue,
+            catalog=self.ratings.catalog,
         )
         try:
             return self._fit(strangers, "secure")

@@ -1,4 +1,4 @@
-"""One fit under observation: what was released, what the model learnt, what it said, and what it saves."""
+"""One fit under observation: what was released, what the model learned, what it said, and what it saves."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Run:
     model: Any
     watch: Recorder
     said: list[str]
-    learnt: dict[str, Any]
+    learned: dict[str, Any]
     files: dict[str, bytes]
 
     @property
     def read_saved(self) -> dict[str, Any]:
-        """Everything in the saved folder by its place, such as ``model.json: state.centre``."""
+        """Everything in the saved folder by its place, such as ``model.json: state.center``."""
         found: dict[str, Any] = {}
         for name, content in self.files.items():
             found |= flatten(_parse_file(name, content), f"{name}:", separator=" ")
@@ -72,8 +72,8 @@ def fit(
         model.save(Path(folder, "model"))
         files = {path.name: path.read_bytes() for path in sorted(Path(folder, "model").rglob("*")) if path.is_file()}
     known = {*model.parameter_names(), "earlier_ledgers_"}  # which tell of the fits before this one
-    learnt = {name: value for name, value in vars(model).items() if name not in known}
-    return Run(model, watch, [*said, text], flatten(learnt), files)
+    learned = {name: value for name, value in vars(model).items() if name not in known}
+    return Run(model, watch, [*said, text], flatten(learned), files)
 
 
 def flatten(value: Any, path: str = "", separator: str = ".") -> dict[str, Any]:

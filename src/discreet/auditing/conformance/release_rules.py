@@ -90,8 +90,8 @@ def _extra(kit: Kit) -> str:
 
 @rule("shapes", "what is released, in which shape and how often does not depend on the ratings")
 def _shapes(kit: Kit) -> str:
-    """What the plan leaves open may follow from released numbers, which neighbours see as well."""
-    others = [*kit.neighbours, ("with other people altogether", kit.other_people)]
+    """What the plan leaves open may follow from released numbers, which neighbors see as well."""
+    others = [*kit.neighbors, ("with other people altogether", kit.other_people)]
     for label, run in others:
         if not isinstance(run, Run):
             must(False, f"{label}: {run}")
@@ -112,10 +112,10 @@ def _shapes_of(run: Run, all_of_them: bool) -> list[tuple[str, tuple[int, ...] |
     return sorted((name, None if name in left_open else shape) for name, shape in found)
 
 
-@rule("neighbours", "no statistic moves further than its sensitivity when one person is left out or replaced")
-def _neighbours(kit: Kit) -> str:
+@rule("neighbors", "no statistic moves further than its sensitivity when one person is left out or replaced")
+def _neighbors(kit: Kit) -> str:
     furthest: dict[str, float] = {}
-    grades = (kit.base, EXACT_SLACK, kit.neighbours), (kit.run_seeded, FLOAT_SLACK, kit.neighbor_runs)
+    grades = (kit.base, EXACT_SLACK, kit.neighbors), (kit.run_seeded, FLOAT_SLACK, kit.neighbor_runs)
     for base, slack, others in grades:
         for label, run in others:
             for one, other in zip(base.watch.releases, _releases(run), strict=False):
@@ -148,21 +148,21 @@ def _measure_shift(one: RecordedRelease, other: RecordedRelease, label: str, rel
     return size[entry.norm] / stated
 
 
-@rule("post-processing", "once the same values are released, what the model learnt is the same without any one person")
+@rule("post-processing", "once the same values are released, what the model learned is the same without any one person")
 def _post_processing(kit: Kit) -> str:
-    for place, content in kit.base.learnt.items():
+    for place, content in kit.base.learned.items():
         if isinstance(content, Kept):
             must(False, f"the fitted model holds {content.what} in {place}")
-    for label, run in kit.neighbours:
+    for label, run in kit.neighbors:
         if isinstance(run, Run):
-            found = differences(kit.base.learnt, run.learnt)
+            found = differences(kit.base.learned, run.learned)
             must(not found, f"{label}: {list_first(found)} changed, although the same values had been released")
-    return f"{len(kit.base.learnt)} learnt values, {len(kit.neighbours)} neighbouring data sets"
+    return f"{len(kit.base.learned)} learned values, {len(kit.neighbors)} neighboring data sets"
 
 
 @rule("silence", "what is printed, logged, warned of or shown as progress does not depend on any one person")
 def _silence(kit: Kit) -> str:
-    for label, run in kit.neighbours:
+    for label, run in kit.neighbors:
         if isinstance(run, Run):
             other = [line for line in kit.base.said if line not in run.said] or ["another number of lines"]
             must(run.said == kit.base.said, f"{label}, the model did not say: {other[0][:200]!r}")

@@ -1,6 +1,6 @@
 """The rules that every private model keeps, by name.
 
-A rule is a function of the `Kit`, which fits the model on neighbouring data and remembers the fits. It returns a few
+A rule is a function of the `Kit`, which fits the model on neighboring data and remembers the fits. It returns a few
 words about what was checked, and raises `Broken` with what was found where the rule does not hold. `door_rules` has
 those about what leaves the data, `promise_rules` those about noise, price and what is kept.
 """
@@ -43,7 +43,7 @@ def rule(name: str, text: str) -> Callable[[Callable[[Any], str]], Callable[[Any
 
 
 def must(condition: bool, found: str) -> None:
-    """Raise `Broken` unless the condition holds; unlike an assert, also when Python optimises."""
+    """Raise `Broken` unless the condition holds; unlike an assert, also when Python optimizes."""
     if not condition:
         raise Broken(found)
 

@@ -1,7 +1,7 @@
 """A folder of blocks: the manifest, the secret, and the block files.
 
 The manifest knows the size of each block, from which the number of people and ratings follows. It belongs to the data,
-says so in its first line, and is written for its owner only; none of it but the number of blocks and the catalogue goes
+says so in its first line, and is written for its owner only; none of it but the number of blocks and the catalog goes
 into a model or a ledger.
 
 The secret is the key of the hashes that stand for users in the blocks (`engines.identity`). It is the only file from
@@ -52,7 +52,7 @@ class Manifest:
     Parameters
     ----------
     blocks : the files, in their order
-    item_ids, titles, catalogue, filtered
+    item_ids, titles, catalog, filtered
         As in `Ratings`.
     low, high : float, optional
         The lowest and the highest rating there is; None where there is none.
@@ -65,7 +65,7 @@ class Manifest:
     blocks: tuple[BlockFile, ...]
     item_ids: NDArray[Any]
     titles: NDArray[Any] | None
-    catalogue: bool
+    catalog: bool
     filtered: str
     low: float | None
     high: float | None
@@ -80,7 +80,7 @@ class Manifest:
             "blocks": [asdict(block) for block in self.blocks],
             "item_ids": self.item_ids.tolist(),
             "titles": None if self.titles is None else self.titles.tolist(),
-            "catalogue": self.catalogue,
+            "catalog": self.catalog,
             "filtered": self.filtered,
             "rating_range": None if self.low is None else [self.low, self.high],
             "secret_check": self.secret_check,
@@ -108,7 +108,7 @@ class Manifest:
                 tuple(BlockFile(str(b["name"]), int(b["bytes"]), int(b["crc32"])) for b in found["blocks"]),
                 as_ids(found["item_ids"], "item id"),
                 None if titles is None else object_array(map(str, titles), len(titles)),
-                bool(found["catalogue"]),
+                bool(found["catalog"]),
                 str(found["filtered"]),
                 None if scale is None else float(scale[0]),
                 None if scale is None else float(scale[1]),

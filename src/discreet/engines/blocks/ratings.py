@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalog import Catalogue
+from discreet.data.catalog import Catalog
 from discreet.data.columns import Column
 from discreet.data.ratings import Duplicates, Ratings, Unknown
 from discreet.engines.blocks.manifest import Manifest, read_portion, read_secret
@@ -111,20 +111,20 @@ class BlockRatings:
         progress : function, optional
             Called as ``progress(done, total, text)``.
         """
-        given = None if items is None else Catalogue.from_any(items)
+        given = None if items is None else Catalog.from_any(items)
         titles = None if given is None else given.titles
         filtered = ""
-        catalogue = given is not None
+        catalog = given is not None
         if isinstance(source, Ratings):
             filtered = source.filtered
             if given is None:
-                given = Catalogue(source.item_ids)
+                given = Catalog(source.item_ids)
                 titles = source.titles
-                catalogue = source.catalogue
+                catalog = source.catalog
         reading = ReadOptions({"user": user, "item": item, "rating": rating, "timestamp": timestamp}, separator, header)
         target = Path(os.fspath(folder)).expanduser()
         table = ItemColumn(given, unknown_items)
-        facts = (titles, filtered, catalogue, trust_user_column)
+        facts = (titles, filtered, catalog, trust_user_column)
         write_blocks(source, target, blocks, reading, table, duplicates, replace, *facts, progress)
         return cls(target)
 
@@ -141,8 +141,8 @@ class BlockRatings:
         return self._manifest.titles
 
     @property
-    def catalogue(self) -> bool:
-        return self._manifest.catalogue
+    def catalog(self) -> bool:
+        return self._manifest.catalog
 
     @property
     def filter_description(self) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.catalog import Catalogue
+from discreet.data.catalog import Catalog
 from discreet.data.columns import Column, Columns, find_columns, only
 from discreet.data.ids import Coded, IdIndex, RowError, canonical, encode, refuse_nulls
 from discreet.data.readers import check_file, damage, kind_of, open_text, table_names
@@ -40,7 +40,7 @@ class ReadOptions:
 
 
 class BlockRows(NamedTuple):
-    """A piece: who rated which item (a position, −1 for none of the catalogue) how, and when."""
+    """A piece: who rated which item (a position, −1 for none of the catalog) how, and when."""
 
     who: Identity
     items: NDArray[np.int32]
@@ -51,9 +51,9 @@ class BlockRows(NamedTuple):
 
 
 class ItemColumn:
-    """Positions of items: in a public catalogue, or in the order in which they are found."""
+    """Positions of items: in a public catalog, or in the order in which they are found."""
 
-    def __init__(self, given: Catalogue | None, unknown: str) -> None:
+    def __init__(self, given: Catalog | None, unknown: str) -> None:
         if unknown not in ("error", "drop"):
             raise ConfigError(f'unknown_items must be "error" or "drop", and {unknown!r} was given')
         self.given = given
@@ -69,7 +69,7 @@ class ItemColumn:
         at = self._index.positions(distinct, "item id").astype(np.int32)
         if self._unknown == "error" and (at < 0).any():
             raise DataError(
-                f"a rated item is not in the catalogue of {len(self._index.ids):,}: add what is missing, "
+                f"a rated item is not in the catalog of {len(self._index.ids):,}: add what is missing, "
                 'or leave its ratings out with unknown_items="drop"'
             )
         return at[codes]

@@ -43,7 +43,7 @@ def write_blocks(
     replace: bool,
     titles: NDArray[Any] | None,
     filtered: str,
-    catalogue: bool,
+    catalog: bool,
     trust_user_column: bool,
     progress: Progress | None,
 ) -> None:
@@ -91,7 +91,7 @@ def write_blocks(
             tuple(one[0] for one in made),
             item_ids,
             titles,
-            catalogue,
+            catalog,
             filtered,
             low if some else None,
             high if some else None,

@@ -1,6 +1,6 @@
 """Ratings in a Spark DataFrame, as `fit` takes them.
 
-The frame is read once. The public catalogue goes to all workers, which look up the items; rows are divided by a hash
+The frame is read once. The public catalog goes to all workers, which look up the items; rows are divided by a hash
 of the user, so that nobody is in two blocks; each block is sealed by its task into compressed sparse rows, and written
 as a binary column of Parquet (`sealing`). From then on Spark sees nothing but these blocks: every release is one job
 over them.
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.data.catalog import Catalogue
+from discreet.data.catalog import Catalog
 from discreet.data.columns import Column, find_columns
 from discreet.data.csr import check_duplicates_rule
 from discreet.data.ids import canonical, encode, object_array
@@ -53,7 +53,7 @@ class SparkRatings:
     ----------
     frame : pyspark.sql.DataFrame
     items : optional
-        Public item catalogue, as for `Ratings.read`. Without one, the items are found in the data, and the statement
+        Public item catalog, as for `Ratings.read`. Without one, the items are found in the data, and the statement
         of every model says so.
     rating_range : (low, high), optional
         The range of ratings, if it is public. Without it, a model that needs one reads it from the data.
@@ -119,9 +119,9 @@ class SparkRatings:
                 'column of times with timestamp=, or say duplicates="mean" or duplicates="error"'
             )
         self._unknown = unknown_items
-        self.catalogue = items is not None
+        self.catalog = items is not None
         self.filtered = ""
-        given = Catalogue.from_any(items) if items is not None else Catalogue(self._collect_items())
+        given = Catalog.from_any(items) if items is not None else Catalog(self._collect_items())
         self.item_ids: NDArray[Any] = given.ids
         self.titles: NDArray[Any] | None = given.titles
         self._folder = folder

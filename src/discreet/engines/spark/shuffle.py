@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from discreet.data.catalog import Catalogue
+from discreet.data.catalog import Catalog
 from discreet.data.worker_errors import Problem, Task, quiet
 from discreet.engines.blocks.readers import ItemColumn
 from discreet.engines.user_hash import Identity, Secret, block_of, identities
@@ -57,7 +57,7 @@ def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secre
 
     Parameters
     ----------
-    item_ids : the public catalogue
+    item_ids : the public catalog
     unknown : {"error", "drop"}
     keys : (parts,)
         For each block, the key by which Spark sends a packet to the task that seals it.
@@ -66,7 +66,7 @@ def divider(item_ids: NDArray[Any], unknown: str, keys: NDArray[np.int32], secre
     """
 
     def divide(batches: Batches) -> Iterator[pa.RecordBatch]:
-        items = ItemColumn(Catalogue(item_ids), "drop")
+        items = ItemColumn(Catalog(item_ids), "drop")
         held: list[pa.RecordBatch] = []
         for batch in batches:
             held.append(batch)

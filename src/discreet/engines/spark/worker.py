@@ -41,7 +41,7 @@ PROBLEMS = {
     "User": "a user id is missing, or is a word that stands for a missing one: fill it in or drop the row",
     "ItemId": "an item id is missing, or is a word that stands for a missing one: fill it in or drop the row",
     "Time": "a time is missing: fill it in, drop the row, or leave timestamp out",
-    "Item": 'a rated item is not in the catalogue: add what is missing, or say unknown_items="drop"',
+    "Item": 'a rated item is not in the catalog: add what is missing, or say unknown_items="drop"',
     "Twice": 'a user rated an item twice: say duplicates="last" with a column of times, or duplicates="mean"',
     "Machine": "the machines of this cluster do not compute alike: use one kind of processor and one version of every "
     "library, or set DISCREET_KERNELS=plain on all of them",

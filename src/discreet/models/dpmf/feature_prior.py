@@ -1,4 +1,4 @@
-"""Biases of the items by what is known of them, with a prior that is learnt from all of them together.
+"""Biases of the items by what is known of them, with a prior that is learned from all of them together.
 
 Everything here is a function of released sums and public features, so it costs nothing. What is known of item j is
 z_j = S_j x_j + noise, the noise of variance D_j. Features are scaled so that ‖f_j‖² is 1 on average; a constant and the
@@ -38,7 +38,7 @@ class Sums:
 
 
 class FeaturePrior:
-    """(1), learnt anew whenever more is known.
+    """(1), learned anew whenever more is known.
 
     Parameters
     ----------

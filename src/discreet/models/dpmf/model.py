@@ -13,7 +13,7 @@ from discreet.models.dpmf.ranking import EVERYTHING, PairRanking
 from discreet.models.dpmf.rating import RatingFactorization
 from discreet.models.parameters import check_that, check_choice
 from discreet.models.private import CLIPPED, PrivateRecommender
-from discreet.privacy.accounting.budget import Neighbouring
+from discreet.privacy.accounting.budget import Neighboring
 from discreet.privacy.release.session import Session
 
 
@@ -24,10 +24,10 @@ class DPMF(PrivateRecommender):
     ----------
     factors : int, optional
         The largest number of dimensions of taste. Default: 64 for ranking, where noise hides most of them; for ratings,
-        32, of which those are learnt that stand out of it. With 0, a model of ratings learns only how much each item is
+        32, of which those are learned that stand out of it. With 0, a model of ratings learns only how much each item is
         liked.
     epsilon : float
-        The privacy budget: how much may be learnt about any one user. Smaller is more private. There is no default.
+        The privacy budget: how much may be learned about any one user. Smaller is more private. There is no default.
     delta : float
         Probability that this bound fails. See docs/privacy.md.
     goal : {"ranking", "rating"}
@@ -41,7 +41,7 @@ class DPMF(PrivateRecommender):
         For ratings: the number of steps. Each one costs. Default 6, or 3 without factors.
     regularization : float, optional
         For ratings: λ, the ridge of a user's own least squares.
-    neighbouring : {"add-remove", "replace-one"}
+    neighboring : {"add-remove", "replace-one"}
         What is hidden: whether a user is in the data at all, or which user it is.
     accountant : {"gdp", "rdp", "pld"}
         How the privacy cost is computed.
@@ -69,7 +69,7 @@ class DPMF(PrivateRecommender):
         item_features: Any = None,
         iterations: int | None = None,
         regularization: float | None = None,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         accountant: str = "gdp",
         allow_large_delta: bool = False,
         noise: Any = "secure",
@@ -84,7 +84,7 @@ class DPMF(PrivateRecommender):
         self.item_features = item_features
         self.iterations = iterations
         self.regularization = regularization
-        self.neighbouring = neighbouring
+        self.neighboring = neighboring
         self.accountant = accountant
         self.allow_large_delta = allow_large_delta
         self.noise = noise
@@ -99,7 +99,7 @@ class DPMF(PrivateRecommender):
 
     @property
     def feedback(self) -> str:  # type: ignore[override]
-        """What is learnt from: ratings, or what was chosen."""
+        """What is learned from: ratings, or what was chosen."""
         return "explicit" if self.goal == "rating" else "implicit"
 
     def algorithm(self) -> Algorithm:

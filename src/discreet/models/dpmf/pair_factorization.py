@@ -26,7 +26,7 @@ class FittedFactors(NamedTuple):
     dimensions: int
 
 
-def factorise(
+def factorize(
     G: NDArray[np.float32],
     t: float,
     c: NDArray[np.float64],

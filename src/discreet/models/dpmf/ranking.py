@@ -35,7 +35,7 @@ The floor. Whether pairs are worth their price is decided from (1) and (2), befo
 Σ_core c̃²/ñ, which is popularity's own eigenvalue of (3), over the edge t√M of the noise. Where it is below the gate,
 what is left of the budget buys the counts again: together, they are as exact as if (nearly) all had gone to them, and
 the model ranks by counts; and so it does where the pairs that were bought hold nothing beyond their noise beside
-popularity. On small catalogues a part of the rest is a line of its own, which buys counts again where twenty items have
+popularity. On small catalogs a part of the rest is a line of its own, which buys counts again where twenty items have
 much of all choices, because then counts decide the list.
 
 Privacy: the lines of the plan, their mechanism and their noise multipliers are fixed and public. *What* a line of the
@@ -45,7 +45,7 @@ privacy composes adaptively: a line may depend on earlier results in any way, bu
 such a line is open in the plan.
 
 The noisy matrix of items by items, released once and used for everything, is McSherry & Mironov's (KDD 2009), who clip
-and average covariances of ratings and feed them to nearest neighbours or an SVD. New are the contribution that has the
+and average covariances of ratings and feed them to nearest neighbors or an SVD. New are the contribution that has the
 same length for every user (no clipping, no diagonal), the estimate by known noise (4)–(7) in place of a cut spectrum,
 the read-out (8) without a constant to tune, features as a prior, and buying only what pays.
 """
@@ -65,13 +65,13 @@ from discreet.kernels.threads import blas_threads
 from discreet.models.algorithm import (
     EVERY_ITEM,
     Algorithm,
-    Learnt,
+    Learned,
     Progress,
     Range,
     most_frequent,
 )
 from discreet.models.dpmf.feature_prior import standardize
-from discreet.models.dpmf.pair_factorization import FittedFactors, factorise
+from discreet.models.dpmf.pair_factorization import FittedFactors, factorize
 from discreet.models.parameters import check_that, check_number, check_positive, check_int
 from discreet.models.fold_in import ItemSimilarity, PosteriorMeanFoldIn, FoldIn, ConstantFoldIn
 from discreet.privacy.accounting import gdp
@@ -92,7 +92,7 @@ from discreet.privacy.statistics.pairs import (
 
 EVERYTHING = "everything"
 LEAST_MU = 1e-6  # below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
-SMALL_CATALOGUE = 1000  # up to here a part of the rest may buy counts again
+SMALL_CATALOG = 1000  # up to here a part of the rest may buy counts again
 LARGEST_CORE = 10_000  # whose pairs are 50 million numbers
 FEW = 20  # items that may decide the lists
 MUCH = 0.15  # of all choices
@@ -144,7 +144,7 @@ class PairRanking(Algorithm):
     # ------------------------------------------------------------ pure
 
     def resolve(self, budget: Budget, n_items: int, rating_range: Range) -> Self:
-        mu = gdp.mu(budget.epsilon, budget.delta) / (2**0.5 if budget.neighbouring == "replace-one" else 1.0)
+        mu = gdp.mu(budget.epsilon, budget.delta) / (2**0.5 if budget.neighboring == "replace-one" else 1.0)
         mu = max(mu, LEAST_MU)
         like_threshold = usual_threshold(rating_range) if self.like_threshold is None else self.like_threshold
         usual_levels = 1 if like_threshold == EVERYTHING else LEVELS
@@ -195,7 +195,7 @@ class PairRanking(Algorithm):
 
     def _rest(self, n_items: int, share: float = 1.0) -> list[Line]:
         """What is decided on the way; its shapes are left open."""
-        if n_items > SMALL_CATALOGUE:
+        if n_items > SMALL_CATALOG:
             return [Line("pairs or counts", share=share, shape=None)]
         return [
             Line("pairs or counts", 1, share=0.65 * share, shape=None),
@@ -228,7 +228,7 @@ class PairRanking(Algorithm):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         lines = self._rest(users.n_items)
         steps = len(lines) + 3
         counting = self._counts(users)
@@ -267,7 +267,7 @@ class PairRanking(Algorithm):
         self, G: NDArray[Any], t: float, c: NDArray[Any], size: float, seed: int, features: NDArray[Any] | None
     ) -> FittedFactors:
         """Vectors of the core's items from its pairs, (4)–(7)."""
-        return factorise(G, t, c, size, self.factors, self.rounds, seed, features)
+        return factorize(G, t, c, size, self.factors, self.rounds, seed, features)
 
     def _core(self, counts: Estimate) -> NDArray[np.int64]:
         """The most liked items."""
@@ -276,7 +276,7 @@ class PairRanking(Algorithm):
         many = int(np.clip((counts.value >= least).sum(), FEW, self.largest_core))
         return most_frequent(counts.value, min(many, len(counts.value)))
 
-    def _popular(self, counts: Estimate, signal: Signal, learnt: str) -> Learnt:
+    def _popular(self, counts: Estimate, signal: Signal, learned: str) -> Learned:
         """Nothing but what is liked how much."""
         details = {
             "core": [],
@@ -284,10 +284,10 @@ class PairRanking(Algorithm):
             "dimensions": 0,
             "signal": signal.signal,
             "top": signal.top,
-            "learnt": learnt,
+            "learned": learned,
         }
         none = np.zeros((len(counts.value), 0), np.float32)
-        return Learnt(none, counts.value.astype(np.float32), counts.value, details)
+        return Learned(none, counts.value.astype(np.float32), counts.value, details)
 
     def _personal(
         self,
@@ -298,7 +298,7 @@ class PairRanking(Algorithm):
         fitted: FittedFactors,
         F: NDArray[Any] | None,
         signal: Signal,
-    ) -> Learnt:
+    ) -> Learned:
         R, lean = fold_in_rule(fitted.V, c, size)
         n = len(counts.value)
         design = np.ones((n, 1)) if F is None else np.column_stack([np.ones(n), F - F[core].mean(axis=0)])
@@ -316,29 +316,29 @@ class PairRanking(Algorithm):
             "top": signal.top,
             "featured": F is not None,
             "strength": fitted.strength,
-            "learnt": with_taste(fitted.dimensions, signal),
+            "learned": with_taste(fitted.dimensions, signal),
         }
         factors = (scale[:, None] * (V @ R) / math.sqrt(size)).astype(np.float32)
-        return Learnt(factors, np.zeros(n, np.float32), counts.value, details)
+        return Learned(factors, np.zeros(n, np.float32), counts.value, details)
 
     # ------------------------------------------------------------ reading out
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+    def fold_in_rule(self, learned: Learned) -> FoldIn:
         """E[u | y] of (8)."""
-        if not learnt.factors.shape[1]:
+        if not learned.factors.shape[1]:
             return ConstantFoldIn()
-        place, gain, base, prior = gain_of(learnt)
+        place, gain, base, prior = gain_of(learned)
         like_threshold = None if isinstance(self.like_threshold, str) else self.like_threshold
         if self._levels == 1:
             return PosteriorMeanFoldIn(like_threshold, place, gain, base, prior)
         low, high = self.rating_range  # type: ignore[misc]
         return PosteriorMeanFoldIn(like_threshold, place, gain, base, prior, levels=self._levels, low=low, high=high)
 
-    def item_similarity(self, learnt: Learnt) -> ItemSimilarity:
+    def item_similarity(self, learned: Learned) -> ItemSimilarity:
         """Without popularity, which all items share; and of the core alone, unless features say something of others."""
-        if not learnt.factors.shape[1]:
+        if not learned.factors.shape[1]:
             return ItemSimilarity()
-        return ItemSimilarity(1, None if learnt.details["featured"] else learnt.some("core"))
+        return ItemSimilarity(1, None if learned.details["featured"] else learned.some("core"))
 
 
 # ------------------------------------------------------------------ what is released
@@ -426,33 +426,33 @@ _Gain = tuple[NDArray[np.int32], NDArray[np.float32], NDArray[np.float32], NDArr
 _GAINS: dict[int, tuple[weakref.ref[Any], _Gain]] = {}
 
 
-def gain_of(learnt: Learnt) -> _Gain:
+def gain_of(learned: Learned) -> _Gain:
     """Which row of the gain is an item's; the gain, (core, r); what is added to it; u of an empty history.
 
     It follows from what is saved, so it is not saved itself; it is kept as long as the factors are.
     """
-    key = id(learnt.factors)
+    key = id(learned.factors)
     known = _GAINS.get(key)
-    if known is None or known[0]() is not learnt.factors:
-        known = (weakref.ref(learnt.factors, lambda _: _GAINS.pop(key, None)), _gain(learnt))
+    if known is None or known[0]() is not learned.factors:
+        known = (weakref.ref(learned.factors, lambda _: _GAINS.pop(key, None)), _gain(learned))
         _GAINS[key] = known
     return known[1]
 
 
-def _gain(learnt: Learnt) -> _Gain:
-    assert learnt.counts is not None
-    core = np.asarray(learnt.details["core"], np.int64)
-    Y = learnt.factors[core].astype(np.float64)
-    c = np.maximum(learnt.counts[core], learnt.details["least_count"])
-    lean = learnt.details["lean"]
+def _gain(learned: Learned) -> _Gain:
+    assert learned.counts is not None
+    core = np.asarray(learned.details["core"], np.int64)
+    Y = learned.factors[core].astype(np.float64)
+    c = np.maximum(learned.counts[core], learned.details["least_count"])
+    lean = learned.details["lean"]
     precision = np.ones(Y.shape[1])
-    precision[0] = learnt.details["lean_precision"]
+    precision[0] = learned.details["lean_precision"]
     YD = Y / (c / c.sum())[:, None]
     gain = YD @ np.linalg.inv(np.diag(precision) + Y.T @ YD)
     prior = np.zeros(Y.shape[1])
     prior[0] = lean
     base = prior - prior @ (Y.T @ gain)
-    place = np.full(len(learnt.factors), -1, np.int32)
+    place = np.full(len(learned.factors), -1, np.int32)
     place[core] = np.arange(len(core))
     return place, gain.astype(np.float32), base.astype(np.float32), prior.astype(np.float32)
 

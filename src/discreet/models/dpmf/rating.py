@@ -11,7 +11,7 @@ of o, β and p are estimated from released moments of these solutions (`PriorMom
 a unit, and training and reading out solve the same. u_i ~ N(0, I) is the scale of v.
 
 Released, with noise: the number of users and their mean; counts c̃_j = Σ_i w_ij, w_ij² = q_j / Σ_{j ∈ Ω_i} q_j, in even
-weights and in such that favour rare items, q_j = c̃_j^(−2a), from which the likely counts follow (`known_noise`); and
+weights and in such that favor rare items, q_j = c̃_j^(−2a), from which the likely counts follow (`known_noise`); and
 
     g̃_j = Σ_i w_ij e_ij,   ‖(w_ij e_ij)_j‖ ≤ G      for the biases, `bias_iterations` times                         (2)
     G̃_jk = Σ_i e_ij e_ik/q_i                         pairs of residuals in the core (`residual_pairs`)              (3)
@@ -53,7 +53,7 @@ from discreet.errors import BudgetExceeded
 from discreet.models.algorithm import (
     EVERY_ITEM,
     Algorithm,
-    Learnt,
+    Learned,
     Progress,
     Range,
     middle,
@@ -129,7 +129,7 @@ class RatingFactorization(Algorithm):
     attenuation : bool
         Divide sums by the part of the residuals that the cut leaves.
     popularity : bool
-        Draw biases towards a regression on the released counts.
+        Draw biases toward a regression on the released counts.
     largest_core : int
         How many items have pairs, at most. 0 leaves pairs out, and factors with them.
     gate : float
@@ -200,7 +200,7 @@ class RatingFactorization(Algorithm):
 
     def bounds(self) -> Bounds:
         assert self.rating_range is not None
-        return Bounds(items=EVERY_ITEM, rating=self.first_cut, centre=middle(self.rating_range), norm=1.0)
+        return Bounds(items=EVERY_ITEM, rating=self.first_cut, center=middle(self.rating_range), norm=1.0)
 
     def releases(self, n_items: int) -> list[Line]:
         biases = self.bias_iterations
@@ -292,7 +292,7 @@ class RatingFactorization(Algorithm):
 
     def learn(
         self, users: Users, session: Session, *, features: NDArray[Any] | None, seed: int, progress: Progress
-    ) -> Learnt:
+    ) -> Learned:
         walk = Descent(users)
         n = users.n_items
         crowd = self._size(walk, session)
@@ -337,7 +337,7 @@ class RatingFactorization(Algorithm):
             progress(step + 1, self._steps, "steps")
         if tasting is not None:
             self._leftovers(users, session, state, tasting, steps_taken)
-        return self._learnt(state, tasting, signal, iota)
+        return self._learned(state, tasting, signal, iota)
 
     def _size(self, walk: Descent, session: Session) -> PopulationStats:
         """The mean is drawn to the middle of the range by its known noise."""
@@ -354,9 +354,9 @@ class RatingFactorization(Algorithm):
         session.judge_delta(m)
         noise = deviation / m
         trust = 1 / (1 + 4 * noise**2)  # means differ by half of it
-        centre = float(np.clip(mean / m, -1, 1) * self.half) * trust
+        center = float(np.clip(mean / m, -1, 1) * self.half) * trust
         per_user = min(max(float(share) / m, 1.0 / walk.n_items), 1.0) * walk.n_items
-        return PopulationStats(m, per_user, centre, trust * (noise * self.half) ** 2)
+        return PopulationStats(m, per_user, center, trust * (noise * self.half) ** 2)
 
     def _count(self, users: Users, session: Session, crowd: PopulationStats) -> Counts:
         """Counts in even weights, and in those that all sums have from then on."""
@@ -384,7 +384,7 @@ class RatingFactorization(Algorithm):
     def _noise(self, session: Session, lines: list[Line]) -> float:
         """The deviation of the noise on the gradients of all steps together, relative to what one user can add."""
         precision = float(sum(session.plan.noise_multiplier(line) ** -2 for line in lines))
-        factor = 2.0 if session.plan.budget.neighbouring == "replace-one" else 1.0
+        factor = 2.0 if session.plan.budget.neighboring == "replace-one" else 1.0
         return factor / math.sqrt(precision)
 
     def _iota(self, c: NDArray[Any], noise: float) -> float:
@@ -477,7 +477,7 @@ class RatingFactorization(Algorithm):
         steps.take(K, unsure, g[:, 1:], deviation, personal, rho)
         personal.cut_again()
 
-    def _learnt(self, state: RatingState, tasting: FactorStage | None, signal: Mapping[str, float], iota: float) -> Learnt:
+    def _learned(self, state: RatingState, tasting: FactorStage | None, signal: Mapping[str, float], iota: float) -> Learned:
         personal = state.personal
         bias = state.biases.now
         steps = None if tasting is None else tasting.steps
@@ -486,7 +486,7 @@ class RatingFactorization(Algorithm):
         counts = state.counts
         dimensions = 0 if tasting is None else tasting.dimensions
         details = {
-            "centre": state.crowd.centre,
+            "center": state.crowd.center,
             **personal.values,
             "own_columns": len(self._columns),
             "share_rated": state.crowd.per_user / len(bias),
@@ -494,20 +494,20 @@ class RatingFactorization(Algorithm):
             "signal_to_noise": signal,
             "dimensions": dimensions,
             "feature_strength": None if tasting is None else tasting.strength,
-            "learnt": in_words(dimensions),
+            "learned": in_words(dimensions),
         }
-        return Learnt(A.astype(np.float32), bias.astype(np.float32), counts.even / counts.heavy, details)
+        return Learned(A.astype(np.float32), bias.astype(np.float32), counts.even / counts.heavy, details)
 
     # ------------------------------------------------------------ reading out
 
-    def fold_in_rule(self, learnt: Learnt) -> FoldIn:
+    def fold_in_rule(self, learned: Learned) -> FoldIn:
         """A user's own solve, as in training."""
         assert self.rating_range is not None
-        found = learnt.details
+        found = learned.details
         lead = math.sqrt(found["ridge"] / found["prior_count"])
-        centre = middle(self.rating_range)
-        return LeastSquaresFoldIn(found["ridge"], centre=centre, second_centre=found["centre"], intercept=lead)
+        center = middle(self.rating_range)
+        return LeastSquaresFoldIn(found["ridge"], center=center, second_center=found["center"], intercept=lead)
 
-    def item_similarity(self, learnt: Learnt) -> ItemSimilarity:
-        """By what was learnt of taste."""
-        return ItemSimilarity(learnt.details["own_columns"])
+    def item_similarity(self, learned: Learned) -> ItemSimilarity:
+        """By what was learned of taste."""
+        return ItemSimilarity(learned.details["own_columns"])

@@ -27,7 +27,7 @@ MARGIN = 3  # dimensions beside those that stand out of the noise
 FORGET = 0.5  # how far from the average an item's curvature is taken to be
 OWN_SHARE = 0.5  # of D: see `without_own_share`
 FEWEST = 12.0  # ratings of a user in the core: with less, pairs say little of taste, and steps from them go astray
-FEWEST_OF_ALL = 6.0  # where the core is the catalogue, but for a tenth of the ratings
+FEWEST_OF_ALL = 6.0  # where the core is the catalog, but for a tenth of the ratings
 NEARLY_ALL = 0.9
 Z_IMPROVE = 3.0  # times the deviation of its noise: from then on a gain is one
 Z_DROP = 0.5  # likewise, for factors that lose
@@ -111,7 +111,7 @@ class FactorStage:
         """Whether biases would lose next to nothing without these lines and those that were given up before."""
         plan = self._session.plan
         state = self.state
-        largest = state.personal.largest * (2.0 if plan.budget.neighbouring == "replace-one" else 1.0)
+        largest = state.personal.largest * (2.0 if plan.budget.neighboring == "replace-one" else 1.0)
         cost = self._given_up + sum(plan.noise_multiplier(name) ** -2 for name in names)
         less, all_of_it = (
             state.biases.error(largest * max(part, 1e-12) ** -0.5, state.personal)
@@ -193,7 +193,7 @@ class FactorStage:
     def final_check(self, name: str) -> None:
         """Now that all steps have been taken: the better of factors now and before, or none where they lose.
 
-        A rating that a user leaves out has been learnt from all the same. So factors seem to gain by what they have
+        A rating that a user leaves out has been learned from all the same. So factors seem to gain by what they have
         made of the scatter of ratings: σ² for each of their numbers and as much again, in the weights of `_left_out`.
         """
         assert self.steps is not None

@@ -32,7 +32,7 @@ class PopulationStats(NamedTuple):
 
     users: float
     per_user: float
-    centre: float
+    center: float
     unsure: float
 
 
@@ -97,17 +97,17 @@ class UserEffects:
     def solve(
         self, users: Users, V: NDArray[np.float64], bias: NDArray[np.float64], intercept: float = 0.0
     ) -> NDArray[np.float32]:
-        """Every user solves and looks; returns the columns that it did so with, learnt ones last."""
+        """Every user solves and looks; returns the columns that it did so with, learned ones last."""
         A = np.ascontiguousarray(np.hstack([self.columns(bias), V]), np.float32)
         first = A.shape[1] - V.shape[1]
-        users.apply(SolveUserEffects(A, self.ridge, self._crowd.centre, self.prior_count, bias, first, intercept))
+        users.apply(SolveUserEffects(A, self.ridge, self._crowd.center, self.prior_count, bias, first, intercept))
         users.apply(ComputeOwnResiduals(A, self.largest, bias))
         return A
 
     # ------------------------------------------------------------ what users are asked about it
 
     def prior_moments(self, A: NDArray[np.float32]) -> PriorMoments:
-        return PriorMoments(A, self.ridge, self._crowd.centre, self.prior_count, self.variance)
+        return PriorMoments(A, self.ridge, self._crowd.center, self.prior_count, self.variance)
 
     def fit_moments(self) -> FitMoments:
         return FitMoments(4 * self.variance, self.variance / self.ridge, self.prior_count, self.largest)
@@ -117,9 +117,9 @@ class UserEffects:
     ) -> LeaveOneOutGains:
         own = self.columns(bias)
         A = np.ascontiguousarray(np.hstack([own, V]), np.float32)
-        centre, kappa = self._crowd.centre, self.prior_count
+        center, kappa = self._crowd.center, self.prior_count
         part = min(1.0, ENOUGH / self._crowd.users)
-        return LeaveOneOutGains(A, self.ridge, centre, kappa, bias, own.shape[1], ranks, self.variance, many, part)
+        return LeaveOneOutGains(A, self.ridge, center, kappa, bias, own.shape[1], ranks, self.variance, many, part)
 
     def learn_prior(self, released: NDArray[np.float64], deviation: float) -> None:
         """Variances by what was released of `prior_moments`, as far as noise allows."""

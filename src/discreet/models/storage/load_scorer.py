@@ -68,21 +68,21 @@ class OpenedModel:
 
     @property
     def details(self) -> dict[str, Any]:
-        """What was learnt beside factors, as plain values; empty for models without privacy."""
+        """What was learned beside factors, as plain values; empty for models without privacy."""
         return dict(self.contents.described["state"].get("details", {}))
 
     @property
     def summary_(self) -> str:
         """In one sentence what survived the noise; empty where the model does not say."""
-        return str(self.details.get("learnt", ""))
+        return str(self.details.get("learned", ""))
 
     def check_comparable(self) -> None:
         """Raise a `ConfigError` where there is nothing to compare items by, and warn where it may be noise."""
         if not self.scorer.factors.shape[1]:
-            why = f"What was learnt: {self.summary_}" if self.summary_ else f"{self.name} has no item factors"
+            why = f"What was learned: {self.summary_}" if self.summary_ else f"{self.name} has no item factors"
             raise ConfigError(f"there is nothing to compare items by. {why}")
         if self.details.get("dimensions") == 0:
-            logger.warning("what is shown as alike may be noise. What was learnt: %s", self.summary_)
+            logger.warning("what is shown as alike may be noise. What was learned: %s", self.summary_)
 
     @property
     def private(self) -> bool:

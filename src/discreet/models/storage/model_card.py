@@ -88,7 +88,7 @@ def _front_matter(name: str, statement: PrivacyStatement | None) -> str:
     lines.append(f"  privacy: {statement.status if statement is not None else 'not private'}")
     if statement is not None and finite:
         lines += [f"  epsilon: {statement.epsilon:.6g}", f"  delta: {statement.delta:.3e}"]
-        lines.append(f"  neighbouring: {statement.neighbouring}")
+        lines.append(f"  neighboring: {statement.neighboring}")
     return "\n".join([*lines, "---", "", ""])
 
 

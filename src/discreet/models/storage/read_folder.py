@@ -2,7 +2,7 @@
 
 Folders are exchanged between strangers, so nothing here trusts one: names stay inside the folder, every file has the
 checksum that model.json lists, the chain of the ledger holds, and arrays are what kernels may see. Item factors of a
-large catalogue are memory-mapped: they stay on disk until they are needed, and several processes share them.
+large catalog are memory-mapped: they stay on disk until they are needed, and several processes share them.
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def _check_promise(parameters: dict[str, Any], ledger: dict[str, Any]) -> None:
     Where the noise was said, and not the ε, the model itself tells (`PrivateRecommender.check_restored`).
     """
     plan = ledger["plan"]
-    said = {name: plan["budget"][name] for name in ("epsilon", "delta", "neighbouring")}
+    said = {name: plan["budget"][name] for name in ("epsilon", "delta", "neighboring")}
     if plan["scale"] == 1:
         del said["epsilon"]
     same = all(parameters[name] == value for name, value in said.items())

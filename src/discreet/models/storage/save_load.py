@@ -1,7 +1,7 @@
 """Models on disk: a folder of plain files that anyone can read, whole or not there.
 
     factors.safetensors   item factors and biases, and arrays that reading a history needs
-    model.json            class, parameters, item ids, titles, what else was learnt, how a history is read, checksums
+    model.json            class, parameters, item ids, titles, what else was learned, how a history is read, checksums
     ledger.json           what was released, for private models
     earlier-ledger-….json what was released for models that were here before (see `earlier`)
     README.md             a card that says what this is and what it promises

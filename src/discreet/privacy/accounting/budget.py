@@ -8,10 +8,10 @@ from typing import Any, Literal, get_args
 
 from discreet.errors import ConfigError
 
-Neighbouring = Literal["add-remove", "replace-one"]
+Neighboring = Literal["add-remove", "replace-one"]
 Norm = Literal["l1", "l2", "inf"]
 
-RELATIONS: tuple[str, ...] = get_args(Neighbouring)
+RELATIONS: tuple[str, ...] = get_args(Neighboring)
 
 #: Above the first, δ has to be allowed in words; below the second, but for 0, no price is computed.
 LARGE_DELTA = 1e-3
@@ -22,7 +22,7 @@ WEAK_EPSILON = 20.0
 
 @dataclass(frozen=True)
 class Budget:
-    """User-level (ε, δ) under a neighbouring relation.
+    """User-level (ε, δ) under a neighboring relation.
 
     Parameters
     ----------
@@ -31,15 +31,15 @@ class Budget:
     delta : float, default 1e-6
         The probability with which that bound may fail: from 1e-15 to 1e-3, and well below one over the number of users.
         Zero asks for pure ε, which Gaussian noise cannot give.
-    neighbouring : {"add-remove", "replace-one"}
-        Two data sets are neighbours when one user, with all its ratings, is added or removed (default), or replaced.
+    neighboring : {"add-remove", "replace-one"}
+        Two data sets are neighbors when one user, with all its ratings, is added or removed (default), or replaced.
     allow_large_delta : bool
         Accept a delta above 1e-3. Ledger and statement say so.
     """
 
     epsilon: float
     delta: float = 1e-6
-    neighbouring: Neighbouring = "add-remove"
+    neighboring: Neighboring = "add-remove"
     allow_large_delta: bool = False
 
     def __post_init__(self) -> None:
@@ -69,8 +69,8 @@ class Budget:
                 f"{LARGE_DELTA:g} it is hardly one; take 1e-6 or one over many times the number of people, "
                 "or say allow_large_delta=True (--allow-large-delta)"
             )
-        if self.neighbouring not in RELATIONS:
-            raise ConfigError(f"neighbouring={self.neighbouring!r}: choose one of {', '.join(map(repr, RELATIONS))}")
+        if self.neighboring not in RELATIONS:
+            raise ConfigError(f"neighboring={self.neighboring!r}: choose one of {', '.join(map(repr, RELATIONS))}")
         object.__setattr__(self, "epsilon", float(self.epsilon))
         object.__setattr__(self, "delta", float(self.delta))
         object.__setattr__(self, "allow_large_delta", self.allow_large_delta and self.delta > LARGE_DELTA)
@@ -78,7 +78,7 @@ class Budget:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON; what was allowed is there where it was needed."""
         allowed = {"allow_large_delta": True} if self.allow_large_delta else {}
-        return {"epsilon": self.epsilon, "delta": self.delta, "neighbouring": self.neighbouring} | allowed
+        return {"epsilon": self.epsilon, "delta": self.delta, "neighboring": self.neighboring} | allowed
 
 
 def require_number(name: str, value: Any) -> None:

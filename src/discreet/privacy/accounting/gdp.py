@@ -81,7 +81,7 @@ def epsilon(mu: float, delta: float) -> float:
     if log_delta(0.0, mu) <= target:
         return 0.0
     upper = zcdp_epsilon(mu * mu / 2, math.exp(target))  # an upper bound for every μ
-    return _first_not_above(lambda e: log_delta(e, mu) - target, 0.0, upper, towards=math.inf)
+    return _first_not_above(lambda e: log_delta(e, mu) - target, 0.0, upper, toward=math.inf)
 
 
 def mu(epsilon: float, delta: float) -> float:
@@ -100,7 +100,7 @@ def mu(epsilon: float, delta: float) -> float:
     upper = 2 * lower + 1e-300
     while log_delta(epsilon, upper) <= target:
         upper *= 2
-    return _first_not_above(lambda m: log_delta(epsilon, m) - target, upper, lower / 2, towards=0.0)
+    return _first_not_above(lambda m: log_delta(epsilon, m) - target, upper, lower / 2, toward=0.0)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -114,13 +114,13 @@ def zcdp_mu(epsilon: float, delta: float) -> float:
     return math.sqrt(2.0) * epsilon / (math.sqrt(epsilon + log_inverse) + math.sqrt(log_inverse))
 
 
-def _first_not_above(excess: Callable[[float], float], bad: float, good: float, towards: float) -> float:
+def _first_not_above(excess: Callable[[float], float], bad: float, good: float, toward: float) -> float:
     """The root of a monotone function between ``bad`` (> 0) and ``good`` (≤ 0), stepped until it is not above zero."""
     tiny = 4 * np.finfo(float).eps
     root = float(brentq(excess, bad, good, xtol=1e-300, rtol=tiny, maxiter=500))
     step = abs(root) * 2.0**-52
     while excess(root) > 0.0:
-        root = root + step if towards > root else root - step
+        root = root + step if toward > root else root - step
         step *= 2
     return root
 

@@ -11,7 +11,7 @@ Laplace    ∝ exp(−|t|/s)         2s²       Δ₁/s                         
 Huber      ∝ exp(−ρ_α(t/s))      s²·v(α)   α·Δ₁/s (Theorem 2.1 of the paper)    Δ₂/s
 =========  ====================  ========  ===================================  =============
 
-with ρ_α(t) = t²/2 for |t| ≤ α and α(|t| − α/2) beyond (eq. 3), κ_α its normalising constant (eq. 2) and
+with ρ_α(t) = t²/2 for |t| ≤ α and α(|t| − α/2) beyond (eq. 3), κ_α its normalizing constant (eq. 2) and
 
 1. 1/κ_α = (2/α) e^{−α²/2} + √(2π) (2Φ(α) − 1)
 2. v(α) = κ_α [ √(2π)(2Φ(α) − 1) + e^{−α²/2} (4/α + 4/α³) ],   falling from ∞ to 1
@@ -27,7 +27,7 @@ satisfy T_{Δ+Δ'} = T_{Δ'}(1 − T_Δ). Moving one coordinate after the other,
 (Δ, Δ') of two coordinates a trade-off of at least T_{Δ'}(1 − T_Δ): shifts of total length Δ₁ are never easier to see
 than Δ₁ on one coordinate. So the one-dimensional ``hockey_stick``, ``rdp`` and ``pld`` hold for whole matrices.
 
-Why pure ε gives GDP: an ε-DP release is no better than randomised response, whose trade-off function is two chords that
+Why pure ε gives GDP: an ε-DP release is no better than randomized response, whose trade-off function is two chords that
 meet on the diagonal at p = 1/(1 + e^ε); the convex Gaussian curve through that point, μ = 2Φ⁻¹(1 − p), lies below them.
 """
 
@@ -105,7 +105,7 @@ class Mechanism(ABC):
         """δ(ε) of a shift of one coordinate by the sensitivity, for any real ε."""
 
     def pld(self, sensitivity: float, interval: float = 1e-4) -> PrivacyLossDistribution:
-        """Privacy loss distribution, discretised so that it never understates the loss (needs discreet[accounting])."""
+        """Privacy loss distribution, discretized so that it never understates the loss (needs discreet[accounting])."""
         from discreet.privacy.accounting import pld
 
         return pld.loss_distribution(self, sensitivity, interval)
@@ -208,7 +208,7 @@ class Huber(Mechanism):
     alpha : float
         Where the tails begin, in units of ``scale``. Small α approaches Laplace noise, large α Gaussian noise.
     scale : float, default 1.0
-        Width of the Gaussian centre; the papers use 1.
+        Width of the Gaussian center; the papers use 1.
     """
 
     alpha: float
@@ -243,7 +243,7 @@ class Huber(Mechanism):
 
     @property
     def core(self) -> float:
-        """Probability of the Gaussian centre |t| ≤ α·scale."""
+        """Probability of the Gaussian center |t| ≤ α·scale."""
         return self.normalizer * _SQRT_2PI * math.erf(self.alpha / math.sqrt(2))
 
     @property
@@ -251,12 +251,12 @@ class Huber(Mechanism):
         return self.scale**2 * _unit_variance(self.alpha)
 
     def sample(self, shape: Shape, rng: np.random.Generator | int | None = None) -> Floats:
-        """A mixture: the truncated Gaussian centre by inversion with probability ``core``, else an exponential tail."""
+        """A mixture: the truncated Gaussian center by inversion with probability ``core``, else an exponential tail."""
         rng = np.random.default_rng(rng)
         low = float(ndtr(-self.alpha))
-        centre = ndtri(low + (1 - 2 * low) * rng.random(shape))
+        center = ndtri(low + (1 - 2 * low) * rng.random(shape))
         tail = (self.alpha + rng.standard_exponential(shape) / self.alpha) * rng.choice([-1.0, 1.0], shape)
-        drawn: Floats = self.scale * np.where(rng.random(shape) < self.core, centre, tail)
+        drawn: Floats = self.scale * np.where(rng.random(shape) < self.core, center, tail)
         return drawn
 
     def density(self, x: ArrayLike) -> Floats:

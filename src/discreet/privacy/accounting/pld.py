@@ -2,7 +2,7 @@
 
 The only file that imports ``dp_accounting``; it does so on first use (``pip install 'discreet[accounting]'``).
 
-Rounding is upward everywhere: a discretised distribution dominates the true one (connect-the-dots: the piecewise
+Rounding is upward everywhere: a discretized distribution dominates the true one (connect-the-dots: the piecewise
 linear curve through exact points of the convex function e^ε ↦ δ(ε) lies above it), truncated mass counts as a certain
 loss, and ``FFT_SLACK`` is taken off δ before ε is read, because convolution by FFT may lose about 1e-13 of it.
 """
@@ -61,7 +61,7 @@ def loss_distribution(mechanism: Mechanism, sensitivity: float, interval: float 
 def compose(parts: Iterable[tuple[Mechanism, float, int]], interval: float | None = None) -> PrivacyLossDistribution:
     """The loss distribution of (mechanism, sensitivity, count) released one after the other.
 
-    Gaussian parts are merged into one before anything is discretised, which is exact.
+    Gaussian parts are merged into one before anything is discretized, which is exact.
     """
     parts = list(parts)
     mu = math.hypot(*(m.mu(s) * math.sqrt(n) for m, s, n in parts if isinstance(m, Gaussian)))

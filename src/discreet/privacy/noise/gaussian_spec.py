@@ -95,18 +95,18 @@ def round_exponential(
 
 @lru_cache(maxsize=64)
 def huber_tails(alpha: float) -> int:
-    r"""``⌊2¹⁰⁸⁸ · p⌋`` with p the probability that Huber noise falls outside its centre, 1 − ``mechanisms.Huber.core``.
+    r"""``⌊2¹⁰⁸⁸ · p⌋`` with p the probability that Huber noise falls outside its center, 1 − ``mechanisms.Huber.core``.
 
     ``√(2π)(2Φ(α) − 1) = 2 e^{−α²/2} Σ_k α^{2k+1}/(2k+1)!!``, all terms positive.
     """
     with localcontext(_CONTEXT):
         a = Decimal(alpha)
-        term = centre = a
+        term = center = a
         k = 1
-        while term > centre * Decimal(10) ** -109:
+        while term > center * Decimal(10) ** -109:
             term = term * a * a / (2 * k + 1)
-            centre, k = centre + term, k + 1
-        return int(1 / (a * centre + 1) * 2 ** (64 + EXTRA_BITS))  # both masses share the factor 2 e^{−α²/2}
+            center, k = center + term, k + 1
+        return int(1 / (a * center + 1) * 2 ** (64 + EXTRA_BITS))  # both masses share the factor 2 e^{−α²/2}
 
 
 def in_tails(alpha: float, word: int, bits: Bits = secrets.randbits) -> bool:

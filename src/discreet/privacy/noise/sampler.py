@@ -132,7 +132,7 @@ def gaussian(words, out, start, kinds, multiples, limits, q, sigmas, accept, edg
                     continue
         if status == TAKEN and known < 3:
             high = _multiply_high(word & ~_LOW9, multiples[kind, i])  # type: ignore
-            if high > limits[kind]:  # outside the centre of Huber noise: draw again
+            if high > limits[kind]:  # outside the center of Huber noise: draw again
                 p += known
                 continue
             size = (high + half) >> bits

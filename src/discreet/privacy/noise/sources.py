@@ -17,7 +17,7 @@ What remains is the distance between the numbers drawn here and ideal ones. It h
    the upward rounding of every ε that is stated.
 
 No key, seed or generator outlives a call, so a fork, a copy or a pickle of this object cannot repeat a stream, and
-nothing about the noise can be stored. Timing is not hidden: this is not a defence against someone on the same machine.
+nothing about the noise can be stored. Timing is not hidden: this is not a defense against someone on the same machine.
 
 ``SeededNoise`` is float noise from a seed, for research: whoever knows the seed can subtract it.
 """
@@ -250,7 +250,7 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
         return exponential(Fraction(0), Fraction(1))
     assert isinstance(mechanism, Huber)
     alpha = mechanism.alpha
-    centre = gaussian(alpha)
+    center = gaussian(alpha)
     tail = exponential(Fraction(alpha), 1 / Fraction(alpha))
     threshold = exact.huber_tails(alpha) >> exact.EXTRA_BITS
 
@@ -260,7 +260,7 @@ def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callabl
         for index in np.flatnonzero(words == threshold):
             outside[index] = exact.in_tails(alpha, int(words[index]))
         each = _cycle_columns(kinds, 0, block.size)
-        for part, sampled in ((outside, tail), (~outside, centre)):
+        for part, sampled in ((outside, tail), (~outside, center)):
             chosen = block[part]
             if chosen.size:
                 sampled(chosen, each[part])

@@ -1,6 +1,6 @@
 """One budget for all trainings on the same people, in one file that outlives them.
 
-An *account* stands for a population, with a total (ε, δ) and a neighbouring relation. Every training reserves its price
+An *account* stands for a population, with a total (ε, δ) and a neighboring relation. Every training reserves its price
 before it seals a rating, and settles afterwards to what its ledger recorded:
 
 1. Every release is μ-GDP for some μ: Gaussian noise by definition; Laplace and Huber noise by the bound of
@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any
 from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
 from discreet.privacy.accounting import gdp
 from discreet.privacy.release import budget_store_file
-from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.budget_store_file import UNITS, AccountSums, Log, Record
 from discreet.privacy.release.hash_chain import Head
 
@@ -81,7 +81,7 @@ class Balance:
     Attributes
     ----------
     account : str
-    epsilon, delta, neighbouring
+    epsilon, delta, neighboring
         The total promise.
     allowance : float
         What is promised beside δ for samplers and rounding.
@@ -96,7 +96,7 @@ class Balance:
     account: str
     epsilon: float
     delta: float
-    neighbouring: str
+    neighboring: str
     allowance: float
     limit: float
     spent: float
@@ -157,7 +157,7 @@ class BudgetStore:
         name: str,
         epsilon: float,
         delta: float = 1e-6,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         note: str = "",
     ) -> Account:
         """A new account for a population, and its total promise, which cannot be changed later.
@@ -166,14 +166,14 @@ class BudgetStore:
         ----------
         name : str
             Of the population, without a colon.
-        epsilon, delta, neighbouring
+        epsilon, delta, neighboring
             As in `Budget`; δ is above 0.
         note : str
             Who they are and who decided, for the log.
         """
         if not isinstance(name, str) or not name.strip() or ":" in name or name != name.strip():
             raise ConfigError(f"an account is named by a word such as 'customers', without a colon, and not {name!r}")
-        budget = Budget(epsilon, delta, neighbouring)
+        budget = Budget(epsilon, delta, neighboring)
         if budget.delta == 0:
             raise ConfigError(
                 "an account needs a delta above 0, such as 1e-6, because releases add up as Gaussian ones"
@@ -491,7 +491,7 @@ class Account:
             self.name,
             opened["epsilon"],
             opened["delta"],
-            opened["neighbouring"],
+            opened["neighboring"],
             opened["allowance"],
             limit=opened["limit"] / UNITS,
             spent=(sums.units - sums.reserved) / UNITS,
@@ -505,10 +505,10 @@ class Account:
     def _admit(self, plan: Plan, units: int, left: int, balance: Balance) -> None:
         if balance.broken:
             raise PrivacyError(f"the account {self.name!r} promises nothing any more: something left without noise")
-        if plan.budget.neighbouring != balance.neighbouring:
+        if plan.budget.neighboring != balance.neighboring:
             raise PrivacyError(
-                f"the account {self.name!r} is for neighbouring={balance.neighbouring!r}, and this training for "
-                f"{plan.budget.neighbouring!r}: prices of two relations do not add up"
+                f"the account {self.name!r} is for neighboring={balance.neighboring!r}, and this training for "
+                f"{plan.budget.neighboring!r}: prices of two relations do not add up"
             )
         if units > left:
             fits = _largest_epsilon(balance.left, plan.budget.delta)

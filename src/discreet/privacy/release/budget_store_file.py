@@ -232,7 +232,7 @@ class AccountSums:
 
 
 #: What an account is opened with, and its balance needs.
-_TERMS = {"epsilon", "delta", "neighbouring", "allowance", "limit", "draws"}
+_TERMS = {"epsilon", "delta", "neighboring", "allowance", "limit", "draws"}
 
 
 def sum_account(log: Log, name: str) -> AccountSums | None:

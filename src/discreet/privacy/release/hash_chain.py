@@ -12,7 +12,7 @@ from typing import Any
 
 from discreet.errors import PrivacyError
 
-HEADER = ("format", "library", "neighbouring", "accountant", "noise", "plan")
+HEADER = ("format", "library", "neighboring", "accountant", "noise", "plan")
 STATED = ("epsilon", "delta", "mu", "conversion", "noise_delta")
 
 

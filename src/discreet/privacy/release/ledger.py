@@ -286,7 +286,7 @@ class Ledger:
         return {
             "format": FORMAT,
             "library": self.library,
-            "neighbouring": self.plan.budget.neighbouring,
+            "neighboring": self.plan.budget.neighboring,
             "accountant": self.plan.accountant,
             "noise": self.noise,
             "plan": self.plan.to_dict(),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch
 from discreet.privacy.accounting import pricing as accounting
-from discreet.privacy.accounting.budget import Budget, Neighbouring
+from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.accounting.pricing import Event, deviation_of
 from discreet.privacy.noise.sources import delta_of
 
@@ -146,9 +146,9 @@ class Plan:
             raise ConfigError(f"every release has its own name; given were {', '.join(names)}")
         if not 0 < self.scale < math.inf:
             raise ConfigError(f"scale={self.scale!r}: it must be positive and finite")
-        if self.budget.neighbouring != "add-remove" and any(release.rate < 1 for release in self.releases):
+        if self.budget.neighboring != "add-remove" and any(release.rate < 1 for release in self.releases):
             raise ConfigError(
-                "random batches are priced for neighbouring='add-remove' only: a user who is replaced is in the batch "
+                "random batches are priced for neighboring='add-remove' only: a user who is replaced is in the batch "
                 "before or after, which is another law; use batches of everybody, or add-remove"
             )
 
@@ -179,12 +179,12 @@ class Plan:
         cls,
         releases: Iterable[Release],
         delta: float,
-        neighbouring: Neighbouring = "add-remove",
+        neighboring: Neighboring = "add-remove",
         accountant: str = "gdp",
         allow_large_delta: bool = False,
     ) -> Plan:
         """Weights are the noise multipliers themselves, as in the papers' tables; the ε is what they cost."""
-        draft = cls(tuple(releases), Budget(1.0, delta, neighbouring, allow_large_delta), accountant)
+        draft = cls(tuple(releases), Budget(1.0, delta, neighboring, allow_large_delta), accountant)
         epsilon = draft.epsilon()
         if not 0 < epsilon < math.inf:
             raise ConfigError(f"these releases cost ε={epsilon!r} at δ={delta!r}: a plan needs a positive finite price")
@@ -226,7 +226,7 @@ class Plan:
     def deviation(self, name: str | Line, statistic: ReleasableSum) -> float:
         """Standard deviation of the noise on a release of the statistic. An entry with weight w has 1/w of it."""
         norm = self.release(name).event(self.scale).noise.norm
-        return deviation_of(self.noise_multiplier(name), statistic.sensitivity(self.budget.neighbouring, norm))
+        return deviation_of(self.noise_multiplier(name), statistic.sensitivity(self.budget.neighboring, norm))
 
     def rows(self) -> list[dict[str, Any]]:
         """The plan as a table: one dictionary per release, with its share of μ² and its price if it stood alone."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from discreet.errors import ConfigError, DiscreetError, PlanMismatch, PrivacyError
-from discreet.privacy.accounting.budget import Neighbouring, Norm
+from discreet.privacy.accounting.budget import Neighboring, Norm
 from discreet.privacy.release.ledger import Entry, Ledger
 from discreet.privacy.release.plan import MOST_DRAWS, Line, Plan, Release
 from discreet.privacy.release.statement import PrivacyStatement
@@ -38,13 +38,13 @@ BLOCK_ENTRIES = 8_000_000
 class ReleasableSum(Protocol):
     """A sum over users that knows how far one user can move it.
 
-    ``shape`` is public: it follows from hyper-parameters and the item catalogue.
+    ``shape`` is public: it follows from hyper-parameters and the item catalog.
     """
 
     @property
     def shape(self) -> tuple[int, ...]: ...
 
-    def sensitivity(self, neighbouring: Neighbouring, norm: Norm) -> float:
+    def sensitivity(self, neighboring: Neighboring, norm: Norm) -> float:
         """The most that one user moves the statistic, entries multiplied by ``weights(norm)``.
 
         It holds for what ``compute`` returns, with and without a grid. ``norm="inf"`` bounds one user's contribution to
@@ -61,7 +61,7 @@ class ReleasableSum(Protocol):
         """The sum, or some rows (first axis) of it, as a new array; refuses any other key.
 
         Without a grid: real numbers, float32 or float64. With one, a power of four: the sum in units of the grid, as
-        int64 (``integer_sums``), each user's contribution being rounded towards zero before it is summed (or each of
+        int64 (``integer_sums``), each user's contribution being rounded toward zero before it is summed (or each of
         its factors to a multiple of √grid), so that no contribution grows.
         """
 
@@ -192,10 +192,10 @@ class Session:
         planned = self.plan.release(name)
         shape = tuple(int(n) for n in statistic.shape)
         noise = mechanisms.make_mechanism(planned.mechanism, 1.0, planned.alpha)
-        neighbouring = self.plan.budget.neighbouring
-        sensitivity = _check_sensitivity(name, statistic, neighbouring, noise.norm)
+        neighboring = self.plan.budget.neighboring
+        sensitivity = _check_sensitivity(name, statistic, neighboring, noise.norm)
         if planned.mechanism == "huber":
-            both = _check_sensitivity(name, statistic, neighbouring, "l2")
+            both = _check_sensitivity(name, statistic, neighboring, "l2")
             if both > planned.l2_ratio * sensitivity * (1 + 1e-12):
                 raise PlanMismatch(f"release {name!r}: L2 sensitivity above l2_ratio={planned.l2_ratio:g} times L1")
         _check_batch(planned, statistic, self.ledger.noise)
@@ -309,8 +309,8 @@ def _noise_of(entry: Entry) -> Mechanism:
     return mechanisms.make_mechanism(entry.mechanism, entry.deviation, entry.alpha)
 
 
-def _check_sensitivity(name: str, statistic: ReleasableSum, neighbouring: Neighbouring, norm: Norm) -> float:
-    value = float(statistic.sensitivity(neighbouring, norm))
+def _check_sensitivity(name: str, statistic: ReleasableSum, neighboring: Neighboring, norm: Norm) -> float:
+    value = float(statistic.sensitivity(neighboring, norm))
     if not 0.0 < value < math.inf:
         raise PrivacyError(f"release {name!r} states a {norm} sensitivity of {value}: it must be positive and finite")
     return value

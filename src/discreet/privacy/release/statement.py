@@ -26,18 +26,18 @@ class PrivacyStatement:
     """What may be promised for everything that was released.
 
     ``epsilon`` is infinite, and the text says NOT PRIVATE, when any release went round the noise. ``private`` is true
-    only where a promise holds without ``cautions``. ``learnt`` is what a model says of what survived the noise.
+    only where a promise holds without ``cautions``. ``learned`` is what a model says of what survived the noise.
     """
 
     epsilon: float
     delta: float
     mu: float | None
-    neighbouring: str
+    neighboring: str
     accountant: str
     noise: str
     assumptions: tuple[Assumption, ...]
     ledger: Ledger = field(repr=False, compare=False)
-    learnt: str = ""
+    learned: str = ""
 
     @classmethod
     def from_ledger(cls, ledger: Ledger) -> PrivacyStatement:
@@ -47,7 +47,7 @@ class PrivacyStatement:
             price.epsilon,
             price.delta,
             price.mu,
-            ledger.plan.budget.neighbouring,
+            ledger.plan.budget.neighboring,
             price.accountant,
             ledger.noise,
             ledger.assumptions,
@@ -100,19 +100,19 @@ class PrivacyStatement:
 
     def __str__(self) -> str:
         promise = self._promise() if self.finite else self._refusal()
-        learnt = f"What was learnt: {self.learnt}" if self.learnt else ""
-        parts = (promise, self._assess_epsilon(), self._releases(), self._noise(), self._describe_assumptions(), learnt)
+        learned = f"What was learned: {self.learned}" if self.learned else ""
+        parts = (promise, self._assess_epsilon(), self._releases(), self._noise(), self._describe_assumptions(), learned)
         return " ".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:
         """For notebooks: the numbers, what they depend on, and the paragraph."""
-        colour = "#14603a" if self.private else "#9c2f14"
+        color = "#14603a" if self.private else "#9c2f14"
         numbers = f"ε = {self.epsilon:.4g}, δ = {self.delta:.3g}" if self.finite else "ε is infinite"
         cautions = "".join(f"<li>{escape(text)}</li>" for text in self.cautions)
         listed = f'<ul style="margin:4px 0">{cautions}</ul>' if cautions else ""
         return (
-            f'<div style="border-left:4px solid {colour};padding:2px 12px;max-width:60em">'
-            f'<p style="margin:4px 0"><strong style="color:{colour}">{escape(self.status)}</strong> &nbsp; '
+            f'<div style="border-left:4px solid {color};padding:2px 12px;max-width:60em">'
+            f'<p style="margin:4px 0"><strong style="color:{color}">{escape(self.status)}</strong> &nbsp; '
             f"<strong>{numbers}</strong></p>{listed}"
             f"<details><summary>The whole statement</summary><p>{escape(str(self))}</p></details></div>"
         )
@@ -126,14 +126,14 @@ class PrivacyStatement:
             "epsilon": jsonable(self.epsilon),
             "delta": self.delta,
             "mu": jsonable(self.mu),
-            "neighbouring": self.neighbouring,
+            "neighboring": self.neighboring,
             "unit": "user",
             "accountant": self.accountant,
             "conversion": self.conversion,
             "noise": self.noise,
             "releases": len(self.ledger.entries),
             "assumptions": [{"name": a.name, "text": a.text, "inferred": a.inferred} for a in self.assumptions],
-            "learnt": self.learnt,
+            "learned": self.learned,
             "text": str(self),
         }
 
@@ -147,7 +147,7 @@ class PrivacyStatement:
             seen = "How likely anything is that others can see of the result may differ much"
         return (
             f"This is joint differential privacy for each user with ε = {self.epsilon:.4g} and δ = {self.delta:.3g}. "
-            f"{seen} {_RELATION[self.neighbouring]}: no conclusion becomes more than {odds} as likely{failing}. "
+            f"{seen} {_RELATION[self.neighboring]}: no conclusion becomes more than {odds} as likely{failing}. "
             f"The price was computed by: {self.conversion}{together}.{self._not_again()}"
         )
 
@@ -166,7 +166,7 @@ class PrivacyStatement:
         parts = []
         if self.weak:
             parts.append(
-                f"An ε above {WEAK_EPSILON:g} is WEAK: it bounds what can be learnt about anybody, "
+                f"An ε above {WEAK_EPSILON:g} is WEAK: it bounds what can be learned about anybody, "
                 "but so far up that little is promised by it."
             )
         if self._large_delta():

@@ -20,7 +20,7 @@ def reveal(session: Session, name: str, statistic: ReleasableSum) -> NDArray[Any
     session.ledger.record(
         name,
         mechanism="none",
-        sensitivity=statistic.sensitivity(session.plan.budget.neighbouring, "l2"),
+        sensitivity=statistic.sensitivity(session.plan.budget.neighboring, "l2"),
         norm="l2",
         noise_multiplier=0.0,
         shape=statistic.shape,
@@ -37,7 +37,7 @@ def under_noised(
 
     Privacy: none. The entry is written first and marked unsafe: from then on ``session.statement.epsilon`` is infinite.
     """
-    sensitivity = statistic.sensitivity(session.plan.budget.neighbouring, noise.norm if noise else "l2")
+    sensitivity = statistic.sensitivity(session.plan.budget.neighboring, noise.norm if noise else "l2")
     deviation = noise.standard_deviation if noise else 0.0
     session.ledger.record(
         name,

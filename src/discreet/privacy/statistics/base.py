@@ -88,7 +88,7 @@ class Block:
     Parameters
     ----------
     indptr, indices, values
-        The full history; ratings are centred but not cut, because a user's own computations may use them.
+        The full history; ratings are centered but not cut, because a user's own computations may use them.
     mean : (n,)
         What was subtracted from each user's ratings.
     key : (n,) uint64
@@ -193,5 +193,5 @@ class Statistic(ABC):
     def partial(self, block: Block, public: Public, grid: float | None) -> Any:
         """A function of a slice of rows: the sum over the users of this block.
 
-        In real numbers without a grid; with one, in int64 units of it, each contribution rounded towards zero.
+        In real numbers without a grid; with one, in int64 units of it, each contribution rounded toward zero.
         """

@@ -40,8 +40,8 @@ class Bounds:
     weight : float, optional
         B: the weights of a user's contributions have Σ_j w_ij² ≤ B. With weights of 1, B = k, and that is the default.
     rating : float, optional
-        Γ_M: centred ratings are cut to [−Γ_M, Γ_M]. None: ratings are not used, every value counts as 1 (implicit).
-    centre : float or "user"
+        Γ_M: centered ratings are cut to [−Γ_M, Γ_M]. None: ratings are not used, every value counts as 1 (implicit).
+    center : float or "user"
         What is subtracted from ratings before they are cut: a public constant, or each user's own mean (which only that
         user computes, so it costs nothing).
     prior_mean, prior_count : float
@@ -56,7 +56,7 @@ class Bounds:
     items: int | None = None
     weight: float | None = None
     rating: float | None = None
-    centre: float | Literal["user"] = 0.0
+    center: float | Literal["user"] = 0.0
     prior_mean: float = 0.0
     prior_count: float = 0.0
     norm: float = 1.0
@@ -74,11 +74,11 @@ class Bounds:
         object.__setattr__(self, "prior_count", public_number("prior_count", self.prior_count))
         if self.prior_count < 0:
             raise ConfigError(f"prior_count is {self.prior_count!r}, but must be at least 0")
-        if isinstance(self.centre, str):
-            if self.centre != "user":
-                raise ConfigError(f"centre is {self.centre!r}, but must be a number or 'user'")
+        if isinstance(self.center, str):
+            if self.center != "user":
+                raise ConfigError(f"center is {self.center!r}, but must be a number or 'user'")
         else:
-            object.__setattr__(self, "centre", public_number("centre", self.centre))
+            object.__setattr__(self, "center", public_number("center", self.center))
 
     def through(self, n_items: int) -> int:
         """k: through how many items a user can contribute."""

@@ -31,7 +31,7 @@ def chunks(n: int) -> Iterator[slice]:
 
 
 def units_at(at: NDArray[np.integer], x: NDArray[np.floating], m: int, grid: float) -> NDArray[np.int64]:
-    """For each of m places, the sum of its entries in x, each rounded towards zero to whole units of the grid."""
+    """For each of m places, the sum of its entries in x, each rounded toward zero to whole units of the grid."""
     sums = np.zeros(m, np.int64)
     lock = Lock()
 

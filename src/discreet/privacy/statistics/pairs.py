@@ -18,7 +18,7 @@ reach it. ‖p_i‖₁ ≤ √(m(m − 1)/2) ‖p_i‖₂ by Cauchy and Schwarz,
 is at most the norm; a user with two items reaches that. The same holds for the counts: their norm is 1 by definition.
 
 Rounding: q_i² is a whole number, added up in int64 (below 2⁶³ for seven million items); a root and a quotient in
-float64 are off by a few 2⁻⁵³ at most, and √2/q_i is multiplied by `SHAVE` = 1 − 2⁻²⁰ before it is truncated towards
+float64 are off by a few 2⁻⁵³ at most, and √2/q_i is multiplied by `SHAVE` = 1 − 2⁻²⁰ before it is truncated toward
 zero on the grid. So what one user adds to a pair is a whole number of units, the same for all its pairs, times the
 whole number a_ij a_ik: exact in int64, and never above the real one, entry by entry, so that no norm can grow. It
 depends on nothing but the user's own levels, which the statistic itself cuts to 0 … `LEVELS`.

@@ -23,7 +23,7 @@ Every number is reached by some user, or pair of users, up to rounding; tests/pr
 The exceptions are in ℓ₁: the factor 2 for counts, Gram matrices and covariances needs two users without a common item
 (global_gram: without a common coordinate), and is an upper bound only where k > m/2.
 
-Rounding on a grid keeps all of this, because it goes towards zero, entry by entry or factor by factor: norms do not
+Rounding on a grid keeps all of this, because it goes toward zero, entry by entry or factor by factor: norms do not
 grow, counts stay counts and outer products stay outer products.
 """
 
@@ -41,7 +41,7 @@ from discreet._numba import njit
 from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.kernels.eigen import mirror
 from discreet.kernels.threads import cost_cuts, even_cuts, run
-from discreet.privacy.accounting.budget import RELATIONS, Neighbouring, Norm
+from discreet.privacy.accounting.budget import RELATIONS, Neighboring, Norm
 from discreet.privacy.sealed import Key, require
 from discreet.privacy.statistics.base import Statistic
 from discreet.privacy.statistics.integer_sums import units_at
@@ -90,16 +90,16 @@ class Sum:
     def reach(self) -> SensitivityBounds:
         return self._reach
 
-    def sensitivity(self, neighbouring: Neighbouring, norm: Norm) -> float:
+    def sensitivity(self, neighboring: Neighboring, norm: Norm) -> float:
         """See the table in the module's docstring."""
-        if neighbouring not in RELATIONS or norm not in ("l1", "l2", "inf"):
-            raise ConfigError(f"there is no sensitivity for the relation {neighbouring!r} in the norm {norm!r}")
+        if neighboring not in RELATIONS or norm not in ("l1", "l2", "inf"):
+            raise ConfigError(f"there is no sensitivity for the relation {neighboring!r} in the norm {norm!r}")
         if norm == "inf":
             return self._reach.entry
         reach, factor = (
             (self._reach.l2, self._reach.replace_l2) if norm == "l2" else (self._reach.l1, self._reach.replace_l1)
         )
-        return reach * factor if neighbouring == "replace-one" else reach
+        return reach * factor if neighboring == "replace-one" else reach
 
     def weights(self, norm: Norm) -> NDArray[np.float64] | None:
         return isometry(self._symmetric) if self._symmetric is not None and norm == "l2" else None

@@ -143,9 +143,9 @@ class WeighEntries(UserStep):
 class SolveWithOffset(UserStep):
     """Each user's offset and vector by least squares on its own history; then the vector is cut to the norm Γ.
 
-        (o, u) = argmin Σ_j (o + u · v_j + b_j − y_j)² + λ ‖u‖² + κ (o − centre)² + λ₀ Σ_all (u · v_j)²
+        (o, u) = argmin Σ_j (o + u · v_j + b_j − y_j)² + λ ‖u‖² + κ (o − center)² + λ₀ Σ_all (u · v_j)²
 
-    Without a `centre` there is no offset. `stretch` makes every vector (but 0) as long as Γ: short ones say as much
+    Without a `center` there is no offset. `stretch` makes every vector (but 0) as long as Γ: short ones say as much
     about their direction, and the noise is the same. With an `intercept` ι, that constant comes before each vector,
     whose other part is cut, or stretched, to √(Γ² − ι²).
     """
@@ -153,7 +153,7 @@ class SolveWithOffset(UserStep):
     V: NDArray[Any]
     ridge: float
     bias: NDArray[Any] | None = None
-    centre: float | None = None
+    center: float | None = None
     prior_count: float = 3.0
     unobserved: float = 0.0
     stretch: bool = False
@@ -170,8 +170,8 @@ class SolveWithOffset(UserStep):
     def run(self, block: Block, public: Public) -> Block:
         V = public.factors(self.V)
         n = block.n
-        lead = 0.0 if self.centre is None else math.sqrt(self.ridge / self.prior_count)
-        middle = 0.0 if self.centre is None else self.centre
+        lead = 0.0 if self.center is None else math.sqrt(self.ridge / self.prior_count)
+        middle = 0.0 if self.center is None else self.center
         expected = public.per_item("bias", self.bias).astype(np.float32) + middle
         shared = self.unobserved * second_moment(V) if self.unobserved else None
         values = block.values.astype(V.dtype, copy=False)

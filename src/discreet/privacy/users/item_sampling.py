@@ -138,7 +138,7 @@ def _place(
 
 
 def _mix(x: Any) -> Any:
-    """The finaliser of SplitMix64: neighbouring numbers become unrelated ones."""
+    """The finalizer of SplitMix64: neighboring numbers become unrelated ones."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

@@ -2,14 +2,14 @@
 
 Every user solves with the first columns of V, for several numbers of them, and predicts each of its ratings by all of
 its others (`discreet.kernels.leave_one_out`). What it adds for each rank is how much less its mean square error is than with
-none of the learnt columns:
+none of the learned columns:
 
     statistic                                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
     left-out gains  Σ w_i d_i/√K, K ranks            1            2             √K           2 √K          1/√K
 
 *Proof.* −1 ≤ d_ik ≤ 1 after the cut and 0 ≤ w_i ≤ 1, so an entry of a user is between −1/√K and 1/√K, K of them have
 the norm 1, and a user and its opposite are 2 apart. So a line of a plan may buy this or sums of residuals at the same
-price. Contributions are multiplied by `SHAVE` and rounded towards zero.
+price. Contributions are multiplied by `SHAVE` and rounded toward zero.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LeaveOneOutGains(Statistic):
 
     V: NDArray[Any]
     ridge: float
-    centre: float
+    center: float
     prior_count: float
     bias: NDArray[Any]
     first: int
@@ -60,7 +60,7 @@ class LeaveOneOutGains(Statistic):
         columns = V.shape[1] - self.first
         rising = all(a < b for a, b in zip((0, *self.ranks), self.ranks, strict=False))
         if not self.ranks or not rising or self.ranks[-1] > columns:
-            raise ConfigError(f"ranks are {self.ranks!r}, but must rise from 1 to the {columns} learnt columns at most")
+            raise ConfigError(f"ranks are {self.ranks!r}, but must rise from 1 to the {columns} learned columns at most")
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (len(self.ranks),)
@@ -76,7 +76,7 @@ class LeaveOneOutGains(Statistic):
         lengths = 1 + self.first + np.array([0, *self.ranks])
         indptr, indices, values = self._select_participants(block)
         with np.errstate(all="ignore"):
-            y = values.astype(np.float64) - np.asarray(self.bias, np.float64)[indices] - self.centre
+            y = values.astype(np.float64) - np.asarray(self.bias, np.float64)[indices] - self.center
             error = leave_one_out_errors(indptr, indices, y, F, prior, lengths)
             gain = (error[:, :1] - error[:, 1:]) / self.variance
         gain = np.clip(np.nan_to_num(gain, nan=0.0, posinf=1.0, neginf=-1.0), -1, 1)

@@ -32,8 +32,8 @@ class RatingsSource(Protocol):
     def titles(self) -> NDArray[Any] | None: ...
 
     @property
-    def catalogue(self) -> bool:
-        """Whether the items are a public catalogue, and were not found in the ratings."""
+    def catalog(self) -> bool:
+        """Whether the items are a public catalog, and were not found in the ratings."""
 
     @property
     def filter_description(self) -> str:

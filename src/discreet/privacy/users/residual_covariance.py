@@ -15,7 +15,7 @@ and pair counts are released as packed upper triangles; ‖a aᵀ‖ = ‖a‖²
 off the diagonal have 1/√2 of the noise; in ℓ₁, Σ_{j≤l} |a_j a_l| = (‖a‖₁² + ‖a‖₂²)/2 ≤ (m + 1)/2 · ‖a‖₂². Outer
 products have inner products (a·b)² ≥ 0: hence √2 for replacing a user.
 
-Privacy: rounding on the grid is of the factors, towards zero, so that a rounded outer product is one of a shorter row.
+Privacy: rounding on the grid is of the factors, toward zero, so that a rounded outer product is one of a shorter row.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def residuals_of(
     Parameters
     ----------
     users : Users
-        Their ratings are centred as the bounds say.
+        Their ratings are centered as the bounds say.
     offsets : (n_items,), optional
         Public: subtracted from every rating of the item.
     prior_count : float, optional

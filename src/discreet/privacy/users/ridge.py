@@ -1,8 +1,8 @@
 """Users who solve for what is personal, with a prior that is estimated: what each does, and what may be released.
 
-From public columns V (some of their own, then r learnt ones) and biases b, every user has coefficients û_i and an
+From public columns V (some of their own, then r learned ones) and biases b, every user has coefficients û_i and an
 offset o_i by its own ridge regression, and residuals e_ij = o_i + û_i · v_j + b_j − y_ij, weighted and cut as on any
-descent. Only the direction of the learnt coefficients is contributed to gradients: u_i = (ι, √(Γ² − ι²) û_i/‖û_i‖).
+descent. Only the direction of the learned coefficients is contributed to gradients: u_i = (ι, √(Γ² − ι²) û_i/‖û_i‖).
 
     statistic                                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
     prior moments   Σ (t_i/3, s_i)   d of each       √(2d)        5/3 √d        2d           7/3 d         1
@@ -20,7 +20,7 @@ sign, so that a user and its opposite are 2 apart (two users with one pair each,
 1, and ‖p‖₁ ≤ √(pairs) ‖p‖₂.
 
 Rounding: q is a root of a sum of numbers that are not negative, in float64 off by a few n 2⁻⁵³, and products are
-multiplied by `SHAVE` and rounded towards zero, one by one. So are all other contributions.
+multiplied by `SHAVE` and rounded toward zero, one by one. So are all other contributions.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ MOST = 3.0  # that t may be
 class SolveUserEffects(UserStep):
     """Each user's offset and coefficients by least squares on its own history.
 
-        (o, û) = argmin Σ_j (o + û · v_j + b_j − y_j)² + λ ‖û‖² + κ (o − centre)²
+        (o, û) = argmin Σ_j (o + û · v_j + b_j − y_j)² + λ ‖û‖² + κ (o − center)²
 
     Coefficients from `first` on, stretched to √(Γ² − ι²) behind the constant ι (`intercept`), are the user's vector.
     """
 
     V: NDArray[Any]
     ridge: float
-    centre: float
+    center: float
     prior_count: float
     bias: NDArray[Any]
     first: int
@@ -81,7 +81,7 @@ class SolveUserEffects(UserStep):
         V = public.factors(self.V)
         X, own = own_solve(block.indptr, block.indices, block.values, V, self.ridge, self.prior_count, self.item_baseline)
         with np.errstate(all="ignore"):
-            offset = np.nan_to_num(own + self.centre, nan=0.0, posinf=0.0, neginf=0.0)
+            offset = np.nan_to_num(own + self.center, nan=0.0, posinf=0.0, neginf=0.0)
         vectors = scale_vectors(np.ascontiguousarray(X[:, self.first :]), public, True, self.intercept)
         state = block.without("residual", "own", "length")
         return state.with_state(solution=X, vectors=vectors, offset=offset.astype(np.float32))
@@ -89,7 +89,7 @@ class SolveUserEffects(UserStep):
     @property
     def item_baseline(self) -> NDArray[np.float32]:
         """Of each item, before anything personal."""
-        return (np.asarray(self.bias, np.float64) + self.centre).astype(np.float32)
+        return (np.asarray(self.bias, np.float64) + self.center).astype(np.float32)
 
 
 def own_solve(
@@ -101,7 +101,7 @@ def own_solve(
     prior_count: float,
     expected: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """û (n, r) and o − centre (n,) of `SolveOwn`; a saved model's read-out solves the same."""
+    """û (n, r) and o − center (n,) of `SolveOwn`; a saved model's read-out solves the same."""
     n = len(indptr) - 1
     lead = math.sqrt(ridge / prior_count)
     each = np.full(n, ridge)
@@ -170,7 +170,7 @@ class PriorMoments(Statistic):
 
     V: NDArray[Any]
     ridge: float
-    centre: float
+    center: float
     prior_count: float
     variance: float
 
@@ -190,7 +190,7 @@ class PriorMoments(Statistic):
     def partial(self, block: Block, public: Public, grid: float | None) -> Rows:
         precision = np.append(np.full(self.V.shape[1], self.ridge), self.prior_count)
         with np.errstate(all="ignore"):
-            own = np.column_stack([block["solution"], block["offset"] - self.centre]).astype(np.float64)
+            own = np.column_stack([block["solution"], block["offset"] - self.center]).astype(np.float64)
             kept = inverse_diagonals(block.indptr, block.indices, self.V, self.ridge, self.prior_count) * precision
             t = own**2 * (precision / self.variance) + kept - 1
         t = np.clip(np.nan_to_num(t, nan=-1.0, posinf=MOST, neginf=-1.0), -1, MOST) / MOST

@@ -72,7 +72,7 @@ def sealed_block(
     keys: NDArray[np.uint64],
     bounds: Bounds,
 ) -> Block:
-    """Some users' ratings, made finite and centred as the bounds say."""
+    """Some users' ratings, made finite and centered as the bounds say."""
     n = len(indptr) - 1
     counts = np.diff(indptr)
     # a number that is none would spread through every sum that it enters, and so show that its user is there
@@ -81,13 +81,13 @@ def sealed_block(
     if bounds.rating is None:
         values = np.ones_like(values)
     mean = np.zeros(n, np.float32)
-    if bounds.rating is not None and bounds.centre == "user":
+    if bounds.rating is not None and bounds.center == "user":
         summed = sums_of_rows(indptr, values) + bounds.prior_mean * bounds.prior_count
         mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)
         values -= np.repeat(mean, counts)
     elif bounds.rating is not None:
-        mean += np.float32(bounds.centre)
-        values -= np.float32(bounds.centre)
+        mean += np.float32(bounds.center)
+        values -= np.float32(bounds.center)
     return Block(indptr, indices, values, mean, keys)
 
 
@@ -173,9 +173,9 @@ class Users(Sealed[Partitions]):
         """The same users with only these items (public positions), renumbered in the order given."""
         return self.after(Restrict(np.asarray(items)))
 
-    def recentre(self, centre: float) -> None:
+    def recenter(self, center: float) -> None:
         """Subtract this public number from every rating instead of what was subtracted before; then choose again."""
-        self.apply(Recentre(centre))
+        self.apply(Recenter(center))
 
     def choose(self, priority: NDArray[np.floating[Any]] | None = None, draw: int = 0) -> None:
         """Each user picks at most k items to contribute through: at random, or those of lowest public `priority`.
@@ -256,21 +256,21 @@ class Restrict(UserStep):
 
 
 @dataclass(frozen=True)
-class Recentre(UserStep):
+class Recenter(UserStep):
     """Subtract a public number from every rating instead of what was subtracted before."""
 
-    centre: float
+    center: float
 
-    what = "centred ratings"
+    what = "centered ratings"
 
     def check(self, public: Public) -> Public:
         if public.bounds.rating is None:
-            raise ConfigError("implicit feedback has no ratings to centre: give Bounds(rating=...)")
-        public_number("centre", self.centre)
+            raise ConfigError("implicit feedback has no ratings to center: give Bounds(rating=...)")
+        public_number("center", self.center)
         return replace(public, contributes=False)
 
     def run(self, block: Block, public: Public) -> Block:
-        mean = np.full(block.n, self.centre, np.float32)
+        mean = np.full(block.n, self.center, np.float32)
         values = block.values + np.repeat(block.mean - mean, block.counts)
         return replace(block, values=values, mean=mean).without(*CONTRIBUTIONS)
 

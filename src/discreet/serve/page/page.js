@@ -153,11 +153,11 @@ function recommendedItem([j, score], top) {
     type: "button", on: { click: () => { compared = j; lists(); byId("alike").scrollIntoView({ block: "nearest" }); } },
   }, "Similar");
   const like = element("button", { type: "button", class: "main", on: { click: () => add(j) } }, "I like this");
-  const unlearnt = model.rank - model.item_similarity.first <= 0;
+  const unlearned = model.rank - model.item_similarity.first <= 0;
   return element("li", {},
     element("span", { class: "line" }, element("span", { class: "name" }, shownTitle(j)),
       model.range ? element("span", { class: "score" }, shown) : element("span", { class: "track" }, bar)),
-    element("span", { class: "acts" }, why, unlearnt ? null : alike, like),
+    element("span", { class: "acts" }, why, unlearned ? null : alike, like),
     open ? reasons(j) : null);
 }
 
@@ -173,7 +173,7 @@ function lists(focus) {
     byId("alike-list").replaceChildren(...likes.map(([j]) => element("li", {}, element("span", { class: "line" },
       element("span", { class: "name" }, shownTitle(j)),
       element("button", { type: "button", class: "main", on: { click: () => add(j) } }, "I like this")))));
-    if (!likes.length) byId("alike-list").replaceChildren(element("li", {}, "Too little was learnt about it to say."));
+    if (!likes.length) byId("alike-list").replaceChildren(element("li", {}, "Too little was learned about it to say."));
   }
   if (focus && byId(focus)) byId(focus).focus();
 }

@@ -50,8 +50,8 @@ function dotItem(model, u, j) {
   return s;
 }
 
-function ownMean(values, centre, priorCount) {
-  let total = centre * priorCount;
+function ownMean(values, center, priorCount) {
+  let total = center * priorCount;
   for (const value of values) total += value;
   return total / (values.length + priorCount);
 }
@@ -72,25 +72,25 @@ const READ_OUTS = {
   "least squares"(model, at, values) {
     const p = model.numbers, known = model.arrays.known;
     let offset = 0, target = [];
-    if (p.centring === "liked") target = at.map(() => 1);
-    else if (p.centring === "none") target = values.slice();
-    else if (p.centring === "own deviation") {
-      const left = at.map((j, e) => values[e] - p.centre - model.biases[j]);
+    if (p.centering === "liked") target = at.map(() => 1);
+    else if (p.centering === "none") target = values.slice();
+    else if (p.centering === "own deviation") {
+      const left = at.map((j, e) => values[e] - p.center - model.biases[j]);
       const own = left.reduce((a, b) => a + b, 0) / (at.length + p.prior_count);
-      offset = p.centre + own;
+      offset = p.center + own;
       target = left.map((value) => value - own);
     } else {
-      offset = p.centring === "own mean" ? ownMean(values, p.centre, p.prior_count) : p.centre;
+      offset = p.centering === "own mean" ? ownMean(values, p.center, p.prior_count) : p.center;
       target = at.map((j, e) => values[e] - offset - model.biases[j]);
     }
     if (p.masked) target = target.map((value, e) => (known[at[e]] ? value : 0));
     const counted = p.counted === "all" ? at.length : at.filter((j) => known[j]).length;
     const ridge = p.ridge * Math.max(counted, 1) ** p.exponent;
-    if (p.intercept) target = target.map((value) => value - p.second_centre);
+    if (p.intercept) target = target.map((value) => value - p.second_center);
     const x = ridgeRegression(model, at, target, ridge, model.arrays.shared, p.intercept, null);
     let tail = 0;
     if (p.tail) tail = (values.length ? values.reduce((a, b) => a + b, 0) / values.length : offset) - offset;
-    if (p.intercept) offset += p.second_centre + p.intercept * x[model.rank];
+    if (p.intercept) offset += p.second_center + p.intercept * x[model.rank];
     return { u: x.subarray(0, model.rank), offset, tail };
   },
 
@@ -135,7 +135,7 @@ const READ_OUTS = {
 
   "descent"(model, at, values) {
     const p = model.numbers, r = model.rank, V = model.factors;
-    const offset = p.prior_count === null ? p.centre : ownMean(values, p.centre, p.prior_count);
+    const offset = p.prior_count === null ? p.center : ownMean(values, p.center, p.prior_count);
     let u = new Float64Array(r);
     for (let step = 0; step < p.steps; step++) {
       const g = new Float64Array(r);
@@ -152,7 +152,7 @@ const READ_OUTS = {
 
   "Frank-Wolfe steps"(model, at, values) {
     const p = model.numbers, r = model.rank, { known, lengths, gammas } = model.arrays;
-    const offset = p.prior_count === null ? p.centre : ownMean(values, p.centre, p.prior_count);
+    const offset = p.prior_count === null ? p.center : ownMean(values, p.center, p.prior_count);
     const own = at.map((j, e) => [j, values[e] - offset - model.biases[j]]).filter(([j]) => known[j]);
     let fitted = own.map(() => 0);
     const weights = new Float64Array(r);
@@ -173,13 +173,13 @@ const READ_OUTS = {
 
   "projection"(model, at, values) {
     const p = model.numbers, r = model.rank, { known, squares } = model.arrays;
-    const left = at.map((j, e) => values[e] - p.centre - model.biases[j]);
+    const left = at.map((j, e) => values[e] - p.center - model.biases[j]);
     const own = p.personal ? left.reduce((a, b) => a + b, 0) / (at.length + p.prior_count) : 0;
     const u = new Float64Array(r);
     at.forEach((j, e) => {
       if (known[j]) for (let k = 0; k < r; k++) u[k] += (left[e] - own) * model.factors[j * r + k];
     });
-    return { u: u.map((value, k) => value / Math.max(squares[k], 1e-30) / p.density), offset: p.centre + own };
+    return { u: u.map((value, k) => value / Math.max(squares[k], 1e-30) / p.density), offset: p.center + own };
   },
 };
 
