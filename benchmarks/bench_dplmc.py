@@ -24,9 +24,9 @@ from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import triangle_size, unpack
 from discreet.privacy.users.gradient_steps import Descent
 from discreet.privacy.users.sealed_users import seal
-from discreet.privacy.statistics.sums import triangle_size, unpack
 
 RATIO = 1.0
 RANK = 64

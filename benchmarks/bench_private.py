@@ -22,12 +22,12 @@ import numpy as np
 from discreet.data.ratings import Ratings
 from discreet.kernels import solve_psd
 from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.sealed_users import Users, seal
 from discreet.privacy.statistics.sums import Sum, triangle_size, unpack
+from discreet.privacy.users.sealed_users import Users, seal
 
 RATIO = 2.0
 GIGABYTES = 3.0

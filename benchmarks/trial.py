@@ -12,9 +12,9 @@ import numpy as np
 
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import look_together
 from discreet.privacy.users.gradient_steps import Descent
 from discreet.privacy.users.sealed_users import seal
-from discreet.privacy.statistics.sums import look_together
 
 _GRIDS = (2.0**-40, 2.0**-30)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli.app import command
+from discreet.cli.messages import for_shell, format_count
 from discreet.cli.output import Output
-from discreet.cli.messages import format_count, for_shell
 from discreet.errors import ConfigError, DiscreetError
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from discreet.data.splits import Holdout, Split
 from discreet.evaluation.evaluator import evaluate
 from discreet.models.als import ALS
 from discreet.models.base import Recommender
-from discreet.models.frank_wolfe import DPFrankWolfe
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
+from discreet.models.frank_wolfe import DPFrankWolfe
 from discreet.models.popularity import Popularity
 from discreet.models.private import PrivateRecommender
 from research.entry import Record, Settings

@@ -9,9 +9,9 @@ from typing import Any
 from discreet.evaluation.evaluator import evaluate
 from discreet.models.als import ALS
 from discreet.models.base import Recommender
-from discreet.models.frank_wolfe import DPFrankWolfe
 from discreet.models.bias import Bias
 from discreet.models.dpals import DPALS
+from discreet.models.frank_wolfe import DPFrankWolfe
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
 from research.entry import Record, Settings

@@ -20,21 +20,20 @@ from numpy.typing import NDArray
 
 from discreet.kernels import solve_psd
 from discreet.models.algorithm import EVERY_ITEM, Algorithm, Learned, Progress, Range
-from discreet.models.huber_als import MECHANISMS, SOLVERS
-from discreet.models.parameters import MOST_SWEEPS, check_number, check_choice, check_positive, check_int
-from discreet.models.huber_als import HuberALS
-from discreet.models.fold_in import LeastSquaresFoldIn, FoldIn
+from discreet.models.fold_in import FoldIn, LeastSquaresFoldIn
+from discreet.models.huber_als import MECHANISMS, SOLVERS, HuberALS
+from discreet.models.parameters import MOST_SWEEPS, check_choice, check_int, check_number, check_positive
 from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import Line, Plan
-from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.release.unsafe import reveal, under_noised
-from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace, Mechanism
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import unpack
 from discreet.privacy.users.huber_weights import reweight
 from discreet.privacy.users.sealed_users import Users
-from discreet.privacy.statistics.sums import unpack
 
 UNBOUNDED = 1e9  # bounds that nobody reaches: the paper has none
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.accounting.mechanisms import Huber, Laplace
+from discreet.privacy.accounting.pricing import Event
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, strong_generalization
 from discreet.errors import DataError
 from discreet.evaluation.evaluator import Evaluation, evaluate
-from discreet.models.dpmf.pair_factorization import FittedFactors, leading_eigenpairs
-from discreet.models.dpmf.ranking import PairRanking
 from discreet.models.als import ALS
 from discreet.models.base import Recommender
-from discreet.models.dpsvd import DPSVD
 from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
+from discreet.models.dpmf.pair_factorization import FittedFactors, leading_eigenpairs
+from discreet.models.dpmf.ranking import PairRanking
+from discreet.models.dpsvd import DPSVD
 from discreet.models.popularity import Popularity
 from research import families
 from research.beyond import genres_and_years

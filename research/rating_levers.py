@@ -20,14 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.splits import Split, random_ratings
-from discreet.models.dpmf import rating
-from discreet.models.dpmf import residual_covariance
-from discreet.models.dpmf import rating_factors
-from discreet.models.dpmf.feature_prior import FeaturePrior, Sums, likelihood
-from discreet.models.dpmf.user_effects import UserEffects
-from discreet.models.dpmf.residual_covariance import FactorPosterior
-from discreet.models.dpmf.rating_factors import Steps, FactorStage
 from discreet.models.dpals import DPALS
+from discreet.models.dpmf import rating, rating_factors, residual_covariance
+from discreet.models.dpmf.feature_prior import FeaturePrior, Sums, likelihood
+from discreet.models.dpmf.rating_factors import FactorStage, Steps
+from discreet.models.dpmf.residual_covariance import FactorPosterior
+from discreet.models.dpmf.user_effects import UserEffects
 from discreet.privacy.release.plan import Line
 from research.beyond import genres_and_years, score, split_of
 from research.entry import Record, Settings

@@ -22,9 +22,9 @@ from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, random_ratings
 from discreet.errors import BudgetExceeded
 from discreet.evaluation.evaluator import evaluate
-from discreet.models.dpmf.rating import COMPARISONS
 from discreet.models.base import Recommender
 from discreet.models.dpmf import DPMF
+from discreet.models.dpmf.rating import COMPARISONS
 from research.families import FAMILIES, SCALES, made
 
 Scale = tuple[float, float]

@@ -20,7 +20,8 @@ from discreet.evaluation.private_scores import RELEASE, ScoreLayout
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.statistics.user_values import UserValues, seal_values
+from discreet.privacy.statistics.user_values import UserValues
+from discreet.privacy.users.sealed_users import seal_values
 
 METRICS = ("rmse", "mae", "recall@20", "ndcg@100")
 
@@ -62,7 +63,9 @@ def coverage(
     return [Coverage(name, people, epsilon, held[name] / n, width[name] / n, exact[name] / n) for name in truth]
 
 
-def crowd_of(metrics: Sequence[str] = METRICS, scale: float = 1.0, most_ratings: int = 10) -> tuple[NDArray, ScoreLayout]:
+def crowd_of(
+    metrics: Sequence[str] = METRICS, scale: float = 1.0, most_ratings: int = 10
+) -> tuple[NDArray, ScoreLayout]:
     """What everybody in the generated cinema adds to the scores of a plain model."""
     from discreet.data.datasets import load_dataset
     from discreet.data.splits import random_ratings

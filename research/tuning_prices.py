@@ -25,8 +25,7 @@ from discreet.evaluation.tuning import Between, Space, Tuning
 from discreet.models.dpals import DPALS
 from discreet.models.dpmf import DPMF
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting import private_selection
+from discreet.privacy.accounting import gdp, private_selection
 from discreet.privacy.accounting.private_selection import Runs
 
 DELTA = 1e-6

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet._numba import njit
-from discreet.data.download import Progress, cache_folder, atomic_write
+from discreet.data.download import Progress, atomic_write, cache_folder
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from research.race import draw_items

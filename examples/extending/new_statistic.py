@@ -14,8 +14,8 @@ from discreet.privacy.release.plan import Line, Plan
 from discreet.privacy.release.session import Session
 from discreet.privacy.statistics.base import Statistic
 from discreet.privacy.statistics.bounds import SHAVE, Bounds
-from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import SensitivityBounds, per_item_total, register
+from discreet.privacy.users.sealed_users import seal
 
 
 @register("one voice each")

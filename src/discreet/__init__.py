@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from discreet.evaluation.evaluator import evaluate
     from discreet.evaluation.tuning import tune
     from discreet.models.als import ALS
-    from discreet.models.dpsgd import DPSGD
-    from discreet.models.dpsgld import DPSGLD
-    from discreet.models.dpsvd import DPSVD
-    from discreet.models.frank_wolfe import DPFrankWolfe
     from discreet.models.bias import Bias
     from discreet.models.dpals import DPALS
     from discreet.models.dplmc import DPLMC
     from discreet.models.dpmf import DPMF
+    from discreet.models.dpsgd import DPSGD
+    from discreet.models.dpsgld import DPSGLD
+    from discreet.models.dpsvd import DPSVD
+    from discreet.models.frank_wolfe import DPFrankWolfe
     from discreet.models.huber_als import HuberALS
     from discreet.models.irls import IRLS
-    from discreet.models.recommend_table import recommend_frame
     from discreet.models.popularity import Popularity
+    from discreet.models.recommend_table import recommend_frame
     from discreet.models.storage.save_load import load
     from discreet.privacy.release.budget_store import BudgetStore
 
@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 _HOME = MODELS | {
-    "Blocks": "discreet.engines.blocks",
+    "BlockRatings": "discreet.engines.blocks",
     "SparkRatings": "discreet.engines.spark",
     "BudgetStore": "discreet.privacy.release.budget_store",
     "Ratings": "discreet.data.ratings",

@@ -8,11 +8,11 @@ import pytest
 
 import discreet
 from discreet.auditing import Audit, audit
-from discreet.auditing.canaries import Canary, worst_cases, join_canary
+from discreet.auditing.canaries import Canary, join_canary, worst_cases
+from discreet.auditing.neighboring_runs import NeighboringRuns
 from discreet.auditing.noise_distribution import audit_noise
 from discreet.auditing.one_run import attack, audit_one_run
 from discreet.auditing.transcript import audit_transcript
-from discreet.auditing.neighboring_runs import NeighboringRuns
 from discreet.errors import ConfigError, DataError, PrivacyError
 from discreet.kernels import threads
 

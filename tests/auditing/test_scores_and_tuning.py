@@ -4,15 +4,13 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.auditing import audit
-from discreet.auditing import run_audit
-from discreet.auditing.scores import audit_scores, audit_tuning, delta_of_best
+from discreet.auditing import audit, run_audit
 from discreet.auditing.neighboring_runs import NeighboringRuns
+from discreet.auditing.scores import audit_scores, audit_tuning, delta_of_best
 from discreet.data.splits import by_person
 from discreet.errors import ConfigError
 from discreet.kernels import threads
-from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting import private_selection
+from discreet.privacy.accounting import gdp, private_selection
 from support.fault_helpers import planted
 
 RANKING = discreet.DPMF(epsilon=2.0, rating_range=(1.0, 5.0))

@@ -271,7 +271,11 @@ CASES: list[Case] = [
     ("no history", saved("recommend"), "--history"),
     ("empty history", saved("recommend", "--history", " , "), "names no item"),
     ("unknown item", saved("recommend", "--history", "999"), "'999'"),
-    ("misspelled title", saved("recommend", "--history", "Film 7, teh 1 one"), "did you mean 'Film 7, the 1 one (1957)'"),
+    (
+        "misspelled title",
+        saved("recommend", "--history", "Film 7, teh 1 one"),
+        "did you mean 'Film 7, the 1 one (1957)'",
+    ),
     ("rating in words", saved("recommend", "--history", "12=good"), "'good'"),
     ("rating not finite", saved("recommend", "--history", "12=nan"), "'nan'"),
     ("item rated twice", saved("recommend", "--history", "12=1,12=5"), "twice"),

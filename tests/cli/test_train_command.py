@@ -10,8 +10,8 @@ import pytest
 
 import discreet
 from discreet.cli.train import examples
-from discreet.models.private import PrivateRecommender
 from discreet.models.fold_in import ItemSimilarity
+from discreet.models.private import PrivateRecommender
 from discreet.models.storage import save_load
 from discreet.privacy.release.ledger import Ledger
 

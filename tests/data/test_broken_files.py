@@ -202,9 +202,9 @@ def test_unreadable_file(tmp_path):
 def test_a_line_without_end_is_refused_before_it_is_held(tmp_path):
     """Some megabytes of one letter are a few kilobytes of gzip, and took time by the square of their length."""
     from discreet.data.catalog import read_catalog
-    from discreet.data.features import read_features
-    from discreet.data.csv_scan import scan
     from discreet.data.csv_format import MOST_LINE, find_layout
+    from discreet.data.csv_scan import scan
+    from discreet.data.features import read_features
     from discreet.engines.blocks import BlockRatings
 
     head = b"item_id,user,rating\n1,2,3\n"

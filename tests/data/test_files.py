@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from discreet import Ratings
-from discreet.data.ids import stands_for_nothing, parse_id
 from discreet.data.csv_format import Replaced
+from discreet.data.ids import parse_id, stands_for_nothing
 from discreet.errors import DataError
 
 EXPECTED = Ratings.from_arrays([1, 1, 2], [30, 10, 20], [4.5, 3, 1], [7, 8, 9])

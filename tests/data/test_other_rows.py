@@ -27,9 +27,9 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from discreet import Ratings
+from discreet.data.csv_format import CsvFormat, read_text
 from discreet.data.ids import Coded, encode
 from discreet.data.values import seconds, text_times
-from discreet.data.csv_format import CsvFormat, read_text
 from discreet.errors import DataError
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds

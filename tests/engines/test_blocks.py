@@ -12,8 +12,7 @@ import pytest
 import discreet
 from discreet.data.ratings import Ratings
 from discreet.engines import RatingsSource
-from discreet.engines.blocks import BlockRatings
-from discreet.engines.blocks import readers
+from discreet.engines.blocks import BlockRatings, readers
 from discreet.engines.blocks.manifest import Manifest, read_portion
 from discreet.engines.local import LocalRatings
 from discreet.errors import ConfigError, DataError, EngineError, PrivacyError
@@ -352,7 +351,9 @@ def test_blocks_of_ratings_and_people_in_memory_keep_what_speaks_against_the_use
 
 
 def test_blocks_without_a_rating_column_are_refused_with_a_rating_range(tmp_path):
-    blocks = BlockRatings.write(table_of(np.arange(900) % 300), tmp_path / "b", items=range(30), duplicates="mean", blocks=2)
+    blocks = BlockRatings.write(
+        table_of(np.arange(900) % 300), tmp_path / "b", items=range(30), duplicates="mean", blocks=2
+    )
     assert not blocks.rated
     with pytest.raises(DataError, match="no column is left for the ratings"):
         discreet.DPMF(2, epsilon=5, rating_range=(1, 5)).fit(blocks, progress=False)

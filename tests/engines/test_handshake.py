@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import discreet
-import discreet.privacy.users
 import discreet.privacy.statistics
-from discreet.engines import fingerprint
+import discreet.privacy.users
 from discreet.auditing.conformance.adversarial_ratings import make_ratings
+from discreet.engines import fingerprint
 
 #: Which compute nothing.
 WITHOUT_NUMBERS = ("discreet.kernels.threads.", "discreet.kernels.gather.aligned_empty")

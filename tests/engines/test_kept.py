@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import discreet
-from discreet.engines.user_hash import Secret
 from discreet.engines.block_cache import BlockCache, memory_of
 from discreet.engines.block_format import PackedBlock
 from discreet.engines.spark import worker
+from discreet.engines.user_hash import Secret
 from discreet.errors import ConfigError
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds

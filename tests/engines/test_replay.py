@@ -8,10 +8,10 @@ from discreet.engines.blocks.ratings import FileEngine
 from discreet.errors import ConfigError, EngineError
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import look_together
 from discreet.privacy.users.gradient_steps import Descent
 from discreet.privacy.users.lazy_partitions import steps_of
 from discreet.privacy.users.sealed_users import seal
-from discreet.privacy.statistics.sums import look_together
 from support.engine_helpers import some_ratings
 
 BOUNDS = Bounds(items=10**9, rating=1.0, center=3.0)

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pytest
 
 from discreet.data.worker_errors import WorkerError
-from discreet.engines.user_hash import Secret, identities
 from discreet.engines.block_format import PackedBlock, portion_of
 from discreet.engines.spark import shuffle
 from discreet.engines.spark.jobs import outcome
+from discreet.engines.user_hash import Secret, identities
 from discreet.errors import DataError
 
 SECRET = "somebody-called-4711"

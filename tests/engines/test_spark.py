@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 import discreet
-from discreet.engines import RatingsSource
-from discreet.engines import fingerprint
+from discreet.engines import RatingsSource, fingerprint
 from discreet.engines.spark import jobs
 from discreet.errors import ConfigError, DataError, EngineError
 from discreet.evaluation.spark_scores import evaluate_frame

@@ -12,8 +12,7 @@ from discreet.data.cinema import make_cinema
 from discreet.data.ratings import Ratings
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
-from discreet.evaluation import metrics
-from discreet.evaluation import evaluator
+from discreet.evaluation import evaluator, metrics
 from discreet.evaluation.evaluator import evaluate, lowest_relevant
 from discreet.models.bias import Bias
 

@@ -14,9 +14,8 @@ from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError
 from discreet.evaluation import tuning
 from discreet.evaluation.metrics import parse
 from discreet.evaluation.tuning import Between, Tuning, goodness, tune
+from discreet.privacy.accounting import gdp, private_selection
 from discreet.privacy.accounting import pricing as accounting
-from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting import private_selection
 from discreet.privacy.accounting.private_selection import Runs
 
 SPACE = {"factors": [2, 3]}

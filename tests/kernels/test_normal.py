@@ -6,9 +6,9 @@ import pytest
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, simd, tall_product
 from discreet.kernels.cholesky import pad_rank, solve_spd, solve_spd_numpy
+from discreet.kernels.gather import PACK, sum_rows, sum_rows_numpy
 from discreet.kernels.integer_sums import pack_grams
 from discreet.kernels.least_squares import gram_rows_numpy, solve_rows, solve_rows_constant, solve_rows_numpy
-from discreet.kernels.gather import PACK, sum_rows, sum_rows_numpy
 
 RANKS = [1, 3, 5, 8, 16, 20, 32, 40, 77, 128]
 

@@ -319,9 +319,7 @@ class TestFrankWolfeReplaced(PrivateModelConformance):
     people, twin = 6, twins.frank_wolfe
 
     def make(self):
-        return discreet.DPFrankWolfe(
-            2, epsilon=20.0, rating_range=(1, 5), item_fraction=1.0, neighboring="replace-one"
-        )
+        return discreet.DPFrankWolfe(2, epsilon=20.0, rating_range=(1, 5), item_fraction=1.0, neighboring="replace-one")
 
 
 class TestSVD(PrivateModelConformance):

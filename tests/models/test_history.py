@@ -12,7 +12,7 @@ from scipy import sparse
 
 from discreet import Ratings
 from discreet.errors import DataError
-from discreet.models.histories import as_pairs, parse_history, as_user_rows
+from discreet.models.histories import as_pairs, as_user_rows, parse_history
 
 ITEMS = np.array([10, 20, 30, 40], np.int64)
 RATED = {20: 4.0, 40: 1.0}

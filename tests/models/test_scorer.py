@@ -9,7 +9,6 @@ import pytest
 
 import discreet
 from discreet.errors import ConfigError, DataError, PrivacyError
-from discreet.kernels import reference
 from discreet.models.fold_in import KINDS, PosteriorMeanFoldIn, fold_in_from_dict
 from discreet.models.scorer import as_history
 from discreet.models.storage import read_folder

@@ -3,8 +3,8 @@ import math
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting import gdp, pld
+from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.pricing import Event
 
 GAUSSIAN = [Event("gaussian", 12.0, 3), Event("gaussian", 7.5, 3), Event("gaussian", 40.0)]

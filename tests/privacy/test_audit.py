@@ -13,12 +13,12 @@ from test_statistics import ALL_HIGH, ELSEWHERE, HIGH, LOW, NOTHING, statistic_o
 
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
+from discreet.privacy.accounting.mechanisms import Laplace
 from discreet.privacy.audit import AuditResult, Copies, audit, audit_statistic
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.privacy.sealed import KEY
-from discreet.privacy.accounting.mechanisms import Laplace
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.sealed_users import Users, seal
 from support.fault_helpers import FAULTS, planted

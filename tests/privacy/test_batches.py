@@ -16,14 +16,14 @@ from discreet.errors import ConfigError, PlanMismatch, PrivacyError
 from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.accounting.pricing import Event
+from discreet.privacy.noise.sources import delta_of, fresh_words
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.sealed import KEY
-from discreet.privacy.noise.sources import delta_of, fresh_words
-from discreet.privacy.users import poisson_batches as subsample
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.users import poisson_batches as subsample
 from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch, throw
 from discreet.privacy.users.sealed_users import Users, seal
 from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed

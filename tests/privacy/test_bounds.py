@@ -28,7 +28,11 @@ def test_what_follows_from_the_bounds():
     assert by_items.triangle_l1(16) == (12.0**2 + 3.0**2) / 2
     few = Bounds(items=9, weight=4.0)
     assert (few.through(4), few.max_squared_weight(4), few.weight_sum(4)) == (4, 4.0, 4.0)
-    assert (Bounds(items=9).through(4), Bounds(items=9).max_squared_weight(4), Bounds(items=9).weight_sum(4)) == (4, 4, 4)
+    assert (Bounds(items=9).through(4), Bounds(items=9).max_squared_weight(4), Bounds(items=9).weight_sum(4)) == (
+        4,
+        4,
+        4,
+    )
     by_weight = Bounds(weight=4.0, norm=3.0, norm_l1=2.0)
     assert by_weight.through(25) == 25
     assert by_weight.weight_sum(25) == 10

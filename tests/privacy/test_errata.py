@@ -18,8 +18,8 @@ from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import SHAVE, Bounds, clip_rows
-from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import isometry, pack, unpack
+from discreet.privacy.users.sealed_users import seal
 from support.sealed_helpers import block, distance, exact, make, quick
 
 

@@ -8,9 +8,8 @@ import pytest
 from scipy import integrate, stats
 from scipy.special import ndtr, ndtri
 
+from discreet.privacy.accounting import gdp, mechanisms, pld
 from discreet.privacy.accounting import pricing as accounting
-from discreet.privacy.accounting import gdp, pld
-from discreet.privacy.accounting import mechanisms
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace
 from research import papers
 

@@ -5,14 +5,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from discreet.privacy.sealed import KEY
 from discreet.privacy.noise.sources import grid_for
+from discreet.privacy.sealed import KEY
+from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.gradient_steps import Descent
 from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch
 from discreet.privacy.users.residual_covariance import crowd, item_totals, residuals_of
 from discreet.privacy.users.sealed_users import seal
-from discreet.privacy.statistics import integer_sums
 from support.sealed_helpers import STATISTICS, make, quick, uniform
 
 N_ITEMS, RANK = 7, 3

@@ -7,8 +7,7 @@ import pytest
 from scipy import integrate, stats
 
 from discreet.errors import ConfigError
-from discreet.privacy.accounting import gdp, pld
-from discreet.privacy.accounting import mechanisms
+from discreet.privacy.accounting import gdp, mechanisms, pld
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace
 
 ALL = [Gaussian(1.7), Laplace(0.6), Huber(0.4), Huber(1.3, 2.0), Huber(3.0, 0.5)]

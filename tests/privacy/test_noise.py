@@ -12,8 +12,8 @@ from randomgen import AESCounter
 from scipy import stats
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.noise import sources as noise
 from discreet.privacy.accounting.mechanisms import Gaussian, Huber, Laplace
+from discreet.privacy.noise import sources as noise
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise, delta_of, grid_for
 
 ALARM = 1e-6
@@ -82,8 +82,8 @@ def test_low_bits_are_fair(sigma):
 
 def test_pending_draws_do_not_distort_the_law(monkeypatch):
     """With three digits of doubt in five, most draws go through the specification; the law stays."""
-    from discreet.privacy.noise import sampler
     from discreet.privacy.noise import gaussian_spec as exact
+    from discreet.privacy.noise import sampler
 
     finished = Counter()
     original = exact.round_gaussian

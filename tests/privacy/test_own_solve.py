@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from discreet.errors import ConfigError
 from discreet.kernels.grams import inverse_diagonals_numpy
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.gradient_steps import BiasGradient, WeightedResidualGradient, WeighEntries
+from discreet.privacy.users.gradient_steps import BiasGradient, WeighEntries, WeightedResidualGradient
 from discreet.privacy.users.leave_one_out import LeaveOneOutGains
 from discreet.privacy.users.ridge import (
-    FitMoments,
     ComputeOwnResiduals,
+    FitMoments,
     PriorMoments,
     ResidualPairs,
     SolutionGram,

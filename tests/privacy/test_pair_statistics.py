@@ -10,29 +10,29 @@ from hypothesis import strategies as st
 from discreet.errors import ConfigError
 from discreet.kernels import set_threads
 from discreet.privacy.sealed import KEY
-from discreet.privacy.statistics.bounds import SHAVE, Bounds
-from discreet.privacy.users.sealed_users import Restrict, seal
 from discreet.privacy.statistics import pairs
+from discreet.privacy.statistics.bounds import SHAVE, Bounds
 from discreet.privacy.statistics.pairs import (
     LEVELS,
-    UserCount,
     GradeRatings,
-    ThresholdRatings,
     LikeCounts,
     PairSums,
+    ThresholdRatings,
+    UserCount,
     add_likes,
     add_likes_numpy,
-    sort_by_item,
-    fold_triangle,
     fold_shape,
+    fold_triangle,
     grade_ratings,
     pair_sums_numpy,
     pair_weights,
     power_sums,
     power_sums_numpy,
+    sort_by_item,
     unfold_triangle,
 )
 from discreet.privacy.statistics.sums import STATISTICS
+from discreet.privacy.users.sealed_users import Restrict, seal
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, make, quick
 
 N_ITEMS = 7

@@ -11,22 +11,22 @@ import pytest
 import discreet.privacy
 from discreet.privacy.statistics.base import Statistic
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.pairs import LikeCounts, PairSums, UserCount
+from discreet.privacy.statistics.sums import STATISTICS
+from discreet.privacy.statistics.user_values import UserValues
 from discreet.privacy.users.gradient_steps import Descent, WeighEntries
 from discreet.privacy.users.leave_one_out import LeaveOneOutGains
+from discreet.privacy.users.poisson_batches import clip_gradient
+from discreet.privacy.users.residual_covariance import crowd, item_totals, residuals_of
 from discreet.privacy.users.ridge import (
-    FitMoments,
     ComputeOwnResiduals,
+    FitMoments,
     PriorMoments,
     ResidualPairs,
     SolutionGram,
     SolveUserEffects,
 )
-from discreet.privacy.users.poisson_batches import clip_gradient
-from discreet.privacy.users.residual_covariance import crowd, item_totals, residuals_of
-from discreet.privacy.users.sealed_users import seal
-from discreet.privacy.statistics.pairs import UserCount, LikeCounts, PairSums
-from discreet.privacy.statistics.sums import STATISTICS
-from discreet.privacy.statistics.user_values import UserValues, seal_values
+from discreet.privacy.users.sealed_users import seal, seal_values
 from support.fault_helpers import FAULTS
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, make, quick
 

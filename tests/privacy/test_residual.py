@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.residual_covariance import crowd, frank_wolfe_step, item_totals, residuals_of
 from discreet.privacy.statistics.sums import unpack
+from discreet.privacy.users.residual_covariance import crowd, frank_wolfe_step, item_totals, residuals_of
 from support.batch_helpers import ADVERSARIES, N_ITEMS, ORDINARY, sealed
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, quick
 

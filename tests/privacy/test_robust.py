@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from discreet.errors import ConfigError
 from discreet.kernels import set_threads
 from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.accounting.mechanisms import Huber
 from discreet.privacy.release.plan import Plan
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.unsafe import under_noised
 from discreet.privacy.sealed import KEY
-from discreet.privacy.accounting.mechanisms import Huber
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.huber_weights import huber_weights, huber_weights_numpy, reweight
 from support.sealed_helpers import NORMS, RELATIONS, distance, exact, floating, prepared, quick, rarest, uniform, weigh

@@ -6,8 +6,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from discreet.privacy.noise import sampler
 from discreet.privacy.noise import gaussian_spec as exact
+from discreet.privacy.noise import sampler
 
 ONE_KIND = np.zeros(1, np.uint8)
 

@@ -25,10 +25,10 @@ from discreet.errors import ConfigError, DiscreetError, PrivacyError
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
-from discreet.privacy.sealed import KEY, Sealed, Key
+from discreet.privacy.sealed import KEY, Key, Sealed
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import Sum
+from discreet.privacy.users.sealed_users import seal
 from support.sealed_helpers import STATISTICS, block, make, quick
 
 SECRET = 4.140625  # a rating that occurs nowhere else, exact in float32

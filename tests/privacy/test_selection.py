@@ -8,9 +8,8 @@ from scipy.special import ndtr, ndtri
 
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy import Budget, Plan, Release
+from discreet.privacy.accounting import gdp, private_selection
 from discreet.privacy.accounting import pricing as accounting
-from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting import private_selection
 from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.accounting.private_selection import Runs
 from discreet.privacy.release.budget_store_file import cost
@@ -155,7 +154,9 @@ def test_no_gaussian_run_costs_more_than_the_bound(law, mean, mu):
 def test_the_bound_is_never_above_the_one_that_is_easy_to_remember(law, mu):
     runs = Runs(10, law)
     for epsilon in (0.0, 0.3, 1.0, 3.0, 10.0):
-        assert private_selection.delta(epsilon, mu, runs) <= private_selection.simple_delta(epsilon, mu, runs) * (1 + 1e-6)
+        assert private_selection.delta(epsilon, mu, runs) <= private_selection.simple_delta(epsilon, mu, runs) * (
+            1 + 1e-6
+        )
 
 
 @pytest.mark.parametrize("law", ["geometric", "logarithmic", "poisson"])

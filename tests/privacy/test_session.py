@@ -12,12 +12,12 @@ from scipy import stats
 
 from discreet.errors import BudgetExceeded, ConfigError, PlanMismatch, PrivacyError
 from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.noise import sources as noise
+from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.release import unsafe
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.unsafe import NoNoise
-from discreet.privacy.noise import sources as noise
-from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 
 
 def plan_of(*releases, epsilon=1.0, delta=1e-6, neighboring="add-remove"):
@@ -272,9 +272,7 @@ def test_dtype_of_results(row_sum, rows):
 
 def test_importing_the_session_is_light():
     """Neither numba nor dp-accounting is imported before it is needed."""
-    code = (
-        "import sys, discreet.privacy.release.session; print([m for m in ('numba', 'dp_accounting') if m in sys.modules])"
-    )
+    code = "import sys, discreet.privacy.release.session; print([m for m in ('numba', 'dp_accounting') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

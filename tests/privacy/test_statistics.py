@@ -9,17 +9,17 @@ from scipy.optimize import minimize
 from discreet.errors import ConfigError, PrivacyError
 from discreet.privacy.sealed import KEY
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.sealed_users import seal
 from discreet.privacy.statistics.sums import (
     SensitivityBounds,
     Sum,
     isometry,
     pack,
-    triangle_size,
     residuals,
     residuals_numpy,
+    triangle_size,
     unpack,
 )
+from discreet.privacy.users.sealed_users import seal
 from support.sealed_helpers import STATISTICS, distance, exact, make, quick
 
 TIGHT = 0.999

@@ -14,15 +14,15 @@ import pytest
 import discreet.privacy
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels.validation import same_length
-from discreet.privacy.sealed import KEY, Sealed, Key, guard, require
-from discreet.privacy.statistics.base import UserStep, Statistic
+from discreet.privacy.sealed import KEY, Key, Sealed, guard, require
+from discreet.privacy.statistics.base import Statistic, UserStep
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import SensitivityBounds
 from discreet.privacy.users.gradient_steps import Descent
 from discreet.privacy.users.huber_weights import reweight
 from discreet.privacy.users.poisson_batches import clip_gradient, draw_batch
 from discreet.privacy.users.residual_covariance import crowd, item_totals, residuals_of
 from discreet.privacy.users.sealed_users import seal
-from discreet.privacy.statistics.sums import SensitivityBounds
 
 
 def test_only_the_key_opens():

@@ -21,9 +21,7 @@ import discreet
 from discreet.cli import main
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
-from discreet.report import charts, html, write_report
-from discreet.report import ledger_summary
-from discreet.report import evaluation_section
+from discreet.report import charts, evaluation_section, html, ledger_summary, write_report
 from discreet.report.page import render
 from discreet.report.sign_off import write_sign_off
 from discreet.serve.web_page import web_page

@@ -12,12 +12,12 @@ from html import unescape
 import pytest
 
 import discreet
+from discreet.auditing.conformance.report import Check, Report
 from discreet.data.cinema import make_cinema
 from discreet.errors import ConfigError, DataError
 from discreet.privacy import Budget, Ledger, Plan, PrivacyStatement, Release
 from discreet.report import privacy_section
 from discreet.report.sign_off import Signing, families, read_audit, render, write_sign_off
-from discreet.auditing.conformance.report import Check, Report
 
 AUDIT = {
     "format": "discreet-audit/1",

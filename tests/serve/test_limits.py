@@ -8,9 +8,8 @@ import threading
 import pytest
 from served_here import post, read_all, serve_here, status_of, wait_for
 
+from discreet.serve import app, server
 from discreet.serve import middleware as gates
-from discreet.serve import server
-from discreet.serve import app
 from discreet.serve.app import create_app
 from discreet.serve.model_registry import ModelRegistry
 from support.served_models import ITEMS, fitted

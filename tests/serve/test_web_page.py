@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from discreet.errors import ConfigError
-from discreet.kernels import reference
 from discreet.models.scorer import Scorer
 from discreet.models.storage.load_scorer import open_model
 from discreet.serve import web_page

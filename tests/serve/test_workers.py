@@ -17,8 +17,8 @@ from served_here import wait_for
 
 from discreet.errors import DiscreetError
 from discreet.serve import workers
-from discreet.serve.metrics import Metrics, SharedCounters
 from discreet.serve.app import Settings
+from discreet.serve.metrics import Metrics, SharedCounters
 from support.served_models import fitted
 
 TOKEN = "open sesame, please"

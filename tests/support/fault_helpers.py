@@ -7,6 +7,7 @@ text occurs exactly once is checked, so that no fault survives a change of the c
 import contextlib
 import importlib
 import inspect
+import re
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -50,85 +51,85 @@ FILL = "self._fill(out, mechanism, scale * _UP, to_real)"
 
 FAULTS = {
     "gains are not cut below": Fault(
-        "people.left_out:LeftOutGains.partial", "neginf=-1.0), -1, 1)", "neginf=-1.0), -9, 1)", (OWN, REGISTRY)
+        "users.leave_one_out:LeaveOneOutGains.partial", "neginf=-1.0), -1, 1)", "neginf=-1.0), -9, 1)", (OWN, REGISTRY)
     ),
     "gains of all ranks are priced as one": Fault(
-        "people.left_out:LeftOutGains.partial", "/ math.sqrt(len(self.ranks))", "", (OWN, OWN_REACHED)
+        "users.leave_one_out:LeaveOneOutGains.partial", "/ math.sqrt(len(self.ranks))", "", (OWN, OWN_REACHED)
     ),
     "moments of a prior are not cut": Fault(
-        "people.own_solve:PriorMoments.partial", "-1, MOST) / MOST", "-1, 1e6) / MOST", (OWN, REGISTRY)
+        "users.ridge:PriorMoments.partial", "-1, MOST) / MOST", "-1, 1e6) / MOST", (OWN, REGISTRY)
     ),
     "three moments are priced as one": Fault(
-        "people.own_solve:FitMoments.reach", "Reach(math.sqrt(3), 3.0", "Reach(1.0, 1.0", (OWN,)
+        "users.ridge:FitMoments.reach", "SensitivityBounds(math.sqrt(3), 3.0", "SensitivityBounds(1.0, 1.0", (OWN,)
     ),
     "solutions are not cut for their Gram matrix": Fault(
-        "people.own_solve:SolutionGram.partial",
+        "users.ridge:SolutionGram.partial",
         "np.minimum(length / self.largest, 1.0)",
         "length / self.largest",
         (OWN, OWN_REACHED),
     ),
     "pairs of residuals are priced as if they had no sign": Fault(
-        "people.own_solve:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
+        "users.ridge:ResidualPairs.reach", "1.0, 2.0)", "1.0, 2.0**0.5)", (REGISTRY,)
     ),
     "vectors are not clipped": Fault(
-        "people.bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBORS, WORST)
+        "statistics.bounds:clip_rows", "np.minimum(1.0, bounds.norm /", "np.fmax(1.0, 0 *", (NEIGHBORS, WORST)
     ),
     "vectors are clipped by max instead of min": Fault(
-        "people.bounds:clip_rows",
+        "statistics.bounds:clip_rows",
         "np.minimum(1.0, bounds.norm",
         "np.maximum(1.0, bounds.norm",
         (NEIGHBORS, "test_errata.py::test_erratum_02_clipping_takes_the_minimum"),
     ),
     "an intercept is not taken from the norm": Fault(
-        "people.bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBORS,)
+        "statistics.bounds:clip_rows", "math.sqrt(bounds.norm**2 - intercept**2)", "bounds.norm", (NEIGHBORS,)
     ),
     "√k is forgotten for Gram matrices": Fault(
         "statistics.contributions:ItemGrams.reach",
-        "l2 = bounds.squared_weight(m) ** 0.5 * ",
+        "l2 = bounds.max_squared_weight(m) ** 0.5 * ",
         "l2 = ",
         (NEIGHBORS, WORST),
     ),
     "√k is forgotten for right-hand sides": Fault(
         "statistics.contributions:ItemSums.reach",
-        "bounds.squared_weight(m) ** 0.5 * bounds.value",
+        "bounds.max_squared_weight(m) ** 0.5 * bounds.value",
         "bounds.value",
         (NEIGHBORS, WORST),
     ),
     "the sum of ratings is priced by √k instead of k": Fault(
         "statistics.contributions:RatingSum.reach",
         "public.bounds.weight_sum(public.n_items)",
-        "public.bounds.squared_weight(public.n_items) ** 0.5",
+        "public.bounds.max_squared_weight(public.n_items) ** 0.5",
         (NEIGHBORS, WORST),
     ),
-    "repeated pairs are not refused": Fault(
-        "people.bounds:check_rows",
+    "repeated pairs are not handle_refusal": Fault(
+        "statistics.bounds:check_rows",
         "len(falls) >= max(ratings.n_users, 1) or not np.isin(falls, indptr[1:-1]).all() or ",
         "",
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
-    "repeated users are not refused": Fault(
-        "people.bounds:check_rows",
+    "repeated users are not handle_refusal": Fault(
+        "statistics.bounds:check_rows",
         " or distinct != ratings.n_users",
         "",
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
     "the weight budget is not normalized": Fault(
-        "people.users:Weigh.run",
+        "users.sealed_users:Weigh.run",
         "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)",
         "q",
         (NEIGHBORS, WEIGHTS),
     ),
     "a weight budget ignores the number of items": Fault(
-        "people.users:Weigh.check",
+        "users.sealed_users:Weigh.check",
         " or public.bounds.items is not None",
         "",
         ("test_sealed.py::test_weigh_and_a_number_of_items_exclude_each_other",),
     ),
     "one item more than k is contributed": Fault(
-        "people.users:Choose.run", "priority, k, self.draw", "priority, k + 1, self.draw", (NEIGHBORS,)
+        "users.sealed_users:Choose.run", "priority, k, self.draw", "priority, k + 1, self.draw", (NEIGHBORS,)
     ),
     "ratings are not cut": Fault(
-        "people.users:contributing",
+        "users.sealed_users:set_contributions",
         "np.clip(value, -public.bounds.value, public.bounds.value, out=value)",
         "pass",
         (NEIGHBORS, WORST),
@@ -137,7 +138,7 @@ FAULTS = {
         "statistics.contributions:Gradient.partial", "V, self.largest)", "V, 1e300)", (NEIGHBORS, WORST)
     ),
     "residuals on a descent are not cut": Fault(
-        "people.descent:Look.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)
+        "users.gradient_steps:ComputeResiduals.run", "self.largest * SHAVE", "1e300", (WALK, WALKED)
     ),
     "a gradient is priced without the vectors' length": Fault(
         "statistics.contributions:entries_reach", "l2 = largest * public.bounds.vector_l2", "l2 = largest / 9", (WALK,)
@@ -173,7 +174,7 @@ FAULTS = {
         (PAIRS, PAIRED, REGISTRY),
     ),
     "whoever likes something is counted twice": Fault(
-        "statistics.pairs:ActiveUsers.partial", "(block.counts > 0)", "2 * (block.counts > 0)", (PAIRS, REGISTRY)
+        "statistics.pairs:UserCount.partial", "(block.counts > 0)", "2 * (block.counts > 0)", (PAIRS, REGISTRY)
     ),
     "pairs are rounded up": Fault(
         "statistics.pairs:PairSums.partial",
@@ -182,12 +183,12 @@ FAULTS = {
         ("test_pair_statistics.py::test_no_grid_makes_a_contribution_larger",),
     ),
     "what is no number enters the sums": Fault(
-        "people.users:sealed_block",
+        "users.sealed_users:sealed_block",
         "np.nan_to_num(ratings, nan=0.0, posinf=0.0, neginf=0.0)",
         "ratings.copy()",
         (NEIGHBORS, "test_sealed.py::test_extreme_ratings_warn_about_nothing"),
     ),
-    "replacing a user is priced as removing one": Fault(
+    "is_replace_one a user is priced as removing one": Fault(
         "statistics.sums:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBORS, WORST)
     ),
     "off-diagonal noise is halved again": Fault(
@@ -224,38 +225,38 @@ FAULTS = {
         ("test_integer_sums.py::test_sums_beyond_the_reach_of_float64_are_exact",),
     ),
     "users are centered by everybody's mean": Fault(
-        "people.users:sealed_block",
+        "users.sealed_users:sealed_block",
         "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
         "mean += np.float32(summed.sum() / max(counts.sum(), 1))",
         (NEIGHBORS, BITS),
     ),
     "choices depend on the row of a user": Fault(
-        "people.users:seal",
+        "users.sealed_users:seal",
         "user_keys(ratings.user_ids, seed)",
         "user_keys(np.arange(ratings.n_users), seed)",
         (NEIGHBORS, BITS),
     ),
     "choices depend on how a column of ids was read": Fault(
-        "people.item_sampling:_number",
+        "users.item_sampling:_number",
         "form = _form(user_id)",
         "form = repr(user_id)",
         ("test_neighbors.py::test_choices_do_not_depend_on_how_the_ids_of_others_made_a_column_be_read",),
     ),
     "a user's ridge depends on everybody's counts": Fault(
-        "people.users:Solve.run",
+        "users.sealed_users:Solve.run",
         "counts**self.exponent",
         "(counts / counts.mean()) ** self.exponent",
         ("test_errata.py::test_erratum_04_a_users_vector_depends_on_nobody_else",),
     ),
     "counts are priced as if a user had few items": Fault(
         "statistics.contributions:ItemCounts.reach",
-        "root = public.bounds.squared_weight(public.n_items) ** 0.5",
+        "root = public.bounds.max_squared_weight(public.n_items) ** 0.5",
         "root = 1.0",
         (REGISTRY, WORST),
     ),
     "√k is forgotten for totals": Fault(
         "statistics.contributions:ItemTotals.reach",
-        "root = bounds.squared_weight(m) ** 0.5 * bounds.value",
+        "root = bounds.max_squared_weight(m) ** 0.5 * bounds.value",
         "root = bounds.value",
         (REGISTRY,),
     ),
@@ -268,32 +269,38 @@ FAULTS = {
     "the number of ratings is priced by √k instead of k": Fault(
         "statistics.contributions:RatingCount.reach",
         "public.bounds.weight_sum(public.n_items)",
-        "public.bounds.squared_weight(public.n_items) ** 0.5",
+        "public.bounds.max_squared_weight(public.n_items) ** 0.5",
         (REGISTRY, WORST),
     ),
     "a gradient of biases is priced by half of the cut": Fault(
-        "people.descent:BiasGradient.reach", "Reach(public.cut,", "Reach(public.cut / 2,", (REGISTRY,)
+        "users.gradient_steps:BiasGradient.reach",
+        "SensitivityBounds(public.cut,",
+        "SensitivityBounds(public.cut / 2,",
+        (REGISTRY,),
     ),
     "weights of entries are not of norm 1": Fault(
-        "people.descent:WeighEntries.run", "q / q.max(), SHAVE)", "q / q.max(), SHAVE) ** 0.5", (REGISTRY, WALK)
+        "users.gradient_steps:WeighEntries.run", "q / q.max(), SHAVE)", "q / q.max(), SHAVE) ** 0.5", (REGISTRY, WALK)
     ),
     "three numbers are priced as one": Fault(
-        "people.descent:Size.reach", "Reach(3**0.5,", "Reach(1.0,", (REGISTRY, WALK)
+        "users.gradient_steps:Size.reach", "SensitivityBounds(3**0.5,", "SensitivityBounds(1.0,", (REGISTRY, WALK)
     ),
     "rows of residuals are not cut": Fault(
-        "people.residuals:ResidualCovariance.rows_of",
+        "users.residual_covariance:ResidualCovariance.rows_of",
         "np.minimum(1.0, self.largest / np.maximum(norm, 1e-300))",
         "np.ones(block.n)",
         (REGISTRY,),
     ),
     "pairs are divided by too little": Fault(
-        "people.residuals:PairCounts.rows_of",
+        "users.residual_covariance:PairCounts.rows_of",
         "np.sqrt(np.maximum(block.counts, 1).astype(np.float64))",
         "np.maximum(block.counts, 1).astype(np.float64) ** 0.25",
         (REGISTRY,),
     ),
     "everybody is counted twice": Fault(
-        "people.residuals:Crowd.partial", "else block.n * math.floor", "else 2 * block.n * math.floor", (REGISTRY,)
+        "users.residual_covariance:PopulationTotals.partial",
+        "else block.n * math.floor",
+        "else 2 * block.n * math.floor",
+        (REGISTRY,),
     ),
     "what users measured is not cut": Fault(
         "statistics.user_values:UserValues.partial",
@@ -302,49 +309,49 @@ FAULTS = {
         (REGISTRY,),
     ),
     "a training that died gives its reservation back": Fault(
-        "accounting.store_log:_add_reservation",
+        "release.budget_store_file:_add_reservation",
         "sums.units += record.units",
         "sums.units += 0",
         ("test_lifetime.py::test_a_crash_stays_spent_and_a_reservation_is_settled_once",),
     ),
     "an account is overspent by one training": Fault(
-        "accounting.lifetime:Account._admit",
+        "release.budget_store:Account._admit",
         "if units > left:",
         "if left < 0:",
         ("test_lifetime.py::test_what_would_fit_is_said_and_fits",),
     ),
     "an account mixes relations": Fault(
-        "accounting.lifetime:Account._admit",
+        "release.budget_store:Account._admit",
         "plan.budget.neighboring != balance.neighboring",
         "False",
         ("test_lifetime.py::test_relations_do_not_mix",),
     ),
     "the best of several runs is priced as one": Fault(
-        "accounting.events:_chosen_epsilon",
+        "accounting.pricing:_selection_epsilon",
         "selection.epsilon(event.mu, selection.Runs(event.runs, event.law), delta / parts)",
         "gdp.epsilon(event.mu, delta / parts)",
         ("test_selection.py::test_a_ledger_of_tuning_is_priced_again_from_its_file",),
     ),
     "a user's gradient is not cut": Fault(
-        "people.poisson_batches:_coefficients",
+        "users.poisson_batches:_coefficients",
         "np.minimum(1.0, C / np.maximum(norm, 1e-300))",
         "np.ones(n)",
         (REGISTRY,),
     ),
     "the noise forgets the sensitivity": Fault(
-        "door.session:_noise_of",
+        "release.session:_noise_of",
         "entry.deviation",
         "entry.noise_multiplier",
         ("test_session.py::test_a_release_is_the_statistic_plus_noise_of_the_planned_size",),
     ),
     "Laplace noise is priced in the Euclidean norm": Fault(
-        "door.session:Session._charge",
-        "sensitivity = _checked_sensitivity(name, statistic, neighboring, noise.norm)",
-        'sensitivity = _checked_sensitivity(name, statistic, neighboring, "l2")',
+        "release.session:Session._charge",
+        "sensitivity = _check_sensitivity(name, statistic, neighboring, noise.norm)",
+        'sensitivity = _check_sensitivity(name, statistic, neighboring, "l2")',
         ("test_session.py::test_laplace_and_huber_use_the_l1_sensitivity",),
     ),
-    "only the first release is charged": Fault(
-        "door.ledger:Ledger.record",
+    "only the first release is charge_account": Fault(
+        "release.ledger:Ledger.record",
         "self._append(entry)",
         "self.entries or self._append(entry)",
         (
@@ -353,19 +360,19 @@ FAULTS = {
         ),
     ),
     "a release may be made once more than planned": Fault(
-        "door.session:Session._admit",
+        "release.session:Session._admit",
         "self._left[name] <= 0",
         "self._left[name] < 0",
         ("test_session.py::test_unplanned_repeated_and_reshaped_releases_are_refused_unopened",),
     ),
     "the data are opened before the ledger is written": Fault(
-        "door.session:Session.release",
+        "release.session:Session.release",
         "entry = self._charge",
         "statistic.compute(KEY)\n    entry = self._charge",
         ("test_session.py::test_the_ledger_is_written_before_the_data_are_opened",),
     ),
     "seeded noise is called secure": Fault(
-        "door.session:_grade",
+        "release.session:_grade",
         'SeededNoise: "seeded"',
         'SeededNoise: "secure"',
         ("test_session.py::test_noise_is_graded_by_its_type_not_by_its_word",),
@@ -377,13 +384,13 @@ FAULTS = {
         ("test_noise.py::test_blocks_threads_and_objects_are_independent",),
     ),
     "coins come from numpy's global generator": Fault(
-        "people.poisson_batches:_words",
+        "users.poisson_batches:_words",
         "fresh_words()(min(_PER_KEY, n - begin))",
         "np.random.randint(0, 2**64 - 1, min(_PER_KEY, n - begin), dtype=np.uint64)",
         ("test_batches.py::test_nobody_can_know_the_coins",),
     ),
     "coins are 2 % too frequent": Fault(
-        "people.poisson_batches:throw",
+        "users.poisson_batches:throw",
         "rate * 2.0**64",
         "min(1.02 * rate, 0.999) * 2.0**64",
         (
@@ -392,13 +399,13 @@ FAULTS = {
         ),
     ),
     "a coin belongs to an id": Fault(
-        "people.poisson_batches:who_is_in",
+        "users.poisson_batches:who_is_in",
         "throw(block.n, rate, seed)",
         "throw(2**16, rate, seed)[block.key % np.uint64(2**16)]",
         ("test_batches.py::test_users_do_not_share_a_coin_whatever_their_ids",),
     ),
     "what is revealed leaves epsilon finite": Fault(
-        "door.ledger:Ledger.private",
+        "release.ledger:Ledger.private",
         " and not any(entry.unsafe for entry in self.entries)",
         "",
         (
@@ -435,7 +442,7 @@ FAULTS = {
         ("test_noise_independence.py::test_noise_does_not_follow_from_clock_or_process",),
     ),
     "a user's ridge depends on how many users there are": Fault(
-        "people.users:Solve.run",
+        "users.sealed_users:Solve.run",
         "counts**self.exponent",
         "counts**self.exponent * (1.0 if block.n < 100 else 2.0)",
         (APART,),
@@ -450,8 +457,8 @@ FAULTS = {
     ),
     "the score of a tuned training has no noise": Fault(
         "discreet.evaluation.tuning:Tuning._score",
-        'return float(session.release("score", seal_values(measured).add_up(UserValues((1.0,))))[0])',
-        'session.release("score", seal_values(measured).add_up(UserValues((1.0,))))\n'
+        'return float(session.release("score", seal_values(measure_all).add_up(UserValues((1.0,))))[0])',
+        'session.release("score", seal_values(measure_all).add_up(UserValues((1.0,))))\n'
         "    return float(measured().sum())",
         ("../auditing/test_scores_and_tuning.py::test_tuning_is_not_refuted",),
     ),
@@ -478,9 +485,11 @@ def planted(name):
     original = inspect.getattr_static(owner, attribute)
     function = original.fget if isinstance(original, property) else original
     source = textwrap.dedent(inspect.getsource(function))
-    assert source.count(fault.text) == 1, f"{fault.where} has {source.count(fault.text)} times {fault.text!r}"
+    found = list(_pattern(fault.text).finditer(source))
+    assert len(found) == 1, f"{fault.where} has {len(found)} times {fault.text!r}"
     made = {}
-    code = "from __future__ import annotations\n" + source.replace(fault.text, fault.instead)
+    changed = source[: found[0].start()] + fault.instead.strip() + source[found[0].end() :]
+    code = "from __future__ import annotations\n" + changed
     exec(compile(code, f"<{name}>", "exec"), vars(module), made)
     broken = made[attribute]
     places = [owner] if owners else _holders(original)
@@ -491,6 +500,13 @@ def planted(name):
     finally:
         for place in places if owners else _holders(broken):  # also where it was imported meanwhile
             setattr(place, attribute, original)
+
+
+def _pattern(text):
+    """The text as a regular expression: lines may be broken between any two tokens."""
+    tokens = re.findall(r"\w+|[^\w\s]", text)
+    closing = [rf"(?:,\s*)?{re.escape(token)}" if token in ")]" else re.escape(token) for token in tokens]
+    return re.compile(r"\s*".join(closing))
 
 
 def _holders(function):

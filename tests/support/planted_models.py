@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from discreet.models.dpals import NoisySolve
-from discreet.models.dpals import DPALS
+from discreet.models.dpals import DPALS, NoisySolve
 from discreet.privacy.release import unsafe
 from discreet.privacy.release.plan import Line
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from discreet.data.ratings import Ratings
 from discreet.kernels import set_threads
-from discreet.privacy.sealed import KEY
 from discreet.privacy.noise.sources import grid_for
+from discreet.privacy.sealed import KEY
 from discreet.privacy.users.sealed_users import seal
 
 RELATIONS = ("add-remove", "replace-one")

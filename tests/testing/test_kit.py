@@ -9,15 +9,13 @@ import discreet
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
-from discreet.models.dpmf import rating
 from discreet.models.dpals import DPALS
-from discreet.models.dpmf import DPMF
+from discreet.models.dpmf import DPMF, rating
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.release.session import Session
 from discreet.privacy.noise import sources as noise
 from discreet.privacy.noise.sources import SecureNoise, SeededNoise
-from discreet.privacy.users import gradient_steps
-from discreet.privacy.users import ridge
+from discreet.privacy.release.session import Session
+from discreet.privacy.users import gradient_steps, ridge
 from discreet.privacy.users import sealed_users as sealed
 from discreet.testing import ConformanceError, PrivateModelConformance, check_private_model, rule_names
 from support import planted_models as planted
@@ -60,7 +58,13 @@ SOLVING = {
     "replace-one": {"neighboring": "replace-one", "max_items": 6},
     "implicit": {"feedback": "implicit", "max_items": 6},
     "replace-one, implicit": {"neighboring": "replace-one", "feedback": "implicit", "max_items": 6},
-    "constant, one count": {"centering": 3.0, "user_norm": 0.7, "recount": False, "sampling": "uniform", "max_items": 6},
+    "constant, one count": {
+        "centering": 3.0,
+        "user_norm": 0.7,
+        "recount": False,
+        "sampling": "uniform",
+        "max_items": 6,
+    },
     "spectral": {"initialization": "spectral", "item_fraction": 1.0},
     "resample, unobserved": {
         "resample": True,

@@ -5,7 +5,7 @@ is added), `transcript`, `noise`, `one_run` and `scores` (the levels), `one_run_
 `correlation` and `frozen` (whether noise is independent of other noise, of clocks and of processes).
 """
 
-from discreet.auditing.run_audit import LEVELS, audit
 from discreet.auditing.result import Audit, Claim, Level
+from discreet.auditing.run_audit import LEVELS, audit
 
 __all__ = ["LEVELS", "Audit", "Claim", "Level", "audit"]

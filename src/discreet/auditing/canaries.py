@@ -203,7 +203,9 @@ def mutate_canary(canary: Canary, n_items: int, low: float, high: float, rng: np
     found = Canary("found by search", chosen, center + size * signs[chosen])
     if canary.other is None:
         return found
-    return replace(found, other=replace(mutate_canary(replace(canary.other, other=None), n_items, low, high, rng), user_id=2))
+    return replace(
+        found, other=replace(mutate_canary(replace(canary.other, other=None), n_items, low, high, rng), user_id=2)
+    )
 
 
 def join_canary(crowd: Ratings, canary: Canary | None) -> Ratings:

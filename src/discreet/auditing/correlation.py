@@ -71,7 +71,9 @@ class Correlation:
         size, text = self.largest
         return text if 2 * self.tests * float(norm.sf(size)) < error else None
 
-    def _list_comparisons(self, numbered: dict[str, NDArray[np.float64]]) -> tuple[list[NDArray[np.float64]], Pairs, list[str]]:
+    def _list_comparisons(
+        self, numbered: dict[str, NDArray[np.float64]]
+    ) -> tuple[list[NDArray[np.float64]], Pairs, list[str]]:
         """Arrays of noise, which of them are compared, and what to call each comparison."""
         rows = list(numbered.values())
         labels = list(numbered)

@@ -19,18 +19,18 @@ from typing import Any
 import numpy as np
 
 from discreet.auditing.canaries import Canary, join_canary
+from discreet.auditing.conformance import adversarial_ratings
+from discreet.auditing.conformance.recorded_fit import Run, clone, fit
+from discreet.auditing.conformance.recorder import RecordedRelease, Recorder
 from discreet.auditing.result import Claim
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting import pricing as accounting
+from discreet.privacy.accounting.mechanisms import Mechanism, mu_of_pure
 from discreet.privacy.accounting.pricing import Event
 from discreet.privacy.release.ledger import Entry
-from discreet.privacy.accounting.mechanisms import Mechanism, mu_of_pure
-from discreet.auditing.conformance import adversarial_ratings
-from discreet.auditing.conformance.recorded_fit import Run, clone, fit
-from discreet.auditing.conformance.recorder import RecordedRelease, Recorder
 
 N_ITEMS = 60
 CROWDS = (40, 160, 640, 2560, 10240, 40960)

@@ -33,14 +33,22 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtri
 
-from discreet.auditing.canaries import Canary, worst_cases, pair_canary
+from discreet.auditing.canaries import Canary, pair_canary, worst_cases
+from discreet.auditing.conformance.recorder import Diverged, RecordedRelease, Recorder
 from discreet.auditing.correlation import Correlation
 from discreet.auditing.frozen import freeze
+from discreet.auditing.neighboring_runs import (
+    SLACK,
+    NeighboringRuns,
+    deviation_from_price,
+    difference,
+    moves,
+    privacy_loss,
+    reach,
+)
 from discreet.auditing.result import SIGNS, Level
-from discreet.auditing.neighboring_runs import SLACK, NeighboringRuns, difference, privacy_loss, moves, deviation_from_price, reach
 from discreet.errors import DiscreetError
 from discreet.privacy.accounting import mechanisms
-from discreet.auditing.conformance.recorder import Diverged, RecordedRelease, Recorder
 
 SEES = (
     "noise that is smaller than priced, repeated, correlated between releases, off the grid, or follows from a seed, a "
@@ -74,7 +82,12 @@ class Draws:
 
 
 def audit_noise(
-    worlds: NeighboringRuns, *, fits: int = 200, error: float = ERROR, canary: Canary | None = None, progress: Any = None
+    worlds: NeighboringRuns,
+    *,
+    fits: int = 200,
+    error: float = ERROR,
+    canary: Canary | None = None,
+    progress: Any = None,
 ) -> Level:
     """Level 2.
 

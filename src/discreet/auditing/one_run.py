@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.auditing import one_run_bounds as bounds
-from discreet.auditing.result import Claim, Level
+from discreet.auditing.conformance import adversarial_ratings
+from discreet.auditing.conformance.recorded_fit import clone
 from discreet.auditing.neighboring_runs import CROWDS, RANGE, SEED, claim_of, quiet
+from discreet.auditing.result import Claim, Level
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.models.private import PrivateRecommender
 from discreet.privacy.release.budget_store import Account
-from discreet.auditing.conformance import adversarial_ratings
-from discreet.auditing.conformance.recorded_fit import clone
 
 SEES = "any gross fault, wherever it is: in proofs, in code, in the noise, in what is saved beside the factors"
 BLIND_TO = "losses below what one training shows: a bound well below the claim is the rule and says nothing in favor"

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from discreet.auditing.neighboring_runs import N_ITEMS, NeighboringRuns, claim_of
 from discreet.auditing.noise_distribution import audit_noise
 from discreet.auditing.one_run import audit_one_run
 from discreet.auditing.result import Audit, Claim, Level
 from discreet.auditing.scores import audit_scores, audit_tuning
 from discreet.auditing.transcript import audit_transcript
-from discreet.auditing.neighboring_runs import N_ITEMS, NeighboringRuns, claim_of
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, PrivacyError
 from discreet.kernels import threads

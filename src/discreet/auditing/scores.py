@@ -22,10 +22,13 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtr
 
-from discreet.auditing.canaries import Canary, worst_cases, join_canary, pair_canary
+from discreet.auditing.canaries import Canary, join_canary, pair_canary, worst_cases
+from discreet.auditing.conformance.recorded_fit import differences, flatten
+from discreet.auditing.conformance.recorder import Diverged, Recorder
+from discreet.auditing.conformance.rules import list_first
+from discreet.auditing.neighboring_runs import SLACK, NeighboringRuns, deviation_from_price, moves, quiet
 from discreet.auditing.noise_distribution import is_on_grid
 from discreet.auditing.result import Level
-from discreet.auditing.neighboring_runs import SLACK, NeighboringRuns, moves, deviation_from_price, quiet
 from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, by_person
 from discreet.errors import ConfigError, DiscreetError
@@ -34,9 +37,6 @@ from discreet.evaluation.tuning import Tuning
 from discreet.privacy.accounting import gdp
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.statement import PrivacyStatement
-from discreet.auditing.conformance.rules import list_first
-from discreet.auditing.conformance.recorded_fit import differences, flatten
-from discreet.auditing.conformance.recorder import Diverged, Recorder
 
 SEES_SCORES = (
     "scores that leave without noise or with too little, a user who moves them further than is priced, and users whose "
@@ -210,7 +210,12 @@ def delta_of_best(epsilon: float, mu: float, mean: float) -> float:
 
 
 def _see(
-    worlds: NeighboringRuns, do: Do, canary: Canary | None, replay: Recorder | None = None, draws: int = 0, tries: int = 1
+    worlds: NeighboringRuns,
+    do: Do,
+    canary: Canary | None,
+    replay: Recorder | None = None,
+    draws: int = 0,
+    tries: int = 1,
 ) -> Seen:
     """Do it with the canary among the generated people; where it may learn nothing by bad luck, try again."""
     ratings = join_canary(worlds.crowd, canary)

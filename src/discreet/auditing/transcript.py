@@ -23,14 +23,22 @@ from typing import Any
 
 import numpy as np
 
-from discreet.auditing.canaries import Canary, mutate_canary, worst_cases, opposites, pair_canary, opposite_pair
-from discreet.auditing.result import SIGNS, Level
-from discreet.auditing.neighboring_runs import SLACK, ReleaseShift, NeighboringRuns, privacy_loss, deviation_from_price, quiet, reach
-from discreet.errors import DiscreetError
-from discreet.auditing.conformance.release_rules import find_changed_sums
-from discreet.auditing.conformance.rules import list_first
+from discreet.auditing.canaries import Canary, mutate_canary, opposite_pair, opposites, pair_canary, worst_cases
 from discreet.auditing.conformance.recorded_fit import Kept, Run, differences
 from discreet.auditing.conformance.recorder import Diverged
+from discreet.auditing.conformance.release_rules import find_changed_sums
+from discreet.auditing.conformance.rules import list_first
+from discreet.auditing.neighboring_runs import (
+    SLACK,
+    NeighboringRuns,
+    ReleaseShift,
+    deviation_from_price,
+    privacy_loss,
+    quiet,
+    reach,
+)
+from discreet.auditing.result import SIGNS, Level
+from discreet.errors import DiscreetError
 
 SEES = (
     "a bound that does not hold, a forgotten factor in a sensitivity, a release that is not charged or has less noise "
@@ -55,7 +63,9 @@ class TriedCanary:
     reach: float
 
 
-def audit_transcript(worlds: NeighboringRuns, *, search: int = 60, seed: int = 0, progress: Progress | None = None) -> Level:
+def audit_transcript(
+    worlds: NeighboringRuns, *, search: int = 60, seed: int = 0, progress: Progress | None = None
+) -> Level:
     """Level 1.
 
     Parameters
@@ -141,7 +151,12 @@ def _try(worlds: NeighboringRuns, canary: Canary, tried: list[TriedCanary], find
 
 
 def _search(
-    worlds: NeighboringRuns, tried: list[TriedCanary], findings: list[str], search: int, seed: int, progress: Progress | None
+    worlds: NeighboringRuns,
+    tried: list[TriedCanary],
+    findings: list[str],
+    search: int,
+    seed: int,
+    progress: Progress | None,
 ) -> None:
     """Change the best canaries again and again; every third one starts from what moves some release the most."""
     rng = np.random.default_rng(seed)
@@ -216,7 +231,10 @@ def _leaks(worlds: NeighboringRuns, canary: Canary) -> list[str]:
     except Exception:  # `_try` has told of it
         return []
     findings = []
-    for what, one, other in (("learned", absent.learned, there.learned), ("saved", absent.read_saved, there.read_saved)):
+    for what, one, other in (
+        ("learned", absent.learned, there.learned),
+        ("saved", absent.read_saved, there.read_saved),
+    ):
         places = differences(one, other)
         if places:
             findings.append(f"with the same releases, a canary changes what is {what}: {list_first(places, 3)}")

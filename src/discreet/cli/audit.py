@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli.budget_accounts import account_at
 from discreet.cli.app import command
+from discreet.cli.budget_accounts import account_at
+from discreet.cli.data_options import DataOptions
 from discreet.cli.model_options import PRIVATE, ModelOptions
 from discreet.cli.output import Output
-from discreet.cli.data_options import DataOptions
 from discreet.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -121,7 +121,9 @@ def _model(choice: ModelOptions, like: str | None) -> Any:
     if like is None:
         return choice.make(default=PRIVATE)
     if choice.options_used:
-        raise ConfigError(f"{choice.options_used[0]} is given beside --like, whose parameters are used: leave one of them out")
+        raise ConfigError(
+            f"{choice.options_used[0]} is given beside --like, whose parameters are used: leave one of them out"
+        )
     from discreet.models.storage.save_load import load
 
     return load(like)

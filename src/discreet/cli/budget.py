@@ -110,7 +110,9 @@ def budget(
         budget_accounts.run(what, store, choice, {"--items": items, "--plot": plot}, note, head, folder, to, out)
         return
     if any(option is not None for option in (store, note, head, folder, to)):
-        raise ConfigError(f"a store goes with one of {', '.join(budget_accounts.VERBS)}, such as budget show people.sqlite")
+        raise ConfigError(
+            f"a store goes with one of {', '.join(budget_accounts.VERBS)}, such as budget show people.sqlite"
+        )
     _check_plot(plot)
     bill = _of_plan(choice, items) if what is None else _of_ledger(what, choice, items)
     with out.progress("Pricing"):
@@ -205,7 +207,9 @@ def _note_weak(bill: Bill) -> None:
 
 
 def _of_ledger(what: str, choice: ModelOptions, items: int | None) -> Bill:
-    others = [name for name in choice.options_used if name != "--set accountant"] + (["--items"] if items is not None else [])
+    others = [name for name in choice.options_used if name != "--set accountant"] + (
+        ["--items"] if items is not None else []
+    )
     if others:
         raise ConfigError(f"{others[0]} is for a model that is still to be trained, and {what} is a ledger")
     ledger = _read(Path(what))
@@ -248,8 +252,8 @@ def _of_ledger(what: str, choice: ModelOptions, items: int | None) -> Bill:
 
 def _read(path: Path) -> Ledger:
     """The ledger in a file, or in the folder of a model, verified."""
-    from discreet.models.storage.read_folder import MODEL
     from discreet.models.storage.ledger_history import LEDGER
+    from discreet.models.storage.read_folder import MODEL
     from discreet.privacy.release.ledger import Ledger
 
     file = path / LEDGER if path.is_dir() else path

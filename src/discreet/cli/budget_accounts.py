@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from discreet.cli.messages import format_count
 from discreet.cli.model_options import ModelOptions
 from discreet.cli.output import Output
-from discreet.cli.messages import format_count
 from discreet.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

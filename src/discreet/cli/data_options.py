@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal
 
 import typer
 
-from discreet.cli.output import Output, without_exact
 from discreet.cli.messages import format_count
+from discreet.cli.output import Output, without_exact
 from discreet.errors import ConfigError, DataError, DiscreetError
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli.app import command, program
+from discreet.cli.data_options import hold_back_warnings
 from discreet.cli.evaluate import show as show_scores
 from discreet.cli.export import write_web
 from discreet.cli.output import Output
-from discreet.cli.data_options import hold_back_warnings
 from discreet.cli.train import check_out, describe_model
 from discreet.errors import ConfigError, PrivacyError
 

@@ -15,9 +15,9 @@ from typing import Annotated, Any
 import typer
 
 import discreet
+from discreet._numba import on_compile
 from discreet.cli.app import command
 from discreet.cli.output import Output
-from discreet._numba import on_compile
 from discreet.errors import DataError
 
 REQUIRED = (

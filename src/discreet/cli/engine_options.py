@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from discreet.cli.output import Output
 from discreet.cli.data_options import DataOptions, column
+from discreet.cli.output import Output
 from discreet.errors import ConfigError, DataError
 
 _PANEL = "More than memory holds"
@@ -100,7 +100,9 @@ class EngineOptions:
             place = beside if os.access(beside, os.W_OK) else None
             folder = str(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".discreet-", dir=place))) / "b")
         with out.progress("Writing blocks") as progress:
-            return BlockRatings.write(data, folder, blocks=self.blocks or USUAL_BLOCKS, progress=progress, **_read_options(source))
+            return BlockRatings.write(
+                data, folder, blocks=self.blocks or USUAL_BLOCKS, progress=progress, **_read_options(source)
+            )
 
     def _spark(self, data: list[str], source: DataOptions, out: Output, stack: ExitStack) -> Any:
         try:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from discreet.cli.app import command
+from discreet.cli.data_options import DataOptions
 from discreet.cli.model_options import ModelOptions, find_model
 from discreet.cli.output import Output
-from discreet.cli.split_options import SplitOptions
 from discreet.cli.private_score_options import PrivateScoreOptions, public_facts
-from discreet.cli.data_options import DataOptions
+from discreet.cli.split_options import SplitOptions
 from discreet.cli.train import nothing_to_predict
 from discreet.errors import ConfigError, DataError
 

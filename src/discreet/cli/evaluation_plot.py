@@ -67,9 +67,7 @@ def _bars(axis: Any, rows: list[Row], metrics: list[str], colors: dict[str, str]
     plain(axis)
 
 
-def _over_budget(
-    axis: Any, curve: Mapping[float, float], rows: list[Row], metric: str, colors: dict[str, str]
-) -> None:
+def _over_budget(axis: Any, curve: Mapping[float, float], rows: list[Row], metric: str, colors: dict[str, str]) -> None:
     """The private model at several budgets, between two that have none."""
     model, *others = rows
     axis.plot(list(curve), list(curve.values()), color=colors[model.name], marker="o", linewidth=2.2, zorder=3)

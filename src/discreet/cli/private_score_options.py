@@ -64,8 +64,8 @@ class PrivateScoreOptions:
 
     def check(self, model: Any, metrics: list[str], relevant: float | None) -> None:
         """Refuse what has no release; the model may be trained or not."""
-        from discreet.evaluation.metrics import parse
         from discreet.evaluation.evaluator import public_threshold
+        from discreet.evaluation.metrics import parse
         from discreet.privacy.accounting.budget import Budget
 
         assert self.score_epsilon is not None

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from discreet.cli.app import command
-from discreet.cli.output import Output
 from discreet.cli.data_options import ColumnOptions
+from discreet.cli.output import Output
 from discreet.data.json_text import to_json
 from discreet.errors import ConfigError, DataError
 from discreet.models.item_lookup import ItemLookup, rank_items
@@ -90,7 +90,9 @@ def recommend(
     _one(model, known, n, exclude or [], include_seen, to, raw_csv, out)
 
 
-def _history(model: Any, texts: list[str] | None, file: str | None, layout: ColumnOptions, skip: bool) -> dict[Any, float]:
+def _history(
+    model: Any, texts: list[str] | None, file: str | None, layout: ColumnOptions, skip: bool
+) -> dict[Any, float]:
     from discreet.cli.typed_history import parse_history, read_history, with_default
 
     if texts is None and file is None:

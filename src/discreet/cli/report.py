@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from discreet.cli.app import command
-from discreet.cli.model_options import is_private
+from discreet.cli.data_options import DataOptions
 from discreet.cli.evaluate import cell
+from discreet.cli.model_options import is_private
 from discreet.cli.output import Output
 from discreet.cli.sign_off_options import SignOffOptions
-from discreet.cli.data_options import DataOptions
 from discreet.errors import ConfigError, DataError
 
 if TYPE_CHECKING:

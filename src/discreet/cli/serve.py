@@ -72,9 +72,9 @@ def serve(
     from discreet.serve.exit_signals import exit_on_signals
 
     with exit_on_signals():
-        from discreet.serve.server import listen, run
         from discreet.serve.app import Settings, create_app
         from discreet.serve.model_registry import ModelRegistry, parse_folders
+        from discreet.serve.server import listen, run
 
         named = parse_folders(folders)
         settings = Settings(token, tuple(cors or ()), largest_body, most_at_once, tuple(allow_host or ()))

@@ -17,12 +17,12 @@ from typing import Annotated, Any
 import typer
 
 from discreet.cli import ENDINGS
-from discreet.cli.budget_accounts import account_at, check_folder, room
 from discreet.cli.app import command, program
-from discreet.cli.model_options import PRIVACY, ModelOptions, is_private
-from discreet.cli.engine_options import EngineOptions
-from discreet.cli.output import Output, without_exact
+from discreet.cli.budget_accounts import account_at, check_folder, room
 from discreet.cli.data_options import DataOptions
+from discreet.cli.engine_options import EngineOptions
+from discreet.cli.model_options import PRIVACY, ModelOptions, is_private
+from discreet.cli.output import Output, without_exact
 from discreet.errors import ConfigError, DataError
 
 NOT_PRIVATE = (

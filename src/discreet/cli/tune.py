@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from discreet.cli.budget_accounts import account_at, check_folder, room
 from discreet.cli.app import command
+from discreet.cli.budget_accounts import account_at, check_folder, room
+from discreet.cli.data_options import DataOptions
 from discreet.cli.model_options import ModelOptions, parse_value
 from discreet.cli.output import Output
 from discreet.cli.private_score_options import public_facts
-from discreet.cli.data_options import DataOptions
 from discreet.cli.train import check_out, describe_model, examples, ledger_kept
 from discreet.errors import ConfigError
 

@@ -139,8 +139,8 @@ def _find_column(wish: str | None, head: Sequence[str], usual: Sequence[str], pa
 
 def _text_rows(file: Path, items: ItemLookup, layout: ColumnOptions) -> list[tuple[int, list[str]]]:
     """Lines cut into cells; titles may hold what separates, as long as the model knows them."""
-    from discreet.data.readers import read_lines
     from discreet.data.csv_format import guess_separator, split
+    from discreet.data.readers import read_lines
 
     lines = read_lines(file)
     full = [line for line in lines if line.strip()]

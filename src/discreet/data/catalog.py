@@ -18,9 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.columns import CONVENTIONS, near_misses, normalize
+from discreet.data.csv_format import guess_separator, split
 from discreet.data.ids import as_ids, first_repeated, object_array, parse_id
 from discreet.data.readers import check_file, damage, kind_of, read_lines, read_table
-from discreet.data.csv_format import guess_separator, split
 from discreet.errors import DataError
 
 ID_NAMES = (*CONVENTIONS["item"], "id", "catalogid", "key")

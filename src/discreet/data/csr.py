@@ -82,7 +82,16 @@ def compress_rows(rows: dict[str, Any], n_users: int, n_items: int, duplicates: 
         orders.clear()
         own = [counts[first:last] for first, last in parts]
         return _join_parts(
-            list(pool.map(_merge_rows, own, _take_arrays(columns), _take_arrays(values), _take_arrays(times), [duplicates] * pieces))
+            list(
+                pool.map(
+                    _merge_rows,
+                    own,
+                    _take_arrays(columns),
+                    _take_arrays(values),
+                    _take_arrays(times),
+                    [duplicates] * pieces,
+                )
+            )
         )
 
 

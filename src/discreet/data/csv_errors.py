@@ -9,9 +9,9 @@ from typing import BinaryIO
 
 import numpy as np
 
+from discreet.data.csv_format import CsvFormat
 from discreet.data.ids import MISSING, RowError
 from discreet.data.values import seconds
-from discreet.data.csv_format import CsvFormat
 
 
 def first_problem(stream: BinaryIO, layout: CsvFormat) -> tuple[int, str] | None:

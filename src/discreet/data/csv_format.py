@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
 from discreet.data.columns import CONVENTIONS, Column, Columns, by_order, find_columns, normalize
-from discreet.data.ids import MISSING, Coded, RowError, as_coded, stands_for_nothing, parse_id
+from discreet.data.ids import MISSING, Coded, RowError, as_coded, parse_id, stands_for_nothing
 from discreet.data.values import as_ratings, as_timestamps, text_times
 from discreet.errors import DataError
 

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 from discreet.data.catalog import ID_NAMES, TITLE_NAMES
 from discreet.data.columns import normalize
+from discreet.data.csv_format import guess_separator, split
 from discreet.data.ids import IdIndex, as_ids, canonical, first_repeated
 from discreet.data.readers import check_file, damage, kind_of, read_lines, read_table
-from discreet.data.csv_format import guess_separator, split
 from discreet.errors import DataError
 
 logger = logging.getLogger("discreet")
@@ -199,7 +199,9 @@ def _from_mapping(given: Mapping[Any, Any]) -> Features:
     if len(set(map(len, rows))) > 1:
         raise DataError("item_features has not as many numbers for every item: leave out items that are not known")
     _finite(np.array(rows, np.float64))
-    return _check_features(ids, {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))}, "item_features")
+    return _check_features(
+        ids, {str(i): list(column) for i, column in enumerate(zip(*rows, strict=True))}, "item_features"
+    )
 
 
 def _from_file(path: str | os.PathLike[str]) -> tuple[list[str], list[list[Any]]]:

@@ -20,11 +20,11 @@ from discreet.data.build import align, examples, from_columns, from_matrix
 from discreet.data.catalog import Catalog, as_titles
 from discreet.data.columns import Column, Columns
 from discreet.data.csr import compress, core, row_of_entry
+from discreet.data.frames import frame_columns, make_frame
 from discreet.data.ids import IdIndex, as_ids, choose
 from discreet.data.readers import read_columns
-from discreet.data.frames import frame_columns, make_frame
-from discreet.data.values import as_ratings, as_timestamps
 from discreet.data.user_column import find_user_problem
+from discreet.data.values import as_ratings, as_timestamps
 from discreet.errors import ConfigError, DataError
 
 Duplicates = Literal["last", "mean", "error"]

@@ -16,11 +16,6 @@ import pyarrow as pa
 
 from discreet.data.columns import Column, Columns, find_columns, only
 from discreet.data.csv_errors import first_problem
-from discreet.data.ids import RowError, refuse_nulls
-from discreet.data.frames import SAMPLE_ROWS
-from discreet.data.values import as_ratings, as_timestamps
-from discreet.data.parquet import read_row_groups
-from discreet.data.csv_scan import check_quotes, scan
 from discreet.data.csv_format import (
     CsvFormat,
     as_lines,
@@ -31,6 +26,11 @@ from discreet.data.csv_format import (
     read_sample,
     read_text,
 )
+from discreet.data.csv_scan import check_quotes, scan
+from discreet.data.frames import SAMPLE_ROWS
+from discreet.data.ids import RowError, refuse_nulls
+from discreet.data.parquet import read_row_groups
+from discreet.data.values import as_ratings, as_timestamps
 from discreet.errors import ConfigError, DataError
 
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}

@@ -19,8 +19,8 @@ from discreet.data.ids import (
     missing_value_error,
     numpy_chunks,
     object_array,
-    refuse_nulls,
     parse_id,
+    refuse_nulls,
 )
 from discreet.errors import DataError
 

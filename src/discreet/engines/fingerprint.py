@@ -20,21 +20,27 @@ from numpy.typing import NDArray
 
 from discreet.kernels.simd import VECTOR_BYTES, enabled
 from discreet.kernels.threads import one_thread
-from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
+from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.gradient_steps import BiasGradient, WeightedResidualGradient, Size, WeighEntries, WeightCounts
+from discreet.privacy.statistics.contributions import Gradient, ItemCounts, ItemGrams, ItemSums
+from discreet.privacy.statistics.pairs import GradeRatings, LikeCounts, PairSums, UserCount
+from discreet.privacy.users.gradient_steps import (
+    BiasGradient,
+    Size,
+    WeighEntries,
+    WeightCounts,
+    WeightedResidualGradient,
+)
 from discreet.privacy.users.leave_one_out import LeaveOneOutGains
 from discreet.privacy.users.ridge import (
-    FitMoments,
     ComputeOwnResiduals,
+    FitMoments,
     PriorMoments,
     ResidualPairs,
     SolutionGram,
     SolveUserEffects,
 )
 from discreet.privacy.users.sealed_users import Choose, Restrict, Solve, sealed_block
-from discreet.privacy.statistics.contributions import Gradient, ItemCounts, ItemGrams, ItemSums
-from discreet.privacy.statistics.pairs import UserCount, GradeRatings, LikeCounts, PairSums
 from discreet.version import __version__
 
 #: Fine enough that a difference in the last bits of a float32 shows in the sums.

@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.evaluation.private_scores import PrivateEvaluation
     from discreet.evaluation.evaluator import evaluate
+    from discreet.evaluation.private_scores import PrivateEvaluation
     from discreet.evaluation.results import Evaluation, Slice
     from discreet.evaluation.tuning import Between, TuningResult, tune
 
@@ -20,10 +20,10 @@ __all__ = ["Between", "Evaluation", "PrivateEvaluation", "Slice", "TuningResult"
 _HOME = {
     "Between": "tuning",
     "Evaluation": "results",
-    "PricedEvaluation": "priced",
+    "PrivateEvaluation": "private_scores",
     "Slice": "results",
-    "Tuned": "tuning",
-    "evaluate": "protocols",
+    "TuningResult": "tuning",
+    "evaluate": "evaluator",
     "tune": "tuning",
 }
 

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from discreet.data.splits import Split
 from discreet.errors import ConfigError
-from discreet.evaluation.metrics import N_QUINTILES, parse
 from discreet.evaluation.evaluator import evaluate
+from discreet.evaluation.metrics import N_QUINTILES, parse
 from discreet.evaluation.results import Evaluation
 
 Progress = Callable[[int, int, str], None]
@@ -146,12 +146,16 @@ def compare(
 def _row(name: str, model: Any, runs: Sequence[tuple[Evaluation, float]]) -> Row:
     results = [result for result, _ in runs]
     parameters = {k: v for k, v in model.get_params().items() if k != "random_state"}  # that is the run's seed
-    scores = {m: Score.from_values([r.values[m] for r in results], [r.stderr[m] for r in results]) for m in results[0].values}
+    scores = {
+        m: Score.from_values([r.values[m] for r in results], [r.stderr[m] for r in results]) for m in results[0].values
+    }
     groups = N_QUINTILES if results[0].slices else 0
     quintiles = []
     for g in range(groups):
         parts = [r.slices[g] for r in results]
-        quintiles.append({m: Score.from_values([p.values[m] for p in parts], [p.stderr[m] for p in parts]) for m in scores})
+        quintiles.append(
+            {m: Score.from_values([p.values[m] for p in parts], [p.stderr[m] for p in parts]) for m in scores}
+        )
     seconds = statistics.fmean(seconds for _, seconds in runs)
     return Row(name, parameters, model.feedback, scores, tuple(quintiles), seconds)
 

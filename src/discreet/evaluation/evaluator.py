@@ -49,7 +49,7 @@ from discreet.evaluation.results import Evaluation, Slice
 from discreet.models.histories import clip_histories
 from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.budget_store import Account
-from discreet.progress import Progress, ShowProgress, progress_bar, no_progress
+from discreet.progress import Progress, ShowProgress, no_progress, progress_bar
 
 if TYPE_CHECKING:
     from discreet.data.ratings import Ratings

@@ -42,7 +42,8 @@ from discreet.privacy.release.hash_chain import Head
 from discreet.privacy.release.plan import Plan, Release
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.statement import PrivacyStatement
-from discreet.privacy.statistics.user_values import UserValues, seal_values
+from discreet.privacy.statistics.user_values import UserValues
+from discreet.privacy.users.sealed_users import seal_values
 from discreet.progress import html_notes, html_table
 
 if TYPE_CHECKING:
@@ -205,7 +206,9 @@ def release_scores(
             f"nobody counts as more than {price.most_ratings} ratings" if layout.rated else "everybody counts once"
         )
         if layout.rated:
-            session.record_assumption("errors", f"errors of more than {half:g} count as that, and {bounded} in rmse and mae")
+            session.record_assumption(
+                "errors", f"errors of more than {half:g} count as that, and {bounded} in rmse and mae"
+            )
 
         def columns() -> NDArray[np.float64]:
             exact = measure([metric.name for metric in metrics])

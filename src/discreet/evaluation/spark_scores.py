@@ -16,8 +16,8 @@ from discreet.data.columns import find_columns
 from discreet.data.splits import Holdout, Split
 from discreet.data.worker_errors import quiet
 from discreet.errors import ConfigError, DataError
-from discreet.evaluation.metrics import parse
 from discreet.evaluation.evaluator import evaluate
+from discreet.evaluation.metrics import parse
 from discreet.models.recommend_spark import Files, as_histories, pack_model, unpack_model
 
 SCHEMA = "metric string, weight double, total double, squares double"

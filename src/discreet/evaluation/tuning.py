@@ -33,20 +33,20 @@ from discreet.data.ratings import Ratings
 from discreet.data.splits import Split, by_person
 from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError, DiscreetError
-from discreet.evaluation.metrics import Metric, parse
 from discreet.evaluation.evaluator import measure_users, public_threshold
+from discreet.evaluation.metrics import Metric, parse
 from discreet.models.histories import to_learn_from
 from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting import gdp, private_selection
 from discreet.privacy.accounting import pricing as accounting
-from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting import private_selection
-from discreet.privacy.release.budget_store import Account
 from discreet.privacy.accounting.private_selection import Runs
+from discreet.privacy.release.budget_store import Account
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import RESERVE, Plan, Release
 from discreet.privacy.release.session import Session, caller
 from discreet.privacy.release.statement import PrivacyStatement
-from discreet.privacy.statistics.user_values import UserValues, seal_values
+from discreet.privacy.statistics.user_values import UserValues
+from discreet.privacy.users.sealed_users import seal_values
 
 COMPOSED = "composed"
 RELEASE = "best training"
@@ -301,7 +301,9 @@ class Tuning:
             )
         return self._winner(model, setting, score, trials, ledger)
 
-    def _winner(self, model: Any, setting: Setting, score: float, trials: tuple[Trial, ...], ledger: Ledger) -> TuningResult:
+    def _winner(
+        self, model: Any, setting: Setting, score: float, trials: tuple[Trial, ...], ledger: Ledger
+    ) -> TuningResult:
         for a in model.privacy_.assumptions:
             ledger.assume(a.name, a.text, a.inferred)
         ledger.assume("settings", f"the space of settings that were tried: {self._space_in_words()}")
@@ -436,5 +438,7 @@ def _check_share(name: str, value: float) -> None:
 
 def _fix_runs(runs: float) -> int:
     if isinstance(runs, bool) or runs != int(runs) or not 1 <= runs <= private_selection.MOST_RUNS:
-        raise ConfigError(f"runs={runs!r}: with law='composed' it is a whole number, at most {private_selection.MOST_RUNS:g}")
+        raise ConfigError(
+            f"runs={runs!r}: with law='composed' it is a whole number, at most {private_selection.MOST_RUNS:g}"
+        )
     return int(runs)

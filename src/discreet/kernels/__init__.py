@@ -10,13 +10,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from discreet.kernels.cholesky import solve_spd
     from discreet.kernels.blas import second_moment, tall_product
-    from discreet.kernels.integer_sums import pack_grams
-    from discreet.kernels.gradient import residual_rows
-    from discreet.kernels.least_squares import solve_rows, solve_rows_constant
-    from discreet.kernels.gather import allocate_aligned_array, on_cache_lines, sum_rows
+    from discreet.kernels.cholesky import solve_spd
     from discreet.kernels.dot_products import pair_products
+    from discreet.kernels.gather import allocate_aligned_array, on_cache_lines, sum_rows
+    from discreet.kernels.gradient import residual_rows
+    from discreet.kernels.integer_sums import pack_grams
+    from discreet.kernels.least_squares import solve_rows, solve_rows_constant
     from discreet.kernels.psd import project_psd, solve_psd
     from discreet.kernels.threads import set_threads, thread_count
     from discreet.kernels.topk import Panels, top_k
@@ -43,20 +43,20 @@ __all__ = [
 
 _HOME = {
     "Panels": "topk",
-    "aligned_empty": "packed",
-    "on_cache_lines": "packed",
-    "packed_grams": "exact",
-    "pair_products": "pairs",
+    "allocate_aligned_array": "gather",
+    "on_cache_lines": "gather",
+    "pack_grams": "integer_sums",
+    "pair_products": "dot_products",
     "project_psd": "psd",
     "residual_rows": "gradient",
-    "second_moment": "dense",
+    "second_moment": "blas",
     "set_threads": "threads",
     "solve_psd": "psd",
-    "solve_rows": "normal",
-    "solve_rows_constant": "normal",
+    "solve_rows": "least_squares",
+    "solve_rows_constant": "least_squares",
     "solve_spd": "cholesky",
-    "sum_rows": "packed",
-    "tall_product": "dense",
+    "sum_rows": "gather",
+    "tall_product": "blas",
     "thread_count": "threads",
     "top_k": "topk",
 }

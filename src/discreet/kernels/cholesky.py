@@ -10,10 +10,10 @@ import numpy as np
 
 from discreet._numba import njit
 from discreet.kernels import simd
-from discreet.kernels.validation import floats
 from discreet.kernels.simd import lanes, transpose, transpose_to
 from discreet.kernels.simd_batched import backward_panel, chol_diagonal, chol_panel, forward_panel
 from discreet.kernels.threads import even_cuts, run
+from discreet.kernels.validation import floats
 
 
 def solve_spd_numpy(A: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from discreet._numba import njit
-from discreet.kernels.validation import floats, positions, same_length
 from discreet.kernels.threads import even_cuts, run
+from discreet.kernels.validation import floats, positions, same_length
 
 
 def pair_products_numpy(U: np.ndarray, V: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:

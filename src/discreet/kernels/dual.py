@@ -17,8 +17,8 @@ import numpy as np
 
 from discreet._numba import njit
 from discreet.kernels.cholesky import allocate_aligned, matrix_gap, panels_size, solve_interleaved
-from discreet.kernels.least_squares import Entries, read_targets
 from discreet.kernels.gather import add_gram, add_sum
+from discreet.kernels.least_squares import Entries, read_targets
 from discreet.kernels.simd import gather_scaled, lanes, transpose
 
 

@@ -17,7 +17,6 @@ from numpy.typing import DTypeLike
 
 from discreet._numba import njit
 from discreet.kernels import simd
-from discreet.kernels.validation import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import allocate_aligned, pad_rank
 from discreet.kernels.simd import (
     CORNER_VECTORS,
@@ -40,6 +39,7 @@ from discreet.kernels.simd import (
     tile_3,
 )
 from discreet.kernels.threads import cost_cuts, even_cuts, run
+from discreet.kernels.validation import floats, same_length, sparse_rows
 
 PACK = 128  # entries gathered at a time: 128 rows of rank 128 are 64 kB, which stays in the second-level cache
 AHEAD = 128  # entries prefetched beyond those

@@ -14,9 +14,9 @@ from __future__ import annotations
 import numpy as np
 
 from discreet._numba import njit
-from discreet.kernels.validation import floats, same_length, sparse_rows
 from discreet.kernels.simd import prefetch
 from discreet.kernels.threads import cost_cuts, even_cuts, run
+from discreet.kernels.validation import floats, same_length, sparse_rows
 
 _AHEAD = 6  # entries whose sums are asked for before their turn
 _SUMS = 1 << 28  # bytes of sums that are held for all pieces together

@@ -16,8 +16,8 @@ from itertools import pairwise
 import numpy as np
 
 from discreet._numba import njit
-from discreet.kernels.validation import floats, same_length, sparse_rows
 from discreet.kernels.threads import cost_cuts, even_cuts, run
+from discreet.kernels.validation import floats, same_length, sparse_rows
 
 _PIECES = 8  # whatever the threads, so that they do not change a bit
 

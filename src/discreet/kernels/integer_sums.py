@@ -19,11 +19,11 @@ import numpy as np
 
 from discreet._numba import njit
 from discreet.kernels import simd
-from discreet.kernels.validation import floats, same_length, sparse_rows
 from discreet.kernels.cholesky import allocate_aligned, pad_rank
 from discreet.kernels.gather import PACK, add_gram, pad_columns, prefetch_rows, sums
 from discreet.kernels.simd import gather_scaled, gather_truncated
 from discreet.kernels.threads import cost_cuts, run
+from discreet.kernels.validation import floats, same_length, sparse_rows
 
 LARGEST = 2.0**53
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from discreet._numba import njit
 from discreet.kernels import simd
-from discreet.kernels.validation import floats, same_length, sparse_rows
+from discreet.kernels.blas import tall_product
 from discreet.kernels.cholesky import (
     allocate_aligned,
     factor_turned,
@@ -29,7 +29,6 @@ from discreet.kernels.cholesky import (
     solve_one,
     substitute,
 )
-from discreet.kernels.blas import tall_product
 from discreet.kernels.gather import (
     PACK,
     add_sum,
@@ -42,6 +41,7 @@ from discreet.kernels.gather import (
 )
 from discreet.kernels.simd import gather, gather_scaled, lanes
 from discreet.kernels.threads import cost_cuts, run
+from discreet.kernels.validation import floats, same_length, sparse_rows
 
 DUAL_RANK = 96  # from this rank on, rows with few entries are solved in the dual
 

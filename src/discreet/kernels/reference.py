@@ -102,7 +102,11 @@ def residual_rows(
 
 
 def top_k(
-    U: np.ndarray, V: np.ndarray | ReferencePanels, bias: np.ndarray, k: int, seen: tuple[np.ndarray, np.ndarray] | None = None
+    U: np.ndarray,
+    V: np.ndarray | ReferencePanels,
+    bias: np.ndarray,
+    k: int,
+    seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best `k` items of each user by ``u · v_j + bias_j``, best first, equal scores by index, padded with −1."""
     factors = V.V if isinstance(V, ReferencePanels) else V

@@ -306,7 +306,13 @@ def _emit_corner(
                 left = e.splat(e.b.add(row, p), e.size * a)
                 for n in range(half + 1 + a * vectors, half + 1 + (a + 1) * vectors):
                     sums[n] = e.fma(left, beside[(n - half - 1) % vectors], sums[n])
-        return [e.address_at(index, 4), e.address_at(ahead, 4), *[e.address_at(factor, e.size) for factor in factors], *totals, *sums]
+        return [
+            e.address_at(index, 4),
+            e.address_at(ahead, 4),
+            *[e.address_at(factor, e.size) for factor in factors],
+            *totals,
+            *sums,
+        ]
 
     factors = [v, *also[:1]]
     found = e.loop(K, [index, ahead, *factors, *totals, *start], body)[2 + sides :]

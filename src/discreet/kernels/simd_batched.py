@@ -81,7 +81,11 @@ def forward_panel(typingctx: Any, like: Any, T: Any, B: Any, i: Any) -> Any:
         def body(carried: list[Any]) -> list[Any]:
             t, b, *sums = carried
             minus = e.b.fneg(e.load(b))
-            return [e.address_at(t, 4 * E), e.address_at(b, E), *[e.fma(minus, e.load(t, E * c), sums[c]) for c in range(4)]]
+            return [
+                e.address_at(t, 4 * E),
+                e.address_at(b, E),
+                *[e.fma(minus, e.load(t, E * c), sums[c]) for c in range(4)],
+            ]
 
         corner, _, *z = e.loop(i, [T, B, *[e.load(here, E * c) for c in range(4)]], body)
         for k in range(4):

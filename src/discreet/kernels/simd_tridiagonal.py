@@ -146,7 +146,14 @@ def chains(typingctx: Any, like: Any, beside: Any, join: Any, top: Any, bottom: 
                     next_ = e.b.fmul(e.b.fmul(e.b.fneg(b), z[k]), e.load(out, e.width * v))
                     z[k] = e.b.select(e.b.fcmp_ordered("==", where[v], row), e.constant(1.0), next_)
                     e.store(z[k], out, e.width * v)
-            return [e.address_at(e1, size), e.address_at(u, line), e.address_at(e2, -size), e.address_at(t, -line), e.b.fadd(i, e.constant(1.0)), *z]
+            return [
+                e.address_at(e1, size),
+                e.address_at(u, line),
+                e.address_at(e2, -size),
+                e.address_at(t, -line),
+                e.b.fadd(i, e.constant(1.0)),
+                *z,
+            ]
 
         down = [beside, e.address_at(bottom, line)]
         up = [e.b.add(beside, elements), e.b.add(top, lines)]
@@ -171,9 +178,21 @@ def combine(typingctx: Any, like: Any, join: Any, top: Any, bottom: Any, z: Any,
                 y = e.b.select(above, e.load(t, e.width * v), e.load(u, e.width * v))
                 e.store(y, z, e.width * v)
                 length[v] = e.fma(y, y, length[v])
-            return [e.address_at(t, line), e.address_at(u, line), e.b.add(z, ldz), e.b.fadd(i, e.constant(1.0)), *length]
+            return [
+                e.address_at(t, line),
+                e.address_at(u, line),
+                e.b.add(z, ldz),
+                e.b.fadd(i, e.constant(1.0)),
+                *length,
+            ]
 
-        start = [e.address_at(top, line), e.address_at(bottom, line), z, e.constant(0.0), *[e.constant(0.0)] * SHIFT_VECTORS]
+        start = [
+            e.address_at(top, line),
+            e.address_at(bottom, line),
+            z,
+            e.constant(0.0),
+            *[e.constant(0.0)] * SHIFT_VECTORS,
+        ]
         length = e.loop(r, start, body)[4:]
         for v in some:
             e.store(length[v], lengths, e.width * v)

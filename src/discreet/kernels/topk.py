@@ -15,10 +15,10 @@ import numpy as np
 
 from discreet._numba import njit
 from discreet.kernels import simd
-from discreet.kernels.validation import floats, same_length, sparse_rows
 from discreet.kernels.gather import allocate_aligned_array
 from discreet.kernels.simd import SCORE_VECTORS, TILE_ROWS, score_tile
 from discreet.kernels.threads import even_cuts, run, thread_count
+from discreet.kernels.validation import floats, same_length, sparse_rows
 
 ITEMS = 2048
 USERS = 64  # a block of scores is half a megabyte: it stays in the second-level cache between product and scan

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.models._user_centering import own_mean_bounds, what_factors_explain
 from discreet.models.algorithm import (
     Algorithm,
     Learned,
@@ -21,16 +22,15 @@ from discreet.models.algorithm import (
     share_of_items,
     spread_out,
 )
-from discreet.models._user_centering import own_mean_bounds, what_factors_explain
+from discreet.models.fold_in import FoldIn
 from discreet.models.parameters import (
     MOST_STEPS,
-    check_that,
-    require_fraction,
+    check_int,
     check_number,
     check_positive,
-    check_int,
+    check_that,
+    require_fraction,
 )
-from discreet.models.fold_in import FoldIn
 from discreet.privacy.release.session import Session
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.sealed_users import Users

@@ -21,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import DataError
+from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
 from discreet.models.parameters import check_that
-from discreet.models.fold_in import ItemSimilarity, FoldIn, HistoryRows
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.ledger import Ledger
 from discreet.privacy.release.plan import Line, Plan, reshare
-from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.sealed_users import Users
@@ -136,7 +136,9 @@ class Algorithm(ABC):
         fold_in_rule = self.fold_in_rule(learned)
         if fold_in_rule is None:
             return *self.fold(rows, learned), learned.factors
-        return *fold_in_rule.score_vectors(rows, learned.factors, learned.biases), fold_in_rule.score_factors(learned.factors)
+        return *fold_in_rule.score_vectors(rows, learned.factors, learned.biases), fold_in_rule.score_factors(
+            learned.factors
+        )
 
     def item_similarity(self, learned: Learned) -> ItemSimilarity:
         """Which part of the factors items are compared by."""
@@ -176,7 +178,9 @@ class Algorithm(ABC):
 
     def _shares(self) -> Mapping[str, float]:
         shares = getattr(self, "shares", {})
-        check_that(isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{'counts': 0.1}}")
+        check_that(
+            isinstance(shares, Mapping), f"shares is {shares!r}, but must be a mapping such as {{'counts': 0.1}}"
+        )
         return shares
 
 

@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 from discreet.data.ratings import Ratings
 from discreet.kernels import pair_products, second_moment, solve_rows, solve_rows_constant
 from discreet.models.base import Recommender
-from discreet.models.parameters import MOST_STEPS, check_that, check_number, check_choice, check_int
-from discreet.models.histories import to_learn_from
 from discreet.models.fold_in import ALSFoldIn, FoldIn
-from discreet.progress import Progress, ShowProgress, progress_bar, no_progress
+from discreet.models.histories import to_learn_from
+from discreet.models.parameters import MOST_STEPS, check_choice, check_int, check_number, check_that
+from discreet.progress import Progress, ShowProgress, no_progress, progress_bar
 
 logger = logging.getLogger("discreet")
 
@@ -316,12 +316,16 @@ class ALS(Recommender):
         check_choice("feedback", self.feedback, "explicit", "implicit")
         check_choice("weighting", self.weighting, "rating", "row")
         check_choice("dtype", self.dtype, "float32", "float64")
-        check_that(self.initial_scale != 0, "initial_scale is 0, but must be above 0: factors that start at 0 stay there")
+        check_that(
+            self.initial_scale != 0, "initial_scale is 0, but must be above 0: factors that start at 0 stay there"
+        )
         check_that(
             self.intercepts is None or isinstance(self.intercepts, bool),
             f"intercepts is {self.intercepts!r}, but must be True, False or None",
         )
-        check_that(self._explicit or not self.intercepts, "intercepts is True, but only explicit feedback has intercepts")
+        check_that(
+            self._explicit or not self.intercepts, "intercepts is True, but only explicit feedback has intercepts"
+        )
 
 
 def _by_item(ratings: Ratings) -> tuple[tuple[NDArray[Any], ...], NDArray[np.int64]]:

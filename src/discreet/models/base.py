@@ -26,10 +26,10 @@ from discreet.data.ids import IdIndex, as_ids, replace_surrogates
 from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError, DataError, NotFittedError
 from discreet.kernels import pair_products, top_k
-from discreet.models.parameters import check_history_range, check_that, check_choice, check_int
 from discreet.models.estimator import Estimator
-from discreet.models.histories import Exclusions, as_exclusions, as_pairs, parse_history, as_user_rows
-from discreet.models.fold_in import ItemSimilarity, FoldIn, HistoryRows
+from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
+from discreet.models.histories import Exclusions, as_exclusions, as_pairs, as_user_rows, parse_history
+from discreet.models.parameters import check_choice, check_history_range, check_int, check_that
 from discreet.models.recommendations import Recommendations
 from discreet.models.scorer import Scorer
 from discreet.progress import Progress, ShowProgress, progress_bar
@@ -517,7 +517,9 @@ class Recommender(Estimator, ABC):
     ) -> NDArray[np.float32]:
         """Scores of (row of the histories, item) pairs; row −1 is a user without history, item −1 gives NaN."""
         indptr, indices, values = rows
-        vectors, offsets, V = self.score_vectors(np.append(indptr, indptr[-1]), indices, values)  # the last row is nobody's
+        vectors, offsets, V = self.score_vectors(
+            np.append(indptr, indptr[-1]), indices, values
+        )  # the last row is nobody's
         dots = pair_products(vectors, V, user, item)
         return np.where(item >= 0, dots + offsets[user] + self.item_biases_[item], np.nan).astype(np.float32)
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models.base import Recommender
-from discreet.models.parameters import check_that, check_number, check_int
+from discreet.models.fold_in import FoldIn, UserMeanFoldIn
 from discreet.models.histories import to_learn_from
-from discreet.models.fold_in import UserMeanFoldIn, FoldIn
+from discreet.models.parameters import check_int, check_number, check_that
 from discreet.progress import ShowProgress, progress_bar
 
 

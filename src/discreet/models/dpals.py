@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import project_psd, solve_psd
+from discreet.models._signal_to_noise import check_signal
 from discreet.models.algorithm import (
     Algorithm,
     Learned,
@@ -42,32 +43,26 @@ from discreet.models.algorithm import (
     spread_out,
     width,
 )
-from discreet.models._signal_to_noise import check_signal
+from discreet.models.fold_in import FoldIn, LeastSquaresFoldIn
 from discreet.models.parameters import (
     MOST_SWEEPS,
-    check_that,
     check_bool,
+    check_choice,
+    check_int,
+    check_number,
+    check_positive,
+    check_that,
     require_fraction,
     require_growth,
-    check_number,
-    check_choice,
-    check_positive,
-    check_int,
 )
-from discreet.models.fold_in import LeastSquaresFoldIn, FoldIn
-from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting.budget import Budget
-from discreet.privacy.release.plan import Line, Plan, Release
-from discreet.privacy.release.session import Session, ReleasableSum
-from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.sealed_users import Users
-from discreet.privacy.statistics.sums import triangle_size, unpack
-
-
-from typing import Any, Literal
-
 from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighboring
+from discreet.privacy.accounting import gdp
+from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.release.plan import Line, Plan, Release
+from discreet.privacy.release.session import ReleasableSum, Session
+from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import triangle_size, unpack
+from discreet.privacy.users.sealed_users import Users
 
 LARGE = 10_000  # items from which implicit feedback is taken to come from so many users that more can be learned
 BY_SIGNAL = "by signal"
@@ -245,7 +240,9 @@ class NoisySolve(Algorithm):
             isinstance(self.sigmas, Mapping), f"sigmas is {self.sigmas!r}, but must be a mapping such as {{'sum': 1}}"
         )
         check_that(not self.sigmas or self.growth == 1, "sigmas go without growth: the paper's steps are all alike")
-        check_that(not (self.sigmas and self.shares), "sigmas say how much noise there is, and shares would say it again")
+        check_that(
+            not (self.sigmas and self.shares), "sigmas say how much noise there is, and shares would say it again"
+        )
         most = self._n_frequent(n_items)
         check_that(
             self.initialization == "random" or self.rank_of_factors <= most,

@@ -36,30 +36,25 @@ from discreet.models.algorithm import (
     middle,
     width,
 )
+from discreet.models.fold_in import FoldIn, GradientFoldIn, project
 from discreet.models.parameters import (
     MOST_SWEEPS,
-    check_that,
     check_bool,
-    check_number,
     check_choice,
-    check_positive,
     check_int,
+    check_number,
+    check_positive,
+    check_that,
 )
-from discreet.models.fold_in import GradientFoldIn, FoldIn, project
+from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting import gdp
-from discreet.privacy.accounting.budget import Budget
+from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.plan import Line, Plan, Release
-from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import triangle_size, unpack
 from discreet.privacy.users.gradient_steps import Descent
 from discreet.privacy.users.sealed_users import Users
-from discreet.privacy.statistics.sums import triangle_size, unpack
-
-
-from typing import Any
-
-from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighboring
 
 SIZE_SHARE = 0.02  # of μ², for how many users and ratings there are
 

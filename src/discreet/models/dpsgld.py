@@ -28,20 +28,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models.algorithm import Learned, Progress, Range
 from discreet.models._clipped_descent import ClippedDescent
-from discreet.models.parameters import check_that, check_number, check_positive
-from discreet.privacy.accounting.budget import Budget
+from discreet.models.algorithm import Learned, Progress, Range
+from discreet.models.parameters import check_number, check_positive, check_that
+from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.plan import Line
-from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.users.poisson_batches import clip_gradient
 from discreet.privacy.users.sealed_users import Users
-
-
-from typing import Any, ClassVar
-
-from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighboring
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,7 +124,6 @@ class Langevin(ClippedDescent):
 
 
 # ------------------------------------------------------------ the model
-
 
 
 class DPSGLD(PrivateRecommender):

@@ -41,29 +41,24 @@ from discreet.models.algorithm import (
     spread_out,
     width,
 )
+from discreet.models.fold_in import FoldIn, LeastSquaresFoldIn, ProjectionFoldIn
 from discreet.models.parameters import (
-    check_that,
     check_bool,
-    require_fraction,
-    check_number,
     check_choice,
-    check_positive,
     check_int,
+    check_number,
+    check_positive,
+    check_that,
+    require_fraction,
 )
-from discreet.models.fold_in import LeastSquaresFoldIn, ProjectionFoldIn, FoldIn
-from discreet.privacy.accounting.budget import Budget
+from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.plan import Line
-from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import triangle_size, unpack
 from discreet.privacy.users.residual_covariance import item_totals, residuals_of
 from discreet.privacy.users.sealed_users import Users
-from discreet.privacy.statistics.sums import triangle_size, unpack
-
-
-from typing import Any, ClassVar
-
-from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighboring
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,7 +202,9 @@ class CovarianceSVD(Algorithm):
         personal = self.centering == "user"
         if not self.density:
             centering: Any = "own deviation" if personal else "constant"
-            return LeastSquaresFoldIn(self.regularization, 0.0, centering, center, self.prior_count, masked=True, known=known)
+            return LeastSquaresFoldIn(
+                self.regularization, 0.0, centering, center, self.prior_count, masked=True, known=known
+            )
         squares = (learned.factors.astype(np.float64) ** 2).sum(axis=0)  # V = Q Λ^{1/2}, so Q Qᵀ = V Λ⁻¹ Vᵀ
         return ProjectionFoldIn(center, self.prior_count, self.density, personal, known, squares)
 
@@ -234,7 +231,6 @@ def principal(C: NDArray[Any], factors: int) -> NDArray[np.float64]:
 
 
 # ------------------------------------------------------------ the model
-
 
 
 class DPSVD(PrivateRecommender):

@@ -64,7 +64,9 @@ class Estimator:
         return {name: value for name, value in self.get_params().items() if value != default[name]}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._params_given().items())})"
+        return (
+            f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._params_given().items())})"
+        )
 
     def _repr_html_(self) -> str:
         """For notebooks: the parameters, what was learned, and what is promised.

@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.models._user_centering import own_mean_bounds, what_factors_explain
 from discreet.models.algorithm import (
     Algorithm,
     Learned,
@@ -41,29 +42,23 @@ from discreet.models.algorithm import (
     spread_out,
     width,
 )
-from discreet.models._user_centering import own_mean_bounds, what_factors_explain
+from discreet.models.fold_in import FoldIn, FrankWolfeFoldIn
 from discreet.models.parameters import (
+    check_choice,
+    check_int,
+    check_number,
+    check_positive,
     check_that,
     require_fraction,
-    check_number,
-    check_choice,
-    check_positive,
-    check_int,
 )
-from discreet.models.fold_in import FrankWolfeFoldIn, FoldIn
-from discreet.privacy.accounting.budget import Budget
+from discreet.models.private import PrivateRecommender
+from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.plan import Line
-from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import triangle_size, unpack
 from discreet.privacy.users.residual_covariance import Residuals, crowd, residuals_of
 from discreet.privacy.users.sealed_users import Users
-from discreet.privacy.statistics.sums import triangle_size, unpack
-
-
-from typing import Any, ClassVar
-
-from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighboring
 
 MOST_STEPS = 1000  # allowed on any catalog; more only where there are as many items
 
@@ -253,7 +248,6 @@ def top_eigen(W: NDArray[Any]) -> tuple[NDArray[Any], float]:
 
 
 # ------------------------------------------------------------ the model
-
 
 
 class DPFrankWolfe(PrivateRecommender):

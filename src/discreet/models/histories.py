@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from discreet.data.columns import CONVENTIONS, Columns, normalize
-from discreet.data.ids import as_ids, encode
 from discreet.data.frames import frame_columns
+from discreet.data.ids import as_ids, encode
 from discreet.data.ratings import Ratings
 from discreet.errors import DataError
 

@@ -45,29 +45,24 @@ from discreet.models.algorithm import (
     middle,
     width,
 )
+from discreet.models.fold_in import FoldIn, LeastSquaresFoldIn
 from discreet.models.parameters import (
     MOST_SWEEPS,
-    check_that,
-    check_number,
     check_choice,
-    check_positive,
     check_int,
+    check_number,
+    check_positive,
+    check_that,
 )
-from discreet.models.fold_in import LeastSquaresFoldIn, FoldIn
+from discreet.models.private import PrivateRecommender
 from discreet.privacy.accounting.budget import Budget, Neighboring
-from discreet.privacy.release.plan import Line, Plan, Release
-from discreet.privacy.release.session import Session, ReleasableSum
 from discreet.privacy.accounting.mechanisms import LARGEST_ALPHA, SMALLEST_ALPHA, Huber
+from discreet.privacy.release.plan import Line, Plan, Release
+from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import unpack
 from discreet.privacy.users.huber_weights import reweight
 from discreet.privacy.users.sealed_users import Users, seal
-from discreet.privacy.statistics.sums import unpack
-
-
-from typing import Any, Literal
-
-from discreet.models.private import PrivateRecommender
-from discreet.privacy.accounting.budget import Neighboring
 
 logger = logging.getLogger("discreet")
 

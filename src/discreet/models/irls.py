@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from discreet.kernels import pair_products, solve_rows
 from discreet.models.als import ALS
-from discreet.models.parameters import MOST_SWEEPS, check_that, check_number, check_int
 from discreet.models.fold_in import ALSFoldIn, FoldIn
+from discreet.models.parameters import MOST_SWEEPS, check_int, check_number, check_that
 
 
 class IRLS(ALS):
@@ -145,7 +145,9 @@ def huber_regression(
         The default is Huber's own, for residuals of unit variance.
     """
     A, y = np.asarray(A, np.float64), np.asarray(y, np.float64)
-    check_that(A.ndim == 2 and y.shape == A.shape[:1], f"y has shape {y.shape} and A {A.shape}: they need (n,) and (n, p)")
+    check_that(
+        A.ndim == 2 and y.shape == A.shape[:1], f"y has shape {y.shape} and A {A.shape}: they need (n,) and (n, p)"
+    )
     n = len(y)
     indptr = np.array([0, n])
     indices = np.arange(n, dtype=np.int32)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.models.base import Recommender
+from discreet.models.fold_in import ConstantFoldIn, FoldIn
 from discreet.models.histories import to_learn_from
-from discreet.models.fold_in import FoldIn, ConstantFoldIn
 from discreet.progress import ShowProgress, progress_bar
 
 

@@ -23,11 +23,11 @@ from discreet.data.ratings import Ratings
 from discreet.data.safe_io import parse_json
 from discreet.data.user_column import check_user_column
 from discreet.errors import ConfigError
-from discreet.models.algorithm import Algorithm, Learned, HistoryRows, algorithm_from, field_names
+from discreet.models.algorithm import Algorithm, Learned, algorithm_from, field_names
 from discreet.models.base import Recommender, logger
-from discreet.models.parameters import check_that, check_range, check_int
+from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
 from discreet.models.histories import to_learn_from
-from discreet.models.fold_in import ItemSimilarity, FoldIn
+from discreet.models.parameters import check_int, check_range, check_that
 from discreet.models.storage.ledger_history import LEDGER, earlier_name
 from discreet.privacy.accounting.budget import Budget, Neighboring
 from discreet.privacy.release.budget_store import Account, charge_account
@@ -325,7 +325,9 @@ class PrivateRecommender(Recommender):
         if getattr(ratings, "catalog", False):
             session.record_assumption("items", f"the catalog of {ratings.n_items:,} items")
         else:
-            session.record_assumption("items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True)
+            session.record_assumption(
+                "items", f"the list of {ratings.n_items:,} items, found in the ratings", inferred=True
+            )
         if getattr(ratings, "filtered", ""):
             session.record_assumption("filter", ratings.filtered, inferred=True)
         session.record_assumption("parameters", "every parameter of the model")
@@ -335,7 +337,9 @@ class PrivateRecommender(Recommender):
             given = self._public_range(ratings)
             low, high = given or seen or COMMON_RANGE
             clipped = CLIPPED if given else ""
-            session.record_assumption("ratings", f"the range of ratings, {low:g} to {high:g}{clipped}", inferred=given is None)
+            session.record_assumption(
+                "ratings", f"the range of ratings, {low:g} to {high:g}{clipped}", inferred=given is None
+            )
         for name, text in algorithm.assumptions().items():
             session.record_assumption(name, text)
         if features is not None:

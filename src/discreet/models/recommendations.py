@@ -57,7 +57,9 @@ class Recommendations(tuple[NDArray[Any], NDArray[np.float32]]):
         if not len(self.ids):
             return "no recommendations"
         head = ["", "item", "title", "score"]
-        lines = [[str(rank), str(item), title or "", f"{score:.4g}"] for rank, item, title, score in self._rows_to_show()]
+        lines = [
+            [str(rank), str(item), title or "", f"{score:.4g}"] for rank, item, title, score in self._rows_to_show()
+        ]
         if self.titles is None:
             head.pop(2)
             lines = [[rank, item, score] for rank, item, _, score in lines]

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from discreet import kernels as compiled
 from discreet.data.ids import canonical, replace_surrogates
 from discreet.errors import ConfigError, DataError
-from discreet.models.parameters import check_history_range, in_range, check_that, check_int
-from discreet.models.fold_in import ItemSimilarity, FoldIn, HistoryRows
+from discreet.models.fold_in import FoldIn, HistoryRows, ItemSimilarity
+from discreet.models.parameters import check_history_range, check_int, check_that, in_range
 
 Array = NDArray[Any]
 

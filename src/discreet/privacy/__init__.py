@@ -37,18 +37,18 @@ __all__ = [
 ]
 
 _HOME = {
-    "Account": "accounting.lifetime",
-    "Bounds": "people.bounds",
+    "Account": "release.budget_store",
+    "Bounds": "statistics.bounds",
     "Budget": "accounting.budget",
-    "BudgetStore": "accounting.lifetime",
-    "Ledger": "door.ledger",
-    "Line": "door.plan",
-    "Plan": "door.plan",
-    "PrivacyStatement": "door.statement",
-    "Release": "door.plan",
-    "Session": "door.session",
-    "Users": "people.users",
-    "seal": "people.users",
+    "BudgetStore": "release.budget_store",
+    "Ledger": "release.ledger",
+    "Line": "release.plan",
+    "Plan": "release.plan",
+    "PrivacyStatement": "release.statement",
+    "Release": "release.plan",
+    "Session": "release.session",
+    "Users": "users.sealed_users",
+    "seal": "users.sealed_users",
 }
 
 

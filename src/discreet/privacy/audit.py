@@ -27,12 +27,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from discreet.errors import ConfigError
-from discreet.privacy.accounting.budget import Neighboring, Norm
-from discreet.privacy.release.plan import Plan, Release
-from discreet.privacy.release.session import Session, ReleasableSum
-from discreet.privacy.sealed import KEY, Key, require
 from discreet.privacy.accounting import mechanisms
+from discreet.privacy.accounting.budget import Neighboring, Norm
 from discreet.privacy.accounting.mechanisms import mu_of_pure
+from discreet.privacy.release.plan import Plan, Release
+from discreet.privacy.release.session import ReleasableSum, Session
+from discreet.privacy.sealed import KEY, Key, require
 
 ERROR = 1e-9
 

@@ -66,16 +66,17 @@ def write_report(
     page says so.
     """
     from discreet.data.download import atomic_write
-    from discreet.report import page
-    from discreet.report import item_map
-    from discreet.report import evaluation_section
+    from discreet.report import evaluation_section, item_map, page
 
     if test is not None and data is None:
         raise ConfigError("test ratings need the data that say what is known of their users")
     file = check_target(path)
     measured = None if data is None else evaluation_section.measure(model, data, test, progress=progress)
     if histories:
-        shown = [item_map.sample_recommendations(model, dict(h), f"History {at}", n) for at, h in enumerate(histories, start=1)]
+        shown = [
+            item_map.sample_recommendations(model, dict(h), f"History {at}", n)
+            for at, h in enumerate(histories, start=1)
+        ]
     else:
         shown = item_map.samples(model, n)
     text = page.render(model, measured, shown)

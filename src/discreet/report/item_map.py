@@ -111,7 +111,9 @@ def samples(model: Any, n: int = 10, how_many: int = 4, long: int = 5) -> list[S
     ]
 
 
-def sample_recommendations(model: Any, history: dict[Any, float], name: str, n: int, *, invented: bool = False) -> Sample:
+def sample_recommendations(
+    model: Any, history: dict[Any, float], name: str, n: int, *, invented: bool = False
+) -> Sample:
     """Recommendations for one history, {item id: rating}."""
     titles = dict(zip(model.item_ids_.tolist(), names(model), strict=True))
     ids, scores = model.recommend(history, n)

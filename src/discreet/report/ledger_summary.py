@@ -72,7 +72,9 @@ def kinds(model: Any) -> list[Kind]:
         found.setdefault(key, []).append(entry)
     parts = [(some[0], len(some), _weight(some[0]) * len(some)) for some in found.values()]
     total = sum(weight for _, _, weight in parts)
-    return [Kind(entry, n, weight / total if total else math.nan, _noise_ratio(entry, model)) for entry, n, weight in parts]
+    return [
+        Kind(entry, n, weight / total if total else math.nan, _noise_ratio(entry, model)) for entry, n, weight in parts
+    ]
 
 
 def _weight(entry: Entry) -> float:

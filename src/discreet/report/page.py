@@ -9,13 +9,11 @@ import math
 from importlib import resources
 from typing import Any
 
-from discreet.report import charts
-from discreet.report import item_map
-from discreet.report import privacy_section
+from discreet.report import charts, item_map, privacy_section
+from discreet.report.evaluation_section import Quality, trace_of
 from discreet.report.html import Html, content_policy, data, join, power, table, tag, title
 from discreet.report.item_map import Sample
 from discreet.report.privacy_section import QUINTILES
-from discreet.report.evaluation_section import Quality, trace_of
 from discreet.version import __version__
 
 _LOOK = "looks at people's ratings"

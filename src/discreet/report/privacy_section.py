@@ -9,10 +9,9 @@ from typing import Any
 from discreet.privacy.accounting.budget import WEAK_EPSILON
 from discreet.privacy.accounting.pricing import CONVERSIONS
 from discreet.privacy.release.statement import PrivacyStatement
-from discreet.report import charts
-from discreet.report import ledger_summary
-from discreet.report.html import Html, join, power, table, tag
+from discreet.report import charts, ledger_summary
 from discreet.report.evaluation_section import QUIET, Quality, trace_of
+from discreet.report.html import Html, join, power, table, tag
 
 _ONE = {
     "add-remove": "with and without all the ratings of any one person",
@@ -129,7 +128,9 @@ def _facts(statement: PrivacyStatement) -> Html:
 
 
 def _beliefs(statement: PrivacyStatement) -> Html:
-    after = {p: ledger_summary.belief(p, statement.epsilon, statement.delta, ledger_summary.SEEN) for p in (0.01, 0.1, 0.5)}
+    after = {
+        p: ledger_summary.belief(p, statement.epsilon, statement.delta, ledger_summary.SEEN) for p in (0.01, 0.1, 0.5)
+    }
     rows = [[_percent(prior), _percent(most)] for prior, most in after.items()]
     rare = (
         f" by anything that the model shows with a probability of {ledger_summary.SEEN:.0%} or more. What it shows more "

@@ -27,8 +27,8 @@ from discreet.report.privacy_section import VERDICTS
 from discreet.version import __version__
 
 if TYPE_CHECKING:
-    from discreet.privacy.release.budget_store import Account, Balance
     from discreet.auditing.conformance.report import Report
+    from discreet.privacy.release.budget_store import Account, Balance
 
 _RELATION = {"add-remove": "one person more or less", "replace-one": "one person exchanged for another"}
 #: Beyond this ε, the second accountant takes minutes.

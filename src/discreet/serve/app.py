@@ -33,21 +33,21 @@ from starlette.routing import Route
 from discreet.errors import ConfigError, DiscreetError
 from discreet.kernels import thread_count
 from discreet.models.parameters import in_range
+from discreet.serve.batching import Batcher
 from discreet.serve.metrics import Metrics, SharedCounters
 from discreet.serve.middleware import FAILED, Middleware, TooLarge
+from discreet.serve.model_registry import ModelRegistry, ServedModel
 from discreet.serve.schemas import (
     LARGEST_BATCH_ITEMS,
     LARGEST_N,
     LONGEST_NAME,
-    RecommendResponse,
-    BatchResponse,
     BatchRequest,
-    RecommendRequest,
-    RatedItem,
+    BatchResponse,
     ErrorResponse,
+    RatedItem,
+    RecommendRequest,
+    RecommendResponse,
 )
-from discreet.serve.model_registry import ServedModel, ModelRegistry
-from discreet.serve.batching import Batcher
 from discreet.serve.web_page import content_policy
 from discreet.version import __version__
 
@@ -161,7 +161,9 @@ def create_app(shelf: ModelRegistry, settings: Settings | None = None, counters:
 # ------------------------------------------------------------------ questions
 
 
-def _add_questions(app: FastAPI, shelf: ModelRegistry, workers: ThreadPoolExecutor, long_work: ThreadPoolExecutor) -> None:
+def _add_questions(
+    app: FastAPI, shelf: ModelRegistry, workers: ThreadPoolExecutor, long_work: ThreadPoolExecutor
+) -> None:
     together = Batcher(workers)
 
     async def run(work: Callable[[], Any], *, long: bool = False, large: bool = False) -> Any:
@@ -170,7 +172,9 @@ def _add_questions(app: FastAPI, shelf: ModelRegistry, workers: ThreadPoolExecut
             return work()
         return await asyncio.get_running_loop().run_in_executor(long_work if long else workers, work)
 
-    @app.post("/v1/recommend", response_model=RecommendResponse, openapi_extra=_body(RecommendRequest), tags=["recommend"])
+    @app.post(
+        "/v1/recommend", response_model=RecommendResponse, openapi_extra=_body(RecommendRequest), tags=["recommend"]
+    )
     async def recommend(request: Request) -> Response:
         """The best items for one history."""
         body = await request.body()
@@ -178,12 +182,16 @@ def _add_questions(app: FastAPI, shelf: ModelRegistry, workers: ThreadPoolExecut
         served, asked = await run(functools.partial(_read_question, shelf, body), long=long)
         if plain := _without_wishes(served, asked):
             best, scores = await together.best(served, plain)
-            return _json({"model": served.name, "recommendations": _list_items(served, best, scores), "ignored": asked[-1]})
+            return _json(
+                {"model": served.name, "recommendations": _list_items(served, best, scores), "ignored": asked[-1]}
+            )
         long = long or asked[2] > LONG_LIST
         made: Response = await run(lambda: _json(answer(served, *asked)), long=long, large=_is_large(served))
         return made
 
-    @app.post("/v1/recommend/batch", response_model=BatchResponse, openapi_extra=_body(BatchRequest), tags=["recommend"])
+    @app.post(
+        "/v1/recommend/batch", response_model=BatchResponse, openapi_extra=_body(BatchRequest), tags=["recommend"]
+    )
     async def batch(request: Request) -> Response:
         """The best items for each of several histories."""
         body = await request.body()
@@ -465,7 +473,8 @@ def _schema(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         bodies = models_json_schema(
-            [(RecommendRequest, "validation"), (BatchRequest, "validation")], ref_template="#/components/schemas/{model}"
+            [(RecommendRequest, "validation"), (BatchRequest, "validation")],
+            ref_template="#/components/schemas/{model}",
         )[1]["$defs"]
         made.setdefault("components", {}).setdefault("schemas", {}).update(bodies)
         app.openapi_schema = made

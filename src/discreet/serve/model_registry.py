@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from discreet.errors import ConfigError, DiscreetError
-from discreet.models.storage.read_folder import MODEL
 from discreet.models.storage.load_scorer import OpenedModel, open_model
+from discreet.models.storage.read_folder import MODEL
 from discreet.serve.web_page import web_page
 
 logger = logging.getLogger("discreet")

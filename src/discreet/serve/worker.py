@@ -32,10 +32,10 @@ def main() -> int:
 
 def _serve(job: dict[str, Any]) -> int:
     from discreet.errors import DiscreetError
-    from discreet.serve.metrics import SharedCounters
-    from discreet.serve.server import run
     from discreet.serve.app import Settings, create_app
+    from discreet.serve.metrics import SharedCounters
     from discreet.serve.model_registry import ModelRegistry
+    from discreet.serve.server import run
 
     logging.basicConfig(format="%(message)s")
     logging.getLogger("discreet").setLevel(job["log_level"])

@@ -24,8 +24,8 @@ from typing import Any
 
 from discreet.errors import DiscreetError
 from discreet.kernels.threads import available_cores
-from discreet.serve.server import DRAIN_SECONDS, LINGER_SECONDS
 from discreet.serve.app import Settings
+from discreet.serve.server import DRAIN_SECONDS, LINGER_SECONDS
 
 logger = logging.getLogger("discreet")
 

@@ -16,14 +16,14 @@ import discreet
 from discreet.errors import ConfigError, DataError
 from discreet.models import algorithms
 from discreet.models.algorithm import ALGORITHMS, Algorithm, algorithm_class, algorithm_from
+from discreet.models.dpals import NoisySolve
+from discreet.models.dplmc import ProjectedGradient
+from discreet.models.dpmf.ranking import PairRanking
+from discreet.models.dpmf.rating import RatingFactorization
+from discreet.models.dpsgd import PoissonDescent
+from discreet.models.dpsgld import Langevin
 from discreet.models.dpsvd import CovarianceSVD
 from discreet.models.frank_wolfe import FrankWolfe
-from discreet.models.dpsgld import Langevin
-from discreet.models.dpals import NoisySolve
-from discreet.models.dpmf.ranking import PairRanking
-from discreet.models.dpsgd import PoissonDescent
-from discreet.models.dplmc import ProjectedGradient
-from discreet.models.dpmf.rating import RatingFactorization
 from discreet.models.huber_als import RobustSolve
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.users.sealed_users import seal

@@ -181,9 +181,7 @@ def test_the_budget_is_split_where_both_noises_together_do_least_harm():
 
 
 def test_a_part_of_epsilon_is_set_aside_for_the_start():
-    model = discreet.DPLMC.configure(
-        factors=3, epsilon=5.0, delta=1e-5, initialization="spectral", initial_epsilon=1.0
-    )
+    model = discreet.DPLMC.configure(factors=3, epsilon=5.0, delta=1e-5, initialization="spectral", initial_epsilon=1.0)
     event = accounting.Event("gaussian", model.plan(30).noise_multiplier("initial"))
     assert accounting.epsilon([event], 1e-5) == pytest.approx(1.0, rel=1e-3)
 

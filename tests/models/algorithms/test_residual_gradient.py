@@ -11,12 +11,12 @@ from discreet.data.splits import random_ratings
 from discreet.errors import BudgetExceeded, ConfigError
 from discreet.evaluation.evaluator import evaluate
 from discreet.kernels import threads
+from discreet.models._empirical_bayes import likely_counts, shrunk_ratio
 from discreet.models.dpmf import rating_factors
 from discreet.models.dpmf.feature_prior import FeaturePrior, Sums
-from discreet.models._empirical_bayes import likely_counts, shrunk_ratio
-from discreet.models.dpmf.user_effects import drift
-from discreet.models.dpmf.residual_covariance import spectrum, tastes
 from discreet.models.dpmf.rating_factors import without_own_share
+from discreet.models.dpmf.residual_covariance import spectrum, tastes
+from discreet.models.dpmf.user_effects import drift
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model, rule_names
 from research.families import Family, made
@@ -250,9 +250,7 @@ def test_what_drowns_in_noise_is_not_divided_by():
     rows = [np.sort(rng.choice(23, rng.integers(2, 15), replace=False)) for _ in range(4)]
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     values = rng.integers(1, 6, indptr[-1]).astype(float)
-    few = discreet.Ratings.from_indices(
-        indptr, np.concatenate(rows), values, np.arange(4), np.arange(23), catalog=True
-    )
+    few = discreet.Ratings.from_indices(indptr, np.concatenate(rows), values, np.arange(4), np.arange(23), catalog=True)
     given = dict(factors=3, epsilon=20.0, rating_range=(1.0, 5.0), iterations=3, goal="rating", likely=False)
     model = discreet.DPMF.configure(**given, attenuation=False, noise="seeded", random_state=275).fit(few)
     assert np.abs(model.item_factors_).max() < 10

@@ -8,8 +8,7 @@ from discreet.data.ratings import Ratings
 from discreet.data.splits import random_ratings
 from discreet.errors import ConfigError
 from discreet.kernels import threads
-from discreet.models.huber_als import curvature
-from discreet.models.huber_als import HuberALS
+from discreet.models.huber_als import HuberALS, curvature
 from discreet.privacy.release.unsafe import NoNoise
 from discreet.testing import check_private_model
 

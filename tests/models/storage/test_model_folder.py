@@ -19,8 +19,7 @@ from scipy import sparse
 import discreet
 from discreet import ALS, Bias, Popularity, Ratings
 from discreet.errors import ConfigError, DataError
-from discreet.models.storage import aside, exchange
-from discreet.models.storage import read_folder
+from discreet.models.storage import aside, exchange, read_folder
 
 FILES = {"factors.safetensors", "model.json", "README.md"}
 MODELS = {

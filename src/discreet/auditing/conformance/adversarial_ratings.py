@@ -125,6 +125,4 @@ def _assemble(rows: list[tuple[Any, Any]], user_ids: Any, n_items: int, like: Ra
     indices, values = (np.concatenate([row[side] for row in rows]) for side in (0, 1))
     item_ids = 101 + 3 * np.arange(n_items) if like is None else like.item_ids
     titles, public = (None, True) if like is None else (like.titles, like.catalog)
-    return Ratings.from_indices(
-        indptr, indices, values, np.asarray(user_ids), item_ids, titles=titles, catalog=public
-    )
+    return Ratings.from_indices(indptr, indices, values, np.asarray(user_ids), item_ids, titles=titles, catalog=public)

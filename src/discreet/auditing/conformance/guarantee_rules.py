@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from discreet.auditing.conformance.recorded_fit import Run, differences
+from discreet.auditing.conformance.rules import Skipped, list_first, must, rule
 from discreet.models.histories import clip_histories
+from discreet.privacy.accounting import mechanisms
 from discreet.privacy.accounting import pricing as accounting
 from discreet.privacy.release.ledger import Ledger
-from discreet.privacy.accounting import mechanisms
-from discreet.auditing.conformance.rules import Skipped, list_first, must, rule
-from discreet.auditing.conformance.recorded_fit import Run, differences
 
 if TYPE_CHECKING:
     from discreet.auditing.conformance.kit import Kit

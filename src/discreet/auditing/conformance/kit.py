@@ -14,6 +14,10 @@ from unittest.mock import patch
 
 import numpy as np
 
+from discreet.auditing.conformance import adversarial_ratings
+from discreet.auditing.conformance.recorded_fit import Run, clone, fit
+from discreet.auditing.conformance.report import Check, ConformanceError, Report
+from discreet.auditing.conformance.rules import RULES, Broken, Rule, Skipped, names
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError, PrivacyError
 from discreet.models import MODELS, algorithms
@@ -21,12 +25,6 @@ from discreet.models.private import PrivateRecommender
 from discreet.models.storage import save_load
 from discreet.models.storage.ledger_history import LEDGER
 from discreet.privacy.release.unsafe import NoNoise
-from discreet.auditing.conformance import release_rules
-from discreet.auditing.conformance import adversarial_ratings
-from discreet.auditing.conformance import guarantee_rules
-from discreet.auditing.conformance.report import Check, ConformanceError, Report
-from discreet.auditing.conformance.rules import RULES, Broken, Rule, Skipped, names
-from discreet.auditing.conformance.recorded_fit import Run, clone, fit
 
 Twin = Callable[[Any, Ratings], Any]
 _CROWDS = (40, 160, 640, 2560, 10240, 40960)
@@ -334,9 +332,7 @@ class Kit:
         """The model as `discreet.load` brings it back, also if it is not one of discreet's own."""
         kind = type(run.model)
         algorithm = type(run.model.algorithm_)
-        find = functools.partial(
-            lambda own, name: kind if name == kind.__name__ else own(name), save_load.model_class
-        )
+        find = functools.partial(lambda own, name: kind if name == kind.__name__ else own(name), save_load.model_class)
         find_algorithm = functools.partial(
             lambda own, name: algorithm if name == algorithm.name else own(name), algorithms.algorithm_class
         )

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from discreet.auditing.conformance.recorder import Recorder
 from discreet.data.ratings import Ratings
 from discreet.errors import DiscreetError
 from discreet.models.private import PrivateRecommender
-from discreet.auditing.conformance.recorder import Recorder
 
 _LONG = 50  # longer sequences are compared as one value
 _LEFT_OUT = ("sha256", "checksum", "id")  # in JSON files: checksums follow from the rest, and a ledger's id is random

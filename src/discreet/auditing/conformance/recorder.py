@@ -19,15 +19,15 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from discreet.privacy.accounting import mechanisms
+from discreet.privacy.accounting.mechanisms import Mechanism
+from discreet.privacy.noise.sources import SecureNoise, SeededNoise
 from discreet.privacy.release.ledger import Entry
 from discreet.privacy.release.plan import Line
 from discreet.privacy.release.session import Session
 from discreet.privacy.release.unsafe import NoNoise
-from discreet.privacy.accounting import mechanisms
-from discreet.privacy.accounting.mechanisms import Mechanism
-from discreet.privacy.noise.sources import SecureNoise, SeededNoise
-from discreet.privacy.users import poisson_batches as subsample
 from discreet.privacy.statistics.sums import Sum
+from discreet.privacy.users import poisson_batches as subsample
 
 
 class Diverged(Exception):
@@ -226,7 +226,9 @@ class Recorder:
         return known.parts[at].released
 
 
-def _record_result(record: RecordedRelease, before: int, watched: RecordedRun, entry: Entry, result: NDArray[Any]) -> None:
+def _record_result(
+    record: RecordedRelease, before: int, watched: RecordedRun, entry: Entry, result: NDArray[Any]
+) -> None:
     """Record what left the session, which is not what the source of noise gave if something was done to it since."""
     released = np.array(result, copy=True)
     noise = np.asarray(released, np.float64) - watched.exact

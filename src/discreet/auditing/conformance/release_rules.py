@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from discreet.errors import DiscreetError, PlanMismatch
-from discreet.auditing.conformance.rules import Skipped, list_first, must, rule
 from discreet.auditing.conformance.recorded_fit import Kept, Run, differences
 from discreet.auditing.conformance.recorder import RecordedRelease
+from discreet.auditing.conformance.rules import Skipped, list_first, must, rule
+from discreet.errors import DiscreetError, PlanMismatch
 
 if TYPE_CHECKING:
     from discreet.auditing.conformance.kit import Kit

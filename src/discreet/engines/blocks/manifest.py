@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.data.ids import as_ids, object_array
-from discreet.engines.user_hash import Secret
 from discreet.engines.block_format import PackedBlock
+from discreet.engines.user_hash import Secret
 from discreet.errors import DataError, EngineError
 
 MANIFEST = "manifest.json"

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from discreet.data.catalog import Catalog
 from discreet.data.columns import Column
 from discreet.data.ratings import Duplicates, Ratings, Unknown
+from discreet.engines.block_cache import BlockCache, room_for
+from discreet.engines.block_format import PackedBlock
 from discreet.engines.blocks.manifest import Manifest, read_portion, read_secret
 from discreet.engines.blocks.readers import ItemColumn, ReadOptions
 from discreet.engines.blocks.writer import write_blocks
 from discreet.engines.user_hash import Secret
-from discreet.engines.block_cache import BlockCache, room_for
-from discreet.engines.block_format import PackedBlock
 from discreet.kernels.threads import one_thread, thread_count
 from discreet.privacy.sealed import guard
 from discreet.privacy.statistics.base import Public

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from discreet.data.catalog import Catalog
 from discreet.data.columns import Column, Columns, find_columns, only
-from discreet.data.ids import Coded, IdIndex, RowError, canonical, encode, refuse_nulls
-from discreet.data.readers import check_file, damage, kind_of, open_text, table_names
-from discreet.data.frames import frame_columns
-from discreet.data.values import as_ratings, as_timestamps
-from discreet.data.ratings import Ratings
-from discreet.data.csv_scan import scan
 from discreet.data.csv_format import CsvFormat, check_line, find_layout, looks_whole, read_sample, read_text
+from discreet.data.csv_scan import scan
+from discreet.data.frames import frame_columns
+from discreet.data.ids import Coded, IdIndex, RowError, canonical, encode, refuse_nulls
+from discreet.data.ratings import Ratings
+from discreet.data.readers import check_file, damage, kind_of, open_text, table_names
 from discreet.data.user_column import hold_dates, take_first
+from discreet.data.values import as_ratings, as_timestamps
 from discreet.engines.user_hash import Identity, Secret, identities
 from discreet.errors import ConfigError, DataError
 

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from discreet.data.csr import check_duplicates_rule
 from discreet.data.ratings import Ratings
 from discreet.data.user_column import describe_problem
-from discreet.engines.blocks.manifest import MANIFEST, SECRET, BlockFile, Manifest, write_portion, write_private
-from discreet.engines.blocks.readers import ItemColumn, ReadOptions, BlockRows, pieces
-from discreet.engines.user_hash import Secret, block_of
 from discreet.engines.block_format import portion_of
+from discreet.engines.blocks.manifest import MANIFEST, SECRET, BlockFile, Manifest, write_portion, write_private
+from discreet.engines.blocks.readers import BlockRows, ItemColumn, ReadOptions, pieces
+from discreet.engines.user_hash import Secret, block_of
 from discreet.errors import ConfigError, DataError
 from discreet.kernels.threads import available_cores
 

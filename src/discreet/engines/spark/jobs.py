@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from discreet.data.worker_errors import MARK
 from discreet.engines.fingerprint import fingerprint
-from discreet.engines.user_hash import Secret
 from discreet.engines.spark import worker
 from discreet.engines.spark.shuffle import SEALED
 from discreet.engines.spark.worker import PROBLEMS, File, Pass, Piece
+from discreet.engines.user_hash import Secret
 from discreet.errors import DataError, EngineError
 from discreet.privacy.statistics.bounds import Bounds
 from discreet.privacy.users.lazy_partitions import Node, Outlook, RecordedSum, SumRequest, nothing_yet, one_pass

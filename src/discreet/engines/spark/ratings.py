@@ -24,12 +24,12 @@ from discreet.data.csr import check_duplicates_rule
 from discreet.data.ids import canonical, encode, object_array
 from discreet.data.ratings import Duplicates, Unknown
 from discreet.data.user_column import CHECKED_IDS, find_user_problem
-from discreet.engines.user_hash import Secret
 from discreet.engines.block_cache import room_for
 from discreet.engines.block_format import PackedBlock
 from discreet.engines.spark import shuffle
 from discreet.engines.spark.jobs import SealedBlocks, SparkEngine, arrow_batches, cores, outcome, shake_hands
 from discreet.engines.spark.local_folder import local_folder, make_private, restrict_files
+from discreet.engines.user_hash import Secret
 from discreet.errors import ConfigError, DataError
 from discreet.privacy.sealed import guard
 from discreet.privacy.statistics.base import Public

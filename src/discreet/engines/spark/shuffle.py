@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from discreet.data.catalog import Catalog
 from discreet.data.worker_errors import Problem, Task, quiet
+from discreet.engines.block_format import PackedBlock, portion_of
 from discreet.engines.blocks.readers import ItemColumn
 from discreet.engines.user_hash import Identity, Secret, block_of, identities
-from discreet.engines.block_format import PackedBlock, portion_of
 from discreet.errors import DataError, DiscreetError
 
 PACKETS = "key int, part int, data binary"

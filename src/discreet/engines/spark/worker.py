@@ -22,10 +22,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from discreet.data.worker_errors import Problem, Task, quiet
-from discreet.engines.fingerprint import fingerprint
-from discreet.engines.user_hash import Secret
 from discreet.engines.block_cache import BlockCache
 from discreet.engines.block_format import PackedBlock
+from discreet.engines.fingerprint import fingerprint
+from discreet.engines.user_hash import Secret
 from discreet.kernels.threads import one_thread
 from discreet.privacy.sealed import guard
 from discreet.privacy.statistics.base import Block

@@ -11,7 +11,7 @@ from discreet.data.features import item_features
 from discreet.models.algorithm import Algorithm
 from discreet.models.dpmf.ranking import EVERYTHING, PairRanking
 from discreet.models.dpmf.rating import RatingFactorization
-from discreet.models.parameters import check_that, check_choice
+from discreet.models.parameters import check_choice, check_that
 from discreet.models.private import CLIPPED, PrivateRecommender
 from discreet.privacy.accounting.budget import Neighboring
 from discreet.privacy.release.session import Session

@@ -72,23 +72,23 @@ from discreet.models.algorithm import (
 )
 from discreet.models.dpmf.feature_prior import standardize
 from discreet.models.dpmf.pair_factorization import FittedFactors, factorize
-from discreet.models.parameters import check_that, check_number, check_positive, check_int
-from discreet.models.fold_in import ItemSimilarity, PosteriorMeanFoldIn, FoldIn, ConstantFoldIn
+from discreet.models.fold_in import ConstantFoldIn, FoldIn, ItemSimilarity, PosteriorMeanFoldIn
+from discreet.models.parameters import check_int, check_number, check_positive, check_that
 from discreet.privacy.accounting import gdp
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Line
-from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
-from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.statistics.pairs import (
     LEVELS,
-    UserCount,
     GradeRatings,
-    ThresholdRatings,
     LikeCounts,
     PairSums,
+    ThresholdRatings,
+    UserCount,
     unfold_triangle,
 )
+from discreet.privacy.users.sealed_users import Users
 
 EVERYTHING = "everything"
 LEAST_MU = 1e-6  # below it, and where pure ε is asked for, a plan has no price; what to say of that is the plan's
@@ -162,7 +162,9 @@ class PairRanking(Algorithm):
     def _check(self) -> None:
         for name in ("factors", "rounds", "largest_core"):
             check_int(name, getattr(self, name))
-        check_that(self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}")
+        check_that(
+            self.largest_core <= LARGEST_CORE, f"largest_core is {self.largest_core}, but at most {LARGEST_CORE:,}"
+        )
         check_positive("core_from", self.core_from)
         check_number("gate", self.gate, 0)
         assert self.counts_share is not None
@@ -170,7 +172,9 @@ class PairRanking(Algorithm):
         check_that(self.counts_share <= 0.9, f"counts_share is {self.counts_share!r}, but must be at most 0.9")
         check_int("levels", self.levels)
         most = 1 if self.like_threshold == EVERYTHING else LEVELS
-        check_that(self._levels <= most, f"levels is {self.levels}, but must be at most {most} with this like_threshold")
+        check_that(
+            self._levels <= most, f"levels is {self.levels}, but must be at most {most} with this like_threshold"
+        )
         if self.like_threshold != EVERYTHING:
             check_number("like_threshold", self.like_threshold, -1e12)
 

@@ -50,6 +50,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import BudgetExceeded
+from discreet.models._empirical_bayes import likely_counts, log_counts
+from discreet.models._signal_to_noise import check_signal
 from discreet.models.algorithm import (
     EVERY_ITEM,
     Algorithm,
@@ -60,29 +62,35 @@ from discreet.models.algorithm import (
     width,
 )
 from discreet.models.dpmf.feature_prior import FeaturePrior
-from discreet.models._empirical_bayes import likely_counts, log_counts
+from discreet.models.dpmf.rating_factors import (
+    Counts,
+    FactorStage,
+    RatingState,
+    Steps,
+    in_words,
+    longest,
+    ranks_to_compare,
+)
 from discreet.models.dpmf.user_effects import ItemBiases, PopulationStats, UserEffects
-from discreet.models._signal_to_noise import check_signal
-from discreet.models.dpmf.rating_factors import Counts, RatingState, Steps, FactorStage, ranks_to_compare, in_words, longest
+from discreet.models.fold_in import FoldIn, ItemSimilarity, LeastSquaresFoldIn
 from discreet.models.parameters import (
     MOST_SWEEPS,
-    check_that,
     check_bool,
-    require_growth,
+    check_int,
     check_number,
     check_positive,
-    check_int,
+    check_that,
+    require_growth,
 )
-from discreet.models.fold_in import LeastSquaresFoldIn, ItemSimilarity, FoldIn
 from discreet.privacy.accounting.budget import Budget
 from discreet.privacy.release.plan import Line
-from discreet.privacy.release.session import Session, ReleasableSum
+from discreet.privacy.release.session import ReleasableSum, Session
 from discreet.privacy.statistics.bounds import Bounds
+from discreet.privacy.statistics.sums import unpack
 from discreet.privacy.users.gradient_steps import BiasGradient, Descent
 from discreet.privacy.users.gradient_steps import WeightedResidualGradient as Gradients
 from discreet.privacy.users.ridge import ResidualPairs, SolutionGram
 from discreet.privacy.users.sealed_users import Users
-from discreet.privacy.statistics.sums import unpack
 
 BY_SIGNAL = "by signal"
 ESTIMATED = "estimated"
@@ -400,7 +408,9 @@ class RatingFactorization(Algorithm):
 
     # ------------------------------------------------------------ what the rest buys
 
-    def _factor_stage(self, users: Users, session: Session, state: RatingState, features: NDArray[Any] | None) -> FactorStage:
+    def _factor_stage(
+        self, users: Users, session: Session, state: RatingState, features: NDArray[Any] | None
+    ) -> FactorStage:
         lines = [Line("bias"), Line(PAIRS), *self._gradients(1)]
         whole = sum(session.plan.noise_multiplier(name) ** -2 for name in dict.fromkeys(map(str, lines)))
         return FactorStage(users, session, state, features, self.largest_core, self._rank, self.gate, whole)
@@ -439,7 +449,9 @@ class RatingFactorization(Algorithm):
             state.biases.settle(personal)
         personal.cut_again()
 
-    def _leftovers(self, users: Users, session: Session, state: RatingState, tasting: FactorStage, steps_taken: int) -> None:
+    def _leftovers(
+        self, users: Users, session: Session, state: RatingState, tasting: FactorStage, steps_taken: int
+    ) -> None:
         """What the lines that compare ranks buy where there was nothing to compare."""
         left: list[str | Line] = [] if tasting.closed else [WORTH]
         if tasting.steps is None:
@@ -477,7 +489,9 @@ class RatingFactorization(Algorithm):
         steps.take(K, unsure, g[:, 1:], deviation, personal, rho)
         personal.cut_again()
 
-    def _learned(self, state: RatingState, tasting: FactorStage | None, signal: Mapping[str, float], iota: float) -> Learned:
+    def _learned(
+        self, state: RatingState, tasting: FactorStage | None, signal: Mapping[str, float], iota: float
+    ) -> Learned:
         personal = state.personal
         bias = state.biases.now
         steps = None if tasting is None else tasting.steps

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from discreet.kernels.grams import symmetric_of
 from discreet.models.algorithm import most_frequent
 from discreet.models.dpmf.feature_prior import standardize
-from discreet.models.dpmf.user_effects import ItemBiases, PopulationStats, UserEffects
 from discreet.models.dpmf.residual_covariance import FactorPosterior, spectrum, tastes
+from discreet.models.dpmf.user_effects import ItemBiases, PopulationStats, UserEffects
 from discreet.privacy.release.plan import Line
 from discreet.privacy.release.session import Session
 from discreet.privacy.users.gradient_steps import WeighEntries
@@ -216,7 +216,9 @@ class FactorStage:
             self.steps = None
             self.dimensions = 0
 
-    def _release_gains(self, name: str, V: NDArray[np.float64], ranks: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
+    def _release_gains(
+        self, name: str, V: NDArray[np.float64], ranks: tuple[int, ...]
+    ) -> tuple[NDArray[np.float64], float]:
         """What users gain, in squares of ratings, so that it can be compared with what others say; and its noise."""
         state = self.state
         many = max(2 * state.crowd.per_user, 1.0)
@@ -243,7 +245,9 @@ def ranks_to_compare(rank: int) -> tuple[int, ...]:
 class Steps:
     """All steps taken, and the factors that explain them best with the pairs as a prior."""
 
-    def __init__(self, core: NDArray[np.int64], found: FactorPosterior, features: NDArray[Any] | None, counts: Counts) -> None:
+    def __init__(
+        self, core: NDArray[np.int64], found: FactorPosterior, features: NDArray[Any] | None, counts: Counts
+    ) -> None:
         self._core = core
         self._c = counts.c[:, None]
         self._heavy = counts.heavy

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from discreet.models.dpmf.feature_prior import FeaturePrior, Sums
 from discreet.models._empirical_bayes import shrunk_ratio
+from discreet.models.dpmf.feature_prior import FeaturePrior, Sums
 from discreet.privacy.users.leave_one_out import LeaveOneOutGains
-from discreet.privacy.users.ridge import MOST, FitMoments, ComputeOwnResiduals, PriorMoments, SolveUserEffects
+from discreet.privacy.users.ridge import MOST, ComputeOwnResiduals, FitMoments, PriorMoments, SolveUserEffects
 from discreet.privacy.users.sealed_users import Users
 
 FIRST = {"prior_count": 3.0, "slope": 0.05, "taste": 0.01}  # before anything has been released
@@ -53,7 +53,12 @@ class UserEffects:
     """
 
     def __init__(
-        self, given: Mapping[str, Any], variance: float, largest: float, crowd: PopulationStats, popular: NDArray[np.float64]
+        self,
+        given: Mapping[str, Any],
+        variance: float,
+        largest: float,
+        crowd: PopulationStats,
+        popular: NDArray[np.float64],
     ) -> None:
         self.variance = variance
         self.largest = largest

@@ -23,8 +23,8 @@ from discreet.errors import ConfigError, DataError
 from discreet.kernels import reference as without_compiler
 from discreet.models.fold_in import ItemSimilarity, fold_in_from_dict
 from discreet.models.scorer import Scorer
-from discreet.models.storage.read_folder import MAPPED, Contents, in_one_sentence, read_contents
 from discreet.models.storage.ledger_history import LEDGER
+from discreet.models.storage.read_folder import MAPPED, Contents, in_one_sentence, read_contents
 from discreet.privacy.release.hash_chain import check_chain
 
 logger = logging.getLogger("discreet")
@@ -144,7 +144,9 @@ def _open_model(contents: Contents, once: bool) -> OpenedModel:
     ids = contents.item_ids
     titles, scale = described["titles"], described["rating_range"]
     bounds = described.get("history_range")  # folders of version 0.2 have none
-    own = {name.removeprefix("fold_in_rule."): array for name, array in arrays.items() if name.startswith("fold_in_rule.")}
+    own = {
+        name.removeprefix("fold_in_rule."): array for name, array in arrays.items() if name.startswith("fold_in_rule.")
+    }
     alike = described["item_similarity"]
     known = arrays.get("item_similarity.known")
     fits = type(alike["first"]) is int and 0 <= alike["first"] <= factors.shape[1]

@@ -25,8 +25,8 @@ from discreet.data.ids import as_ids, first_repeated
 from discreet.data.safe_io import MOST_JSON, OpenFolder, consistently, parse_json
 from discreet.errors import DataError, DiscreetError, PrivacyError
 from discreet.models import MODELS
-from discreet.models.storage.ledger_history import LEDGER, is_earlier
 from discreet.models.storage.exchange import find_displaced
+from discreet.models.storage.ledger_history import LEDGER, is_earlier
 from discreet.privacy.release.hash_chain import Head
 
 FORMAT = 2
@@ -123,7 +123,9 @@ def _open_folder(folder: Path) -> OpenFolder:
         if not folder.exists() and find_displaced(folder) is None and not folder.exists():
             raise DataError(f"{folder} does not exist: give a folder that save() wrote")
         time.sleep(0.01)
-    raise DataError(f"{folder} does not exist, because a save was cut off: rename {find_displaced(folder)} to have it back")
+    raise DataError(
+        f"{folder} does not exist, because a save was cut off: rename {find_displaced(folder)} to have it back"
+    )
 
 
 def _read(folder: Path, opened: OpenFolder, mapped: int | None) -> Contents:

@@ -32,6 +32,8 @@ from discreet.models import model_class as model_class  # the conformance kit pu
 from discreet.models.base import Recommender
 from discreet.models.fold_in import KINDS
 from discreet.models.storage.aside import folder_beside, remove_left
+from discreet.models.storage.exchange import exchange
+from discreet.models.storage.ledger_history import LEDGER, check_replaced, earlier_name, keep_beside, ledgers_to_keep
 from discreet.models.storage.model_card import with_earlier
 from discreet.models.storage.read_folder import (
     CARD,
@@ -43,8 +45,6 @@ from discreet.models.storage.read_folder import (
     in_one_sentence,
     read_contents,
 )
-from discreet.models.storage.ledger_history import LEDGER, check_replaced, earlier_name, keep_beside, ledgers_to_keep
-from discreet.models.storage.exchange import exchange
 from discreet.version import __version__
 
 

@@ -36,10 +36,8 @@ from typing import Any, Literal, get_args
 from scipy.optimize import brentq
 
 from discreet.errors import BudgetExceeded, ConfigError
-from discreet.privacy.accounting import gdp, pld
-from discreet.privacy.accounting import private_selection
+from discreet.privacy.accounting import gdp, mechanisms, pld, private_selection
 from discreet.privacy.accounting.budget import require_number
-from discreet.privacy.accounting import mechanisms
 
 Accountant = Literal["gdp", "rdp", "pld", "pure"]
 ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)

@@ -219,8 +219,8 @@ def grid_for(largest: float, deviation: float) -> float:
 
 def _block_sampler(mechanism: Mechanism, scales: NDArray[np.float64]) -> Callable[[Any, Any], None]:
     """A function (block, kinds) that adds noise to a block."""
-    from discreet.privacy.noise import sampler
     from discreet.privacy.noise import gaussian_spec as exact
+    from discreet.privacy.noise import sampler
 
     def gaussian(limit: float = 0.0) -> Callable[..., None]:
         multiples, limits, q = sampler.gaussian_tables(scales, limit)

@@ -40,8 +40,8 @@ from typing import TYPE_CHECKING, Any
 
 from discreet.errors import BudgetExceeded, ConfigError, DamagedStore, DataError, PrivacyError
 from discreet.privacy.accounting import gdp
-from discreet.privacy.release import budget_store_file
 from discreet.privacy.accounting.budget import Budget, Neighboring
+from discreet.privacy.release import budget_store_file
 from discreet.privacy.release.budget_store_file import UNITS, AccountSums, Log, Record
 from discreet.privacy.release.hash_chain import Head
 

@@ -20,14 +20,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from discreet.errors import ConfigError, DiscreetError, PlanMismatch, PrivacyError
+from discreet.privacy.accounting import mechanisms
 from discreet.privacy.accounting.budget import Neighboring, Norm
+from discreet.privacy.accounting.mechanisms import Mechanism
+from discreet.privacy.noise.sources import BATCH_DRAWS, NoiseSource, SecureNoise, SeededNoise, delta_of, grid_for
 from discreet.privacy.release.ledger import Entry, Ledger
 from discreet.privacy.release.plan import MOST_DRAWS, Line, Plan, Release
 from discreet.privacy.release.statement import PrivacyStatement
 from discreet.privacy.sealed import KEY, Key
-from discreet.privacy.accounting import mechanisms
-from discreet.privacy.accounting.mechanisms import Mechanism
-from discreet.privacy.noise.sources import BATCH_DRAWS, NoiseSource, SecureNoise, SeededNoise, delta_of, grid_for
 
 logger = logging.getLogger("discreet")
 

@@ -101,7 +101,14 @@ class PrivacyStatement:
     def __str__(self) -> str:
         promise = self._promise() if self.finite else self._refusal()
         learned = f"What was learned: {self.learned}" if self.learned else ""
-        parts = (promise, self._assess_epsilon(), self._releases(), self._noise(), self._describe_assumptions(), learned)
+        parts = (
+            promise,
+            self._assess_epsilon(),
+            self._releases(),
+            self._noise(),
+            self._describe_assumptions(),
+            learned,
+        )
         return " ".join(part for part in parts if part)
 
     def _repr_html_(self) -> str:

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from discreet.privacy.release.session import Session, ReleasableSum, caller
-from discreet.privacy.sealed import KEY
 from discreet.privacy.accounting.mechanisms import Mechanism
+from discreet.privacy.release.session import ReleasableSum, Session, caller
+from discreet.privacy.sealed import KEY
 
 
 def reveal(session: Session, name: str, statistic: ReleasableSum) -> NDArray[Any]:

@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.kernels import on_cache_lines, pack_grams, sum_rows
-from discreet.kernels.integer_sums import exact_sums
 from discreet.kernels.gradient import sum_columns
+from discreet.kernels.integer_sums import exact_sums
+from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.base import Block, Public, Statistic
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
-from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.integer_sums import by_segments
 from discreet.privacy.statistics.sums import (
     SensitivityBounds,
-    triangle_size,
     per_item_total,
     per_user_total,
     register,
     residuals,
+    triangle_size,
 )
 
 Rows = Callable[[slice], NDArray[Any]]

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from discreet._numba import njit
 from discreet.errors import ConfigError
 from discreet.kernels.threads import cost_cuts, run
-from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
+from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
 from discreet.privacy.statistics.bounds import SHAVE, public_number
 from discreet.privacy.statistics.contributions import Rows
 from discreet.privacy.statistics.sums import SensitivityBounds, per_item_total, per_user_total, register

@@ -76,7 +76,9 @@ class Sum:
 
     __slots__ = ("_compute", "_reach", "_shape", "_symmetric")
 
-    def __init__(self, shape: tuple[int, ...], reach: SensitivityBounds, compute: Compute, symmetric: int | None = None) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], reach: SensitivityBounds, compute: Compute, symmetric: int | None = None
+    ) -> None:
         self._shape = shape
         self._reach = reach
         self._symmetric = symmetric

@@ -3,44 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from discreet.errors import ConfigError
-from discreet.privacy.sealed import guard
 from discreet.privacy.statistics.base import Block, Public, Statistic
-from discreet.privacy.statistics.bounds import SHAVE, Bounds, check_bound
-from discreet.privacy.users.sealed_users import Users
+from discreet.privacy.statistics.bounds import SHAVE, check_bound
 from discreet.privacy.statistics.sums import SensitivityBounds, register
-
-
-@guard("what users measured")
-def seal_values(measure: Callable[[], NDArray[Any]]) -> Users:
-    """Users behind glass with one row of numbers each, and nothing else.
-
-    Parameters
-    ----------
-    measure : function without arguments
-        Gives (n_users, d) numbers. Row i depends on user i and on public values only, to the last bit; that is the
-        caller's to prove, as for every step that users take by themselves. What is no finite number counts as 0.
-    """
-    values = np.nan_to_num(np.asarray(measure(), np.float64), nan=0.0, posinf=0.0, neginf=0.0)
-    assert values.ndim == 2
-    n = len(values)
-    nothing = np.zeros(0)
-    block = Block(
-        np.zeros(n + 1, np.int64),
-        nothing.astype(np.int32),
-        nothing.astype(np.float32),
-        np.zeros(n, np.float32),
-        np.zeros(n, np.uint64),
-        {"measured": values},
-    )
-    return Users((block,), Public(Bounds(items=1), values.shape[1]))
 
 
 @register("user values")

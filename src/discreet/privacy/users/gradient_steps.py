@@ -31,11 +31,11 @@ from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows, solve_rows_constant, sum_rows
 from discreet.kernels.gradient import residual_rows, share_rows, turn_rows
 from discreet.privacy.sealed import Sealed
-from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
+from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
 from discreet.privacy.statistics.bounds import SHAVE, check_bound, clip_rows
-from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.statistics.contributions import Rows, entries_reach, row_sums
 from discreet.privacy.statistics.sums import SensitivityBounds, Sum, per_item_total, register
+from discreet.privacy.users.sealed_users import Users
 
 
 class Descent(Sealed[Users]):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from discreet._numba import njit
 from discreet.kernels.threads import even_cuts, run
-from discreet.privacy.statistics.base import Block, UserStep, Public
+from discreet.privacy.statistics.base import Block, Public, UserStep
 from discreet.privacy.statistics.bounds import check_bound
 from discreet.privacy.users.sealed_users import Users
 

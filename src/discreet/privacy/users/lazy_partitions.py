@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, EngineError, PrivacyError
 from discreet.privacy.sealed import guard
-from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
+from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
 from discreet.privacy.users.partitions import Partitions
 
 Point = tuple[int, ...]  # the numbers of the steps that led to a point

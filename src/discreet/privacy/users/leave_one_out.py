@@ -60,7 +60,9 @@ class LeaveOneOutGains(Statistic):
         columns = V.shape[1] - self.first
         rising = all(a < b for a, b in zip((0, *self.ranks), self.ranks, strict=False))
         if not self.ranks or not rising or self.ranks[-1] > columns:
-            raise ConfigError(f"ranks are {self.ranks!r}, but must rise from 1 to the {columns} learned columns at most")
+            raise ConfigError(
+                f"ranks are {self.ranks!r}, but must rise from 1 to the {columns} learned columns at most"
+            )
 
     def shape(self, public: Public) -> tuple[int, ...]:
         return (len(self.ranks),)

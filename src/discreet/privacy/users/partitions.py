@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
+from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
 from discreet.privacy.statistics.sums import Compute
 
 

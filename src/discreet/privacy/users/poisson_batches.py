@@ -30,13 +30,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.errors import ConfigError, PrivacyError
-from discreet.privacy.sealed import KEY, Key, guard
 from discreet.privacy.noise.sources import fresh_words
-from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
+from discreet.privacy.sealed import KEY, Key, guard
+from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
-from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.statistics.contributions import Rows, row_sums
 from discreet.privacy.statistics.sums import Compute, SensitivityBounds, Sum, register, residuals
+from discreet.privacy.users.sealed_users import Users
 
 _UNCUT = 1e100  # residuals are cut together with the vectors, below
 _COINS = 0x636F696E  # keeps the coins of research apart from noise and starting points of the same seed
@@ -106,7 +106,9 @@ class BatchSum(Sum):
 
     __slots__ = ("_seen", "rate", "secret")
 
-    def __init__(self, shape: tuple[int, ...], reach: SensitivityBounds, compute: Compute, rate: float, secret: bool) -> None:
+    def __init__(
+        self, shape: tuple[int, ...], reach: SensitivityBounds, compute: Compute, rate: float, secret: bool
+    ) -> None:
         super().__init__(shape, reach, compute)
         self.rate = rate
         self.secret = secret

@@ -29,12 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from discreet.privacy.sealed import Sealed
-from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
-from discreet.privacy.statistics.bounds import SHAVE, check_bound, public_number
-from discreet.privacy.users.sealed_users import Users
 from discreet.privacy.statistics import integer_sums
+from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
+from discreet.privacy.statistics.bounds import SHAVE, check_bound, public_number
 from discreet.privacy.statistics.contributions import ItemTotals, Rows
-from discreet.privacy.statistics.sums import SensitivityBounds, Sum, pack, triangle_size, register
+from discreet.privacy.statistics.sums import SensitivityBounds, Sum, pack, register, triangle_size
+from discreet.privacy.users.sealed_users import Users
 
 _BLOCK = 1 << 22  # entries of the dense block in which rows are multiplied
 _UNBOUNDED = 1e100

@@ -36,12 +36,12 @@ from discreet.errors import ConfigError
 from discreet.kernels import pack_grams, solve_rows, solve_rows_constant
 from discreet.kernels.gradient import residual_rows
 from discreet.kernels.grams import add_pair_products, inverse_diagonals
-from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic
-from discreet.privacy.statistics.bounds import SHAVE, check_bound
-from discreet.privacy.users.gradient_steps import OfResiduals, scale_vectors
 from discreet.privacy.statistics import integer_sums
+from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
+from discreet.privacy.statistics.bounds import SHAVE, check_bound
 from discreet.privacy.statistics.contributions import Rows
-from discreet.privacy.statistics.sums import SensitivityBounds, triangle_size, register
+from discreet.privacy.statistics.sums import SensitivityBounds, register, triangle_size
+from discreet.privacy.users.gradient_steps import OfResiduals, scale_vectors
 
 MOST = 3.0  # that t may be
 
@@ -79,7 +79,9 @@ class SolveUserEffects(UserStep):
 
     def run(self, block: Block, public: Public) -> Block:
         V = public.factors(self.V)
-        X, own = own_solve(block.indptr, block.indices, block.values, V, self.ridge, self.prior_count, self.item_baseline)
+        X, own = own_solve(
+            block.indptr, block.indices, block.values, V, self.ridge, self.prior_count, self.item_baseline
+        )
         with np.errstate(all="ignore"):
             offset = np.nan_to_num(own + self.center, nan=0.0, posinf=0.0, neginf=0.0)
         vectors = scale_vectors(np.ascontiguousarray(X[:, self.first :]), public, True, self.intercept)

@@ -15,7 +15,7 @@ that no rounding of floating-point numbers can carry one over it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -26,10 +26,8 @@ from discreet.data.ratings import Ratings
 from discreet.errors import ConfigError
 from discreet.kernels import second_moment, solve_rows
 from discreet.privacy.sealed import KEY, Sealed, guard
-from discreet.privacy.statistics.base import Block, UserStep, Public, Statistic, sums_of_rows
+from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep, sums_of_rows
 from discreet.privacy.statistics.bounds import SHAVE, Bounds, check_rows, clip_rows, public_number
-from discreet.privacy.users.item_sampling import by_item, pick, sample, user_keys
-from discreet.privacy.users.partitions import MemoryPartitions, Partitions
 from discreet.privacy.statistics.contributions import (
     ContributedCovariance,
     GlobalGram,
@@ -41,6 +39,8 @@ from discreet.privacy.statistics.contributions import (
     RatingSum,
 )
 from discreet.privacy.statistics.sums import SensitivityBounds, Sum
+from discreet.privacy.users.item_sampling import by_item, pick, sample, user_keys
+from discreet.privacy.users.partitions import MemoryPartitions, Partitions
 
 LARGEST_RATING = 2.0**40  # beyond, float32 would overflow in a user's own least squares
 CONTRIBUTIONS = ("user", "by_item", "value", "weight")  # the state that `Choose` and `Weigh` make, by item
@@ -63,6 +63,31 @@ def seal(ratings: Any, bounds: Bounds, *, seed: int = 0) -> Users:
     check_rows(ratings)
     block = sealed_block(ratings.indptr, ratings.indices, ratings.values, user_keys(ratings.user_ids, seed), bounds)
     return Users((block,), Public(bounds, ratings.n_items))
+
+
+@guard("what users measured")
+def seal_values(measure: Callable[[], NDArray[Any]]) -> Users:
+    """Users behind glass with one row of numbers each, and nothing else.
+
+    Parameters
+    ----------
+    measure : function without arguments
+        Gives (n_users, d) numbers. Row i depends on user i and on public values only, to the last bit; that is the
+        caller's to prove, as for every step that users take by themselves. What is no finite number counts as 0.
+    """
+    values = np.nan_to_num(np.asarray(measure(), np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    assert values.ndim == 2
+    n = len(values)
+    nothing = np.zeros(0)
+    block = Block(
+        np.zeros(n + 1, np.int64),
+        nothing.astype(np.int32),
+        nothing.astype(np.float32),
+        np.zeros(n, np.float32),
+        np.zeros(n, np.uint64),
+        {"measured": values},
+    )
+    return Users((block,), Public(Bounds(items=1), values.shape[1]))
 
 
 def sealed_block(
@@ -375,7 +400,9 @@ class Solve(UserStep):
         return block.with_state(vectors=clip_rows(U, public.bounds, self.intercept))
 
 
-def set_contributions(block: Block, public: Public, chosen: NDArray[np.bool_] | None, weights: NDArray[np.float64]) -> Block:
+def set_contributions(
+    block: Block, public: Public, chosen: NDArray[np.bool_] | None, weights: NDArray[np.float64]
+) -> Block:
     """With the chosen entries of the history, or all, turned by item, with a weight each, or one for all."""
     start, user, value, weight = by_item(block.indptr, block.indices, block.values, weights, public.n_items, chosen)
     np.clip(value, -public.bounds.value, public.bounds.value, out=value)
