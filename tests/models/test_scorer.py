@@ -9,6 +9,7 @@ import pytest
 
 import discreet
 from discreet.errors import ConfigError, DataError, PrivacyError
+from discreet.kernels import reference
 from discreet.models.fold_in import KINDS, PosteriorMeanFoldIn, fold_in_from_dict
 from discreet.models.scorer import as_history
 from discreet.models.storage import read_folder
@@ -29,7 +30,7 @@ def test_a_folder_answers_as_the_model_does(saved):
     model, folder = saved
     opened = open_model(folder)
     quick = open_model(folder, once=True)
-    assert quick.scorer.kernels is once
+    assert quick.scorer.kernels is reference
     assert opened.default_rating == model.default_rating
     for history in histories(12, seed=7):
         ids, scores = model.recommend(history, 10)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from discreet.errors import ConfigError
+from discreet.kernels import reference
 from discreet.models.scorer import Scorer
 from discreet.models.storage.load_scorer import open_model
 from discreet.serve import web_page
@@ -45,7 +46,7 @@ def as_the_page_has_it(scorer):
         rating_range=None,  # so that scores at the end of the scale still tell who is better
         default_rating=scorer.default_rating,
         item_similarity=scorer.item_similarity,
-        kernels=once,
+        kernels=reference,
     )
 
 

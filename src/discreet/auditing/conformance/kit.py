@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from discreet.auditing.conformance import adversarial_ratings
+from discreet.auditing.conformance import adversarial_ratings, guarantee_rules, release_rules
 from discreet.auditing.conformance.recorded_fit import Run, clone, fit
 from discreet.auditing.conformance.report import Check, ConformanceError, Report
 from discreet.auditing.conformance.rules import RULES, Broken, Rule, Skipped, names
@@ -31,7 +31,7 @@ _CROWDS = (40, 160, 640, 2560, 10240, 40960)
 _SEED = 58_204_713  # found again if it is saved
 
 #: Importing them fills RULES.
-_FILES_OF_RULES = (door_rules, promise_rules)
+_FILES_OF_RULES = (release_rules, guarantee_rules)
 
 
 def check_private_model(
@@ -341,7 +341,7 @@ class Kit:
                 Path(folder, name).write_bytes(content)
             with (
                 patch.dict(MODELS, {kind.__name__: kind.__module__}),
-                patch.object(model_folder, "model_class", find),
+                patch.object(save_load, "model_class", find),
                 patch.object(algorithms, "algorithm_class", find_algorithm),
             ):
                 return save_load.load(folder)
