@@ -123,9 +123,9 @@ class Change:
 
 
 HOWEVER_FEW = ((rating_factors, "FEWEST", 0.0), (rating_factors, "FEWEST_OF_ALL", 0.0))
-NEVER_GIVEN_UP = ((rating_factors, "A_LOSS", math.inf),)
-NOT_COMPARED = ((rating_factors, "CLEARLY", math.inf),)
-NEVER_BACK = ((rating_factors, "ASTRAY", math.inf),)
+NEVER_GIVEN_UP = ((rating_factors, "Z_DROP", math.inf),)
+NOT_COMPARED = ((rating_factors, "Z_IMPROVE", math.inf),)
+NEVER_BACK = ((rating_factors, "Z_REVERT", math.inf),)
 BELIEVED = ((rating, "FeaturePrior", Believed),)
 AS_THEY_ARE = (*BELIEVED, (residual_covariance, "STRENGTHS", (3.0, 3.0)))
 OWN_PRIOR = dict(regularization=8.0, prior_count=3.0, slope=0.05, taste=0.01)
@@ -133,7 +133,7 @@ OWN_PRIOR = dict(regularization=8.0, prior_count=3.0, slope=0.05, taste=0.01)
 #: The levers that are measured on all sets.
 LEVERS: dict[str, Change] = {
     "DPMF by default": Change(),
-    "σ is the cut": Change(parts=((rating, "Personal", CutAsDeviation),)),
+    "σ is the cut": Change(parts=((rating, "UserEffects", CutAsDeviation),)),
     "the cut is not made up for": Change(dict(attenuation=False)),
     "users solve with λ = 8": Change(dict(regularization=8.0)),
     "users solve with a fixed prior": Change(OWN_PRIOR),
@@ -145,8 +145,8 @@ LEVERS: dict[str, Change] = {
     "steps never taken back": Change(parts=NEVER_BACK),
     "no gate at all": Change(dict(gate=1e9), parts=HOWEVER_FEW + NEVER_GIVEN_UP + NEVER_BACK),
     "biases alone": Change(dict(largest_core=0)),
-    "pairs alone": Change(parts=((rating, "Tasting", PairsAlone),)),
-    "steps alone": Change(parts=((rating, "Tasting", StepsAlone), *NEVER_GIVEN_UP, *NEVER_BACK)),
+    "pairs alone": Change(parts=((rating, "FactorStage", PairsAlone),)),
+    "steps alone": Change(parts=((rating, "FactorStage", StepsAlone), *NEVER_GIVEN_UP, *NEVER_BACK)),
     "ranks are not compared": Change(parts=NOT_COMPARED),
     "rank 8": Change(dict(factors=8), parts=((rating_factors, "MARGIN", 8), *NOT_COMPARED)),
     "4 steps": Change(dict(iterations=4)),

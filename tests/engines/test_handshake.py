@@ -16,7 +16,7 @@ from discreet.auditing.conformance.adversarial_ratings import make_ratings
 from discreet.engines import fingerprint
 
 #: Which compute nothing.
-WITHOUT_NUMBERS = ("discreet.kernels.threads.", "discreet.kernels.gather.aligned_empty")
+WITHOUT_NUMBERS = ("discreet.kernels.threads.", "discreet.kernels.gather.allocate_aligned_array")
 #: What becomes of numbers that are released already.
 AFTER_RELEASE = ("discreet.privacy.statistics.sums._unpack",)
 
@@ -86,7 +86,7 @@ class Changed:
 
 
 @pytest.mark.parametrize(
-    "name", ["normal.solve_rows_constant", "gradient.sum_columns", "products.add_pair_products", "exact.packed_grams"]
+    "name", ["normal.solve_rows_constant", "gradient.sum_columns", "products.add_pair_products", "integer_sums.pack_grams"]
 )
 def test_a_kernel_that_gives_other_numbers_gives_another_fingerprint(monkeypatch, name):
     before = fingerprint.canary()

@@ -116,7 +116,7 @@ def test_every_public_function_that_opens_private_data_is_guarded():
                 seen.add(function.name)
                 decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
                 assert any("guarded(" in text for text in decorators), f"{file.stem}.{function.name}"
-    assert {"map", "then", "add_up", "draw_batch"} <= seen
+    assert {"map", "then", "sum", "draw_batch"} <= seen
 
 
 class Full(UserStep, Statistic):
@@ -163,7 +163,7 @@ def computations(users, V):
         "choose": users.choose,
         "solve": lambda: users.solve(V, 1.0),
         "draw_batch": lambda: draw_batch(users, 0.5),
-        "clipped_gradient": lambda: clip_gradient(batch, V, 1.0),
+        "clip_gradient": lambda: clip_gradient(batch, V, 1.0),
         "reweighted": lambda: reweight(users, V, 1.0),
         "residuals_of": lambda: residuals_of(users),
         "item_totals": lambda: item_totals(users),

@@ -204,7 +204,7 @@ def _kernels() -> dict[str, Any]:
         noisy = A_twin - 3 * np.eye(13, dtype=dtype)
         pairs = {
             "solve_rows": (X, solve_rows_numpy(indptr, indices, values, Y, ridge)),
-            "packed_grams": (A, A_twin[:, *np.triu_indices(13)]),
+            "pack_grams": (A, A_twin[:, *np.triu_indices(13)]),
             "sum_rows": (b, b_twin),
             "solve_spd": (solve_spd(definite.copy(), b)[0], solve_spd_numpy(definite, b)),
             "solve_psd": (solve_psd(noisy.copy(), b, ridge), solve_psd_numpy(noisy, b, ridge)),

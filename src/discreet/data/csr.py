@@ -71,7 +71,7 @@ def compress_rows(rows: dict[str, Any], n_users: int, n_items: int, duplicates: 
     parts = list(pairwise([0, *cuts.tolist(), n_users]))
     with ThreadPoolExecutor(pieces) as pool:
         keys = _sort_keys(rows.pop("users"), rows.pop("items"), n_items, parts, counts, pool)
-        orders, columns = map(list, zip(*pool.map(lambda key: key.sorted(), keys), strict=True))
+        orders, columns = map(list, zip(*pool.map(lambda key: key.sort(), keys), strict=True))
         keys.clear()
         values = list(pool.map(rows.pop("values").take, orders))
         timestamps = rows.pop("timestamps")

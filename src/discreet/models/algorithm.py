@@ -235,7 +235,7 @@ def width(rating_range: Range) -> float:
 
 ALGORITHMS = {
     "pair ranking": ("discreet.models.dpmf.ranking", "PairRanking"),
-    "residual gradient": ("discreet.models.dpmf.rating", "ResidualGradient"),
+    "residual gradient": ("discreet.models.dpmf.rating", "RatingFactorization"),
     "noisy solve": ("discreet.models.dpals", "NoisySolve"),
     "projected gradient": ("discreet.models.dplmc", "ProjectedGradient"),
     "robust solve": ("discreet.models.huber_als", "RobustSolve"),

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import discreet
+from discreet import models
 from discreet.errors import ConfigError, DataError
-from discreet.models import algorithms
 from discreet.models.algorithm import ALGORITHMS, Algorithm, algorithm_class, algorithm_from
 from discreet.models.dpals import NoisySolve
 from discreet.models.dplmc import ProjectedGradient
@@ -79,13 +79,13 @@ def everything_pure(value, n_items=30):
 
 
 def test_every_algorithm_is_known_by_its_name_and_is_a_frozen_value():
-    for module in pkgutil.iter_modules(algorithms.__path__):
-        importlib.import_module(f"{algorithms.__name__}.{module.name}")
+    for module in pkgutil.walk_packages(models.__path__, "discreet.models."):
+        importlib.import_module(module.name)
 
     def below(kind):
         return {kind, *(deep for sub in kind.__subclasses__() for deep in below(sub))}
 
-    package = algorithms.__name__
+    package = models.__name__
     concrete = {k for k in below(Algorithm) if not inspect.isabstract(k) and k.__module__.startswith(package)}
     assert {kind.name: kind for kind in concrete} == {name: algorithm_class(name) for name in ALGORITHMS}
     assert {type(value) for value in VALUES.values()} == concrete

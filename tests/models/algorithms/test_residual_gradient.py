@@ -176,8 +176,8 @@ def test_steps_that_lose_are_taken_back(monkeypatch):
     ours, biases, model = few_ratings_each(15_000, 60, 2)
     assert model.details_["dimensions"] > 0
     assert ours < 0.996 * biases
-    monkeypatch.setattr(rating_factors, "ASTRAY", math.inf)
-    monkeypatch.setattr(rating_factors, "A_LOSS", math.inf)
+    monkeypatch.setattr(rating_factors, "Z_REVERT", math.inf)
+    monkeypatch.setattr(rating_factors, "Z_DROP", math.inf)
     astray, _, _ = few_ratings_each(15_000, 60, 2)
     assert astray > 1.02 * biases
 
@@ -187,7 +187,7 @@ def test_factors_that_fit_nothing_but_scatter_are_given_up(monkeypatch):
     ours, biases, model = few_ratings_each(4_000, 100, 3)
     assert model.details_["dimensions"] == 0
     assert ours == pytest.approx(biases, rel=1e-3)
-    monkeypatch.setattr(rating_factors, "A_LOSS", math.inf)
+    monkeypatch.setattr(rating_factors, "Z_DROP", math.inf)
     fitted, _, _ = few_ratings_each(4_000, 100, 3)
     assert fitted > 1.005 * biases
 

@@ -20,7 +20,8 @@ from discreet.auditing.conformance.report import Check, ConformanceError, Report
 from discreet.auditing.conformance.rules import RULES, Broken, Rule, Skipped, names
 from discreet.data.ratings import Ratings
 from discreet.errors import BudgetExceeded, ConfigError, PrivacyError
-from discreet.models import MODELS, algorithms
+from discreet.models import MODELS
+from discreet.models import algorithm as algorithm_module
 from discreet.models.private import PrivateRecommender
 from discreet.models.storage import save_load
 from discreet.models.storage.ledger_history import LEDGER
@@ -334,7 +335,7 @@ class Kit:
         algorithm = type(run.model.algorithm_)
         find = functools.partial(lambda own, name: kind if name == kind.__name__ else own(name), save_load.model_class)
         find_algorithm = functools.partial(
-            lambda own, name: algorithm if name == algorithm.name else own(name), algorithms.algorithm_class
+            lambda own, name: algorithm if name == algorithm.name else own(name), algorithm_module.algorithm_class
         )
         with tempfile.TemporaryDirectory() as folder:
             for name, content in run.files.items():
@@ -342,7 +343,7 @@ class Kit:
             with (
                 patch.dict(MODELS, {kind.__name__: kind.__module__}),
                 patch.object(save_load, "model_class", find),
-                patch.object(algorithms, "algorithm_class", find_algorithm),
+                patch.object(algorithm_module, "algorithm_class", find_algorithm),
             ):
                 return save_load.load(folder)
 
