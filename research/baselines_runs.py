@@ -86,7 +86,7 @@ def _model(settings: Settings, stars: tuple[float, float] | None) -> Recommender
         usual["rating_range"] = stars
     by_epsilon = settings.get("by_epsilon", {}).get(str(settings.get("epsilon")), {})
     usual = {key: value for key, value in usual.items() if key in kind.parameter_names()}
-    make = getattr(kind, "configured", kind)  # private models take what their algorithm takes
+    make = getattr(kind, "configure", kind)  # private models take what their algorithm takes
     return make(**(usual | given | by_epsilon))  # type: ignore[no-any-return]
 
 

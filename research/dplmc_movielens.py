@@ -30,7 +30,7 @@ def _model(settings: Settings, data: str) -> Any:
     if "epsilon" not in settings:
         return Bias(3.0, items=False) if name == "user's own mean" else Bias()
     goal = {"goal": "rating"} if name == "DPMF" else {}
-    return model_class(name).configured(
+    return model_class(name).configure(
         epsilon=settings["epsilon"],
         delta=DELTA,
         rating_range=_RANGES.get(data, (0.5, 5.0)),

@@ -19,7 +19,7 @@ DELTA = 1e-5
 def run(settings: Settings, sources: Sources) -> Record:
     """``model``, ``epsilon``, ``parameters``, ``scale`` (of the people), ``processes``; bytes per user and round."""
     ratings = sources.ratings("cinema", scale=settings["scale"])
-    model = model_class(settings["model"]).configured(
+    model = model_class(settings["model"]).configure(
         epsilon=settings["epsilon"], delta=DELTA, rating_range=STARS, random_state=0, **settings.get("parameters", {})
     )
     with Devices(ratings, settings["processes"]) as devices:

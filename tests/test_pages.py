@@ -27,9 +27,9 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXCLUDED = {
     "make ": "commands of the repository: the Makefile's own comments, and the workflow, which runs them",
     "pip install": "would install into the environment of the tests; tests/test_build.py installs a wheel",
-    "discreet serve": "runs until it is stopped: tests/serve/test_running.py starts it",
+    "discreet serve": "runs until it is stopped: tests/serve/test_server.py starts it",
     "DISCREET_TOKEN=": "the same, with a token",
-    "curl": "asks a service that runs: tests/serve/test_service.py asks the same",
+    "curl": "asks a service that runs: tests/serve/test_app.py asks the same",
     "from pyspark.sql": "names a bucket and a cluster: tests/engines/test_spark.py and the notebook run it locally",
     "discreet train ratings.parquet --engine spark": "needs Java: tests/engines/test_spark.py runs it",
     "import optuna": "an example with another library, which is none of the tests' own",
@@ -40,7 +40,7 @@ EXCLUDED = {
     "discreet audit": "half a minute of processor time: tests/cli/test_audit_command.py runs it",
     "discreet report model/ --data train.csv": "as the line before it: tests/report",
     "discreet budget verify people.sqlite --head": "the hash is of somebody's file: tests/cli/test_accounts.py",
-    "from discreet.testing import check_private_model": "eight seconds of work: tests/testing/test_kit.py",
+    "from discreet.testing import check_private_model": "eight seconds of work: tests/auditing/conformance/test_kit.py",
     "discreet report model/ --sign-off": "runs that kit as well: tests/cli/test_sign_off_command.py",
     "discreet tune": "a secret number of trainings: tests/cli/test_tune_command.py runs it",
 }

@@ -45,7 +45,7 @@ def _small():
 
 def worlds_of(name, epsilon=1.0):
     cls, given = MODELS[name]
-    return NeighboringRuns(cls.configured(epsilon=epsilon, **given))
+    return NeighboringRuns(cls.configure(epsilon=epsilon, **given))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -70,7 +70,7 @@ def test_the_noise_is_as_large_as_its_price(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_one_run_does_not_refute(name):
     cls, given = MODELS[name]
-    level, fitted = audit_one_run(cls.configured(epsilon=1.0, **given), canaries=1000, error=1e-7)
+    level, fitted = audit_one_run(cls.configure(epsilon=1.0, **given), canaries=1000, error=1e-7)
     assert not level.refuted, level.findings
     assert len(fitted.privacy_.ledger.entries) > 0
 
@@ -86,7 +86,7 @@ def test_one_run_sees_who_took_part_where_epsilon_is_large():
 @pytest.mark.parametrize("name", ["DPMF", "DPALS"])
 def test_replacing_a_user_is_not_refuted_either(name):
     cls, given = MODELS[name]
-    model = cls.configured(epsilon=1.0, neighboring="replace-one", **given)
+    model = cls.configure(epsilon=1.0, neighboring="replace-one", **given)
     found = audit(model, levels=["transcript", "one run"], search=10, canaries=400, seed=1)
     assert not found.refuted, str(found)
     assert 0.3 < found.levels[0].found / found.levels[0].claimed <= 1

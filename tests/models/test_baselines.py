@@ -236,7 +236,7 @@ def test_wrong_parameters_are_named(ratings, kind):
         (dict(shares={first: "a"}), "shares has 'a' for"),
     ):
         with pytest.raises(ConfigError, match=message):
-            kind.configured(**(dict(epsilon=1.0) | wrong)).fit(ratings)
+            kind.configure(**(dict(epsilon=1.0) | wrong)).fit(ratings)
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_wrong_parameters_are_named(ratings, kind):
 )
 def test_what_only_one_of_them_has_is_checked_too(kind, wrong, message):
     with pytest.raises(ConfigError, match=message):
-        kind.configured(**(dict(epsilon=1.0) | wrong)).plan(10)
+        kind.configure(**(dict(epsilon=1.0) | wrong)).plan(10)
 
 
 @pytest.mark.parametrize("kind", ALL)
@@ -301,7 +301,7 @@ def test_the_twins_tell_a_small_difference(kind, twin, other):
 
     def slightly_other(fitted, ratings):
         given = {name: value for name, value in fitted.get_params().items() if name != "method"}
-        return twin(kind.configured(**(given | other)), ratings)
+        return twin(kind.configure(**(given | other)), ratings)
 
     assert check_private_model(model, twin=twin, rules=["zero noise"]).passed
     with pytest.raises(ConformanceError, match=r"zero noise.*off by"):

@@ -56,7 +56,7 @@ SHOWN = ("name", "count", "mechanism", "norm", "shape", "sensitivity", "noise_mu
 def released(name):
     """The price list, with numbers to ten digits: the last ones depend on the processor."""
     kind, settings = CASES[name]
-    model = getattr(discreet, kind).configured(**({"epsilon": 2.0} | SAID | settings))
+    model = getattr(discreet, kind).configure(**({"epsilon": 2.0} | SAID | settings))
     rows = [{key: row[key] for key in SHOWN} for row in model.price_list(40)]
     return json.loads(json.dumps(rows, default=list), parse_float=lambda text: float(f"{float(text):.10g}"))
 

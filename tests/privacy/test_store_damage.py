@@ -100,7 +100,7 @@ def test_sums_are_checked_also_where_the_chain_is_whole(store, kind, reservation
     """A record as another program could have appended it."""
     account = store["customers"]
     named = reservation or store.log()[-1].reservation
-    with store._writing() as (base, log):
+    with store._open_write() as (base, log):
         if kind == "settle":
             base.execute("INSERT INTO ledgers VALUES (?, ?, '')", (named, digest("")))
         budget_store_file.append(base, log, "customers", kind, named, units, 0, {"ledger": digest("")})
@@ -110,7 +110,7 @@ def test_sums_are_checked_also_where_the_chain_is_whole(store, kind, reservation
 
 
 def test_an_account_without_a_total_is_damage(store):
-    with store._writing() as (base, log):
+    with store._open_write() as (base, log):
         budget_store_file.append(base, log, "others", "open", "", 0, 0, {"note": "by another program"})
     with pytest.raises(DamagedStore, match="record 5 does not open the account 'others'"):
         _ = store["others"].balance
@@ -138,7 +138,7 @@ def test_what_is_committed_is_in_the_file_itself(store):
         "from discreet.privacy import BudgetStore\n"
         "from tests.privacy.test_store_damage import plan\n"
         "store = BudgetStore(sys.argv[1])\n"
-        "with store._connected() as reader:\n"
+        "with store._connect() as reader:\n"
         "    reader.execute('SELECT * FROM log').fetchall()\n"
         "    store['customers'].reserve(plan(0.1), 'secure', 'x')\n"
         "    shutil.copy(store.path, sys.argv[2])\n"

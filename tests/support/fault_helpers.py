@@ -31,13 +31,13 @@ WORST = "test_statistics.py::test_the_worst_user_reaches_the_sensitivity_and_doe
 WEIGHTS = "test_statistics.py::test_the_worst_user_under_a_weight_budget"
 GRID = "test_statistics.py::test_no_grid_makes_a_contribution_larger"
 BITS = "test_neighbors.py::test_other_users_stay_as_they_are_to_the_last_bit"
-WALK = "test_descent.py::test_adversaries_on_the_grid"
-WALKED = "test_descent.py::test_the_sensitivities_are_reached"
-PAIRS = "test_pair_statistics.py::test_adversaries_on_the_grid"
-PAIRED = "test_pair_statistics.py::test_every_user_reaches_the_sensitivity_and_does_not_pass_it"
+WALK = "test_gradient_steps.py::test_adversaries_on_the_grid"
+WALKED = "test_gradient_steps.py::test_the_sensitivities_are_reached"
+PAIRS = "test_pairs.py::test_adversaries_on_the_grid"
+PAIRED = "test_pairs.py::test_every_user_reaches_the_sensitivity_and_does_not_pass_it"
 REGISTRY = "test_registry.py::test_nobody_moves_a_statistic_further_than_it_says"
-OWN = "test_own_solve.py::test_adversaries_on_the_grid"
-OWN_REACHED = "test_own_solve.py::test_the_sensitivities_are_reached"
+OWN = "test_ridge.py::test_adversaries_on_the_grid"
+OWN_REACHED = "test_ridge.py::test_the_sensitivities_are_reached"
 INDEPENDENT = "test_noise_independence.py::test_releases_of_one_training_have_independent_noise"
 APART = "test_users_apart.py::test_what_users_add_does_not_depend_on_who_shares_their_block"
 #: Noise of one pool, which `reuse` takes from for every release of a source.
@@ -123,7 +123,7 @@ FAULTS = {
         "users.sealed_users:Weigh.check",
         " or public.bounds.items is not None",
         "",
-        ("test_sealed.py::test_weigh_and_a_number_of_items_exclude_each_other",),
+        ("test_sealed_users.py::test_weigh_and_a_number_of_items_exclude_each_other",),
     ),
     "one item more than k is contributed": Fault(
         "users.sealed_users:Choose.run", "priority, k, self.draw", "priority, k + 1, self.draw", (NEIGHBORS,)
@@ -180,13 +180,13 @@ FAULTS = {
         "statistics.pairs:PairSums.partial",
         "np.trunc(each / grid)",
         "np.ceil(each / grid)",
-        ("test_pair_statistics.py::test_no_grid_makes_a_contribution_larger",),
+        ("test_pairs.py::test_no_grid_makes_a_contribution_larger",),
     ),
     "what is no number enters the sums": Fault(
         "users.sealed_users:sealed_block",
         "np.nan_to_num(ratings, nan=0.0, posinf=0.0, neginf=0.0)",
         "ratings.copy()",
-        (NEIGHBORS, "test_sealed.py::test_extreme_ratings_warn_about_nothing"),
+        (NEIGHBORS, "test_sealed_users.py::test_extreme_ratings_warn_about_nothing"),
     ),
     "is_replace_one a user is priced as removing one": Fault(
         "statistics.sums:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBORS, WORST)
@@ -312,25 +312,25 @@ FAULTS = {
         "release.budget_store_file:_add_reservation",
         "sums.units += record.units",
         "sums.units += 0",
-        ("test_lifetime.py::test_a_crash_stays_spent_and_a_reservation_is_settled_once",),
+        ("test_budget_store.py::test_a_crash_stays_spent_and_a_reservation_is_settled_once",),
     ),
     "an account is overspent by one training": Fault(
         "release.budget_store:Account._admit",
         "if units > left:",
         "if left < 0:",
-        ("test_lifetime.py::test_what_would_fit_is_said_and_fits",),
+        ("test_budget_store.py::test_what_would_fit_is_said_and_fits",),
     ),
     "an account mixes relations": Fault(
         "release.budget_store:Account._admit",
         "plan.budget.neighboring != balance.neighboring",
         "False",
-        ("test_lifetime.py::test_relations_do_not_mix",),
+        ("test_budget_store.py::test_relations_do_not_mix",),
     ),
     "the best of several runs is priced as one": Fault(
         "accounting.pricing:_selection_epsilon",
         "selection.epsilon(event.mu, selection.Runs(event.runs, event.law), delta / parts)",
         "gdp.epsilon(event.mu, delta / parts)",
-        ("test_selection.py::test_a_ledger_of_tuning_is_priced_again_from_its_file",),
+        ("test_private_selection.py::test_a_ledger_of_tuning_is_priced_again_from_its_file",),
     ),
     "a user's gradient is not cut": Fault(
         "users.poisson_batches:_coefficients",
@@ -387,22 +387,22 @@ FAULTS = {
         "users.poisson_batches:_words",
         "fresh_words()(min(_PER_KEY, n - begin))",
         "np.random.randint(0, 2**64 - 1, min(_PER_KEY, n - begin), dtype=np.uint64)",
-        ("test_batches.py::test_nobody_can_know_the_coins",),
+        ("test_poisson_batches.py::test_nobody_can_know_the_coins",),
     ),
     "coins are 2 % too frequent": Fault(
         "users.poisson_batches:throw",
         "rate * 2.0**64",
         "min(1.02 * rate, 0.999) * 2.0**64",
         (
-            "test_batches.py::test_coins_are_independent_and_have_their_rate",
-            "test_batches.py::test_a_coin_falls_below_its_rate_exactly",
+            "test_poisson_batches.py::test_coins_are_independent_and_have_their_rate",
+            "test_poisson_batches.py::test_a_coin_falls_below_its_rate_exactly",
         ),
     ),
     "a coin belongs to an id": Fault(
         "users.poisson_batches:who_is_in",
         "throw(block.n, rate, seed)",
         "throw(2**16, rate, seed)[block.key % np.uint64(2**16)]",
-        ("test_batches.py::test_users_do_not_share_a_coin_whatever_their_ids",),
+        ("test_poisson_batches.py::test_users_do_not_share_a_coin_whatever_their_ids",),
     ),
     "what is revealed leaves epsilon finite": Fault(
         "release.ledger:Ledger.private",

@@ -46,7 +46,7 @@ class ImplicitAdapter:
         self.public_items = public_items
 
     def __repr__(self) -> str:
-        return f"ImplicitStyle({self.model!r})"
+        return f"ImplicitAdapter({self.model!r})"
 
     # ------------------------------------------------------------ learning
 

@@ -145,7 +145,7 @@ class ModelOptions:
         types = get_type_hints(cls.__init__) if inner is None else get_type_hints(inner) | get_type_hints(cls.__init__)
         checked = {name: _check_type(name, value, types.get(name, Any)) for name, value in given.items()}
         usual = {name: value for name, value in more.items() if name in allowed}
-        make = cls if inner is None else cls.configured
+        make = cls if inner is None else cls.configure
         return make(**(usual | checked))
 
     def ready(self) -> Any:

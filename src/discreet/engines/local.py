@@ -39,7 +39,7 @@ class RatingsSourceMixin:
         return self._ratings.catalog
 
     @property
-    def filter_description(self) -> str:
+    def filtered(self) -> str:
         return self._ratings.filtered
 
     @property

@@ -155,7 +155,7 @@ def evaluate(
 
     Returns
     -------
-    Evaluation, or with epsilon a PricedEvaluation
+    Evaluation, or with epsilon a PrivateEvaluation
         Standard errors are over users: for ranking metrics of the mean over users; for ``mae`` and ``rmse`` clustered
         by user (see `metrics.mean_over_rows`), with the delta method for the root.
 

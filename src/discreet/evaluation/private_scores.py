@@ -120,7 +120,7 @@ class PrivateEvaluation:
 
     def __repr__(self) -> str:
         scores = ", ".join(f"{name}={value:.4f}" for name, value in self.values.items())
-        return f"<PricedEvaluation of {self.conditions['model']}: {scores}; ε = {self.privacy.epsilon:.4g}>"
+        return f"<PrivateEvaluation of {self.conditions['model']}: {scores}; ε = {self.privacy.epsilon:.4g}>"
 
     def __str__(self) -> str:
         lines = [self._head(), "", *(f"{name:12} {_format_score(self, name)}" for name in self.values), ""]

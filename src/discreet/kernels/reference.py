@@ -25,6 +25,10 @@ class ReferencePanels:
         return len(self.V)
 
 
+#: Scorers take kernels by the same names from here and from the compiled module.
+Panels = ReferencePanels
+
+
 def solve_rows(
     indptr: np.ndarray,
     indices: np.ndarray,

@@ -33,13 +33,13 @@ class Scorer:
     ----------
     item_ids : (m,) int64 or object
     factors, biases : (m, r), (m,) float32 or float64
-    fold_in_rule : ReadOut
+    fold_in_rule : FoldIn
     titles : (m,) object, optional
     rating_range : (low, high), optional
         Of predicted ratings; None where scores are not ratings.
     default_rating : float
         What an item of a history counts as rated with where only that it is liked is said.
-    item_similarity : Likeness, optional
+    item_similarity : ItemSimilarity, optional
     history_range : (low, high), optional
         Public range of the ratings: histories with others are refused.
     kernels : module

@@ -94,7 +94,7 @@ class Manifest:
         file = folder / MANIFEST
         if not file.is_file():
             there = "does not exist" if not folder.exists() else f"holds no {MANIFEST}"
-            raise DataError(f"{folder} {there}: write blocks with discreet.Blocks.write(source, folder)")
+            raise DataError(f"{folder} {there}: write blocks with discreet.BlockRatings.write(source, folder)")
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
             if found["format"] != FORMAT:

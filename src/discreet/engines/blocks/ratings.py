@@ -145,7 +145,7 @@ class BlockRatings:
         return self._manifest.catalog
 
     @property
-    def filter_description(self) -> str:
+    def filtered(self) -> str:
         return self._manifest.filtered
 
     @property

@@ -30,7 +30,7 @@ the released σ².
 What is bought is decided by numbers that have been released: pairs, where biases would lose next to nothing without
 that part of the budget, until a dimension of taste stands out of the noise of the pairs, and from then on steps for
 factors. Else the lines buy biases again. Three times users say what factors are worth to them, by ratings that they
-leave out of their own solve (`LeftOutGains`): before the first step, when factors that lose are given up; after the
+leave out of their own solve (`LeaveOneOutGains`): before the first step, when factors that lose are given up; after the
 second, when dimensions that lose are dropped; and after the last. Where factors have become clearly worse than they
 were, those of before come back, and there are no more steps. So the model is never far below its own bias-only form.
 

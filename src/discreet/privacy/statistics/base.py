@@ -1,6 +1,6 @@
 """A part of the people, and what people do by themselves: the two things that every engine is made of.
 
-A `Block` holds the private arrays of some users. An `OwnStep` is a value made of public numbers: each user computes
+A `Block` holds the private arrays of some users. An `UserStep` is a value made of public numbers: each user computes
 something for itself from these and its own ratings. A step turns a block into another one and never writes into it, so
 that whoever holds the steps can compute a block again, on another machine or after a crash, to the same bits. `Public`
 is what everybody may know of people before and after a step; a step checks its own numbers against it before it meets

@@ -1,7 +1,7 @@
 """Which items people like together: a sum over pairs of items that every person moves by the same length.
 
 A user likes its items by whole levels a_ij from 1 to `LEVELS` (`Graded` makes them of ratings), or all alike, a_ij = 1
-(`KeepLiked`, and histories that say only *that* an item was chosen). It adds to each pair of its items, j < k,
+(`ThresholdRatings`, and histories that say only *that* an item was chosen). It adds to each pair of its items, j < k,
 
     p_i,jk = √2 a_ij a_ik / q_i,     q_i² = (Σ_j a_ij²)² − Σ_j a_ij⁴ = 2 Σ_{j<k} a_ij² a_ik²,
 

@@ -46,7 +46,7 @@ class RecordedStep:
 
     Parameters
     ----------
-    step : OwnStep
+    step : UserStep
     before : Public
         What was known before it.
     reads, writes : names of arrays in a block's state

@@ -37,7 +37,7 @@ class LeaveOneOutGains(Statistic):
     """Σ_i w_i clip((E_i0 − E_ik)/variance, −1, 1)/√K for each of K ranks k, w_i = min(n_i/many, 1).
 
     E_ik is user i's mean square error with `first` + k columns of V beside its level, by ratings left out; w lets those
-    count for more who rate more. The prior is that of `SolveOwn`. Of very many users a `part` is enough: whether a user
+    count for more who rate more. The prior is that of `SolveUserEffects`. Of very many users a `part` is enough: whether a user
     takes part is drawn from its own id, and w is 0 for the others.
     """
 

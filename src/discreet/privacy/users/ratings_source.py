@@ -36,7 +36,7 @@ class RatingsSource(Protocol):
         """Whether the items are a public catalog, and were not found in the ratings."""
 
     @property
-    def filter_description(self) -> str:
+    def filtered(self) -> str:
         """How ratings were left out by looking at them, in words; empty where they were not."""
 
     def rating_range(self) -> tuple[float, float] | None:

@@ -103,7 +103,7 @@ def own_solve(
     prior_count: float,
     expected: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """û (n, r) and o − center (n,) of `SolveOwn`; a saved model's read-out solves the same."""
+    """û (n, r) and o − center (n,) of `SolveUserEffects`; a saved model's read-out solves the same."""
     n = len(indptr) - 1
     lead = math.sqrt(ridge / prior_count)
     each = np.full(n, ridge)

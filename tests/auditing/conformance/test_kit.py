@@ -101,7 +101,7 @@ CASES = [
 @pytest.mark.parametrize(("kind", "name", "given"), CASES)
 def test_our_models_keep_every_rule(kind, name, given):
     rules = rule_names() if name.startswith(("usual", "no factors", "papers' conversion")) else QUICK
-    model = kind.configured(**({"factors": 3} | SMALL | given))
+    model = kind.configure(**({"factors": 3} | SMALL | given))
     report = check_private_model(model, people=8, draws=2000, rules=rules)
     assert report.passed
     assert [check.rule for check in report.checks] == rules

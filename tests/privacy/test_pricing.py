@@ -71,7 +71,7 @@ def test_l2_ratio_lowers_the_gdp_price_of_huber():
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 20.0, 1e3])
 def test_calibration_spends_the_budget_and_no_more(accountant, events, epsilon):
     factor = accounting.calibrate(events, epsilon, 1e-6, accountant)
-    spent = accounting.epsilon([e.scaled(factor) for e in events], 1e-6, accountant)
+    spent = accounting.epsilon([e.scale(factor) for e in events], 1e-6, accountant)
     assert spent <= epsilon
     assert spent == pytest.approx(epsilon, rel=1e-6)
 

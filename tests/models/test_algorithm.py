@@ -148,7 +148,7 @@ def test_asking_a_model_what_it_would_do_does_not_change_it(model):
 
     def asked():
         model.check()
-        return model.algorithm(), model.resolved(30), model.bounds(), model.plan(30), model.price_list(30)
+        return model.algorithm(), model.resolve(30), model.bounds(), model.plan(30), model.price_list(30)
 
     first = asked()
     assert asked() == first
