@@ -8,8 +8,8 @@ down to all devices, and both hold public values only:
     sum    which statistic is wanted; every device answers with its own contribution, already cut and in whole numbers
 
 Answers go up, one from each device, in as few bytes as its contribution needs: the rows that are not zero. The server
-adds them, which is exact, adds noise and releases. So what is learned has the same bits as in one process. The server is
-trusted, as in the papers: it sees contributions. Secure aggregation would hide them from it and change no sum.
+adds them, which is exact, adds noise and releases. So what is learned has the same bits as in one process. The server
+is trusted, as in the papers: it sees contributions. Secure aggregation would hide them from it and change no sum.
 
 `traffic` is what was sent, round by round. The size of an answer depends on its user's ratings, so that it is private:
 look at it for generated people only.

@@ -272,7 +272,10 @@ def test_dtype_of_results(row_sum, rows):
 
 def test_importing_the_session_is_light():
     """Neither numba nor dp-accounting is imported before it is needed."""
-    code = "import sys, discreet.privacy.release.session; print([m for m in ('numba', 'dp_accounting') if m in sys.modules])"
+    code = (
+        "import sys, discreet.privacy.release.session; "
+        "print([m for m in ('numba', 'dp_accounting') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

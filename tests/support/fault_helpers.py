@@ -101,19 +101,19 @@ FAULTS = {
         "public.bounds.max_squared_weight(public.n_items) ** 0.5",
         (NEIGHBORS, WORST),
     ),
-    "repeated pairs are not handle_refusal": Fault(
+    "repeated pairs are not refused": Fault(
         "statistics.bounds:check_rows",
         "len(falls) >= max(ratings.n_users, 1) or not np.isin(falls, indptr[1:-1]).all() or ",
         "",
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
-    "repeated users are not handle_refusal": Fault(
+    "repeated users are not refused": Fault(
         "statistics.bounds:check_rows",
         " or distinct != ratings.n_users",
         "",
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
-    "the weight budget is not normalized": Fault(
+    "the weight budget is not normalised": Fault(
         "users.sealed_users:Weigh.run",
         "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)",
         "q",
@@ -188,7 +188,7 @@ FAULTS = {
         "ratings.copy()",
         (NEIGHBORS, "test_sealed_users.py::test_extreme_ratings_warn_about_nothing"),
     ),
-    "is_replace_one a user is priced as removing one": Fault(
+    "replacing a user is priced as removing one": Fault(
         "statistics.sums:Sum.sensitivity", "reach * factor if", "reach if", (NEIGHBORS, WORST)
     ),
     "off-diagonal noise is halved again": Fault(
@@ -224,7 +224,7 @@ FAULTS = {
         "max(_PIECE, m)",
         ("test_integer_sums.py::test_sums_beyond_the_reach_of_float64_are_exact",),
     ),
-    "users are centered by everybody's mean": Fault(
+    "users are centred by everybody's mean": Fault(
         "users.sealed_users:sealed_block",
         "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
         "mean += np.float32(summed.sum() / max(counts.sum(), 1))",
@@ -328,7 +328,7 @@ FAULTS = {
     ),
     "the best of several runs is priced as one": Fault(
         "accounting.pricing:_selection_epsilon",
-        "selection.epsilon(event.mu, selection.Runs(event.runs, event.law), delta / parts)",
+        "private_selection.epsilon(event.mu, private_selection.Runs(event.runs, event.law), delta / parts)",
         "gdp.epsilon(event.mu, delta / parts)",
         ("test_private_selection.py::test_a_ledger_of_tuning_is_priced_again_from_its_file",),
     ),
@@ -350,7 +350,7 @@ FAULTS = {
         'sensitivity = _check_sensitivity(name, statistic, neighboring, "l2")',
         ("test_session.py::test_laplace_and_huber_use_the_l1_sensitivity",),
     ),
-    "only the first release is charge_account": Fault(
+    "only the first release is charged": Fault(
         "release.ledger:Ledger.record",
         "self._append(entry)",
         "self.entries or self._append(entry)",
@@ -457,8 +457,8 @@ FAULTS = {
     ),
     "the score of a tuned training has no noise": Fault(
         "discreet.evaluation.tuning:Tuning._score",
-        'return float(session.release("score", seal_values(measure_all).add_up(UserValues((1.0,))))[0])',
-        'session.release("score", seal_values(measure_all).add_up(UserValues((1.0,))))\n'
+        'return float(session.release("score", seal_values(measure_all).sum(UserValues((1.0,))))[0])',
+        'session.release("score", seal_values(measure_all).sum(UserValues((1.0,))))\n'
         "    return float(measured().sum())",
         ("../auditing/test_scores_and_tuning.py::test_tuning_is_not_refuted",),
     ),

@@ -1,9 +1,10 @@
 """Two worlds that differ in one user and have seen the same releases, and how far apart their sums are.
 
 The first training draws its noise as ever. Every other one, with a canary among the people, *replays* it: whatever the
-data are, each release returns what it returned in the first (`discreet.auditing.conformance.recorder`). So both have the same public
-past, as an adversary who knows everything but one user would have it, and what differs is that user's doing. Exact sums
-are compared here, outside the door: this is for generated people, and `discreet.audit` refuses any others.
+data are, each release returns what it returned in the first (`discreet.auditing.conformance.recorder`). So both have
+the same public past, as an adversary who knows everything but one user would have it, and what differs is that user's
+doing. Exact sums are compared here, outside the door: this is for generated people, and `discreet.audit` refuses any
+others.
 """
 
 from __future__ import annotations

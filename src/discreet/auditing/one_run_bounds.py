@@ -14,7 +14,8 @@ Mahloujifar, Melis and Chaudhuri (2024), for a whole trade-off curve f, here tha
     r_c = Σ_i P[guess i is right, R ≥ c]/m,       h_c = Σ_i P[guess i is wrong, R ≥ c]/m.
 
 A right guess i with R ≥ c becomes, when coin i is turned, a wrong one with R ≥ c − 1, and the same output: so
-r_c ≤ f̄(h_{c−1}), since f̄ is concave. And if R = i with probability p_i, then r_i − r_{i+1} = i p_i/m and h_i − h_{i+1}
+r_c ≤ f̄(h_{c−1}), since f̄ is concave. And if R = i with probability p_i, then r_i − r_{i+1} = i p_i/m and h_i −
+h_{i+1}
 = (G − i) p_i/m. Suppose P[R ≥ c] = τ. Then r_c ≥ τ c/m, with equality where all of it has R = c, and downwards
 
     h_i ≥ max(h_{i+1}, f̄⁻¹(r_{i+1})),       r_i = r_{i+1} + i/(G − i) · (h_i − h_{i+1}),                            (2)

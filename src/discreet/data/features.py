@@ -124,7 +124,9 @@ def _check_features(ids: NDArray[Any], found: Mapping[str, Any], where: str) -> 
 
 
 def _finite(X: NDArray[np.float64], gaps: bool = False) -> NDArray[np.float64]:
-    """The same, if all numbers are finite or, where there may be gaps, not known; nothing can be learned from others."""
+    """The same, if all numbers are finite or, where there may be gaps, not known; nothing can be learned from
+    others.
+    """
     wrong = np.isinf(X) if gaps else ~np.isfinite(X)
     if wrong.any():
         rows = np.flatnonzero(wrong.any(axis=1))

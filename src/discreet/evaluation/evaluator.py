@@ -162,7 +162,8 @@ def evaluate(
     Notes
     -----
     Privacy: without `epsilon`, these are exact statistics of held-out people, not covered by the model's ε; see the top
-    of this module. With it, releases sums over people (`discreet.evaluation.private_scores` has them, and their sensitivity).
+    of this module. With it, releases sums over people (`discreet.evaluation.private_scores` has them, and their
+    sensitivity).
     """
     if not (hasattr(split, "train") and hasattr(split, "test")):
         raise DataError(

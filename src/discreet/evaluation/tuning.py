@@ -296,7 +296,8 @@ class Tuning:
         score, _, setting, model = best
         if model is None:
             raise ConfigError(
-                "no training that was tried learned anything: give a larger epsilon, fewer runs, or another space (what "
+                "no training that was tried learned anything: give a larger epsilon, fewer runs, or another space "
+                "(what "
                 "was spent is spent)"
             )
         return self._winner(model, setting, score, trials, ledger)

@@ -6,8 +6,8 @@ For each row i of a sparse matrix with entries (j, value, weight) and fixed fact
     x_i = (A_i + S + ridge_i · I)⁻¹ b_i.
 
 `solve_rows` gives the x_i without keeping the A_i, and `solve_rows_constant` where every y_j has one more coordinate
-that is the same for all; `discreet.kernels.gather` has sums of b_i alone, and `discreet.kernels.integer_sums` the A_i. The
-vector path gathers the factors of a row, adds up PᵀP and vᵀP (see `packed`), and solves W rows at a time.
+that is the same for all; `discreet.kernels.gather` has sums of b_i alone, and `discreet.kernels.integer_sums` the A_i.
+The vector path gathers the factors of a row, adds up PᵀP and vᵀP (see `packed`), and solves W rows at a time.
 """
 
 from __future__ import annotations

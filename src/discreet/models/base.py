@@ -403,7 +403,9 @@ class Recommender(Estimator, ABC):
         """What `check` does."""
 
     def _begin(self, ratings: Ratings) -> None:
-        """Check what `fit` was given, and forget what was learned before: an interrupted fit leaves nothing half new."""
+        """Check what `fit` was given, and forget what was learned before: an interrupted fit leaves nothing half
+        new.
+        """
         if ratings.n_ratings == 0:
             raise DataError("there are no ratings to learn from")
         vars(self).pop("item_ids_", None)

@@ -302,7 +302,9 @@ class NoisySolve(Algorithm):
         return plan
 
     def _multiplier(self, name: str) -> float:
-        """The paper's σ over the sensitivity in its units: √k for what k items contribute to, 1 for K̃ and the start."""
+        """The paper's σ over the sensitivity in its units: √k for what k items contribute to, 1 for K̃ and the
+        start.
+        """
         sigma = self.sigmas.get(name)
         check_that(sigma is not None and sigma > 0, f"sigmas needs a positive number for {name!r}")
         return float(sigma or 0) / (1.0 if name in ("global", "initial") else math.sqrt(self.max_items))

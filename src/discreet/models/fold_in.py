@@ -72,8 +72,8 @@ class FoldIn(ABC):
     def fold(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:
         """Vectors (n, r) and offsets (n,) of users, each from its own row; V and b are factors and biases of items.
 
-        `kernels` is `discreet.kernels`, or `discreet.kernels.reference` where a single question does not pay for loading
-        compiled code.
+        `kernels` is `discreet.kernels`, or `discreet.kernels.reference` where a single question does not pay for
+        loading compiled code.
         """
 
     def score_vectors(self, rows: HistoryRows, V: Array, b: Array, kernels: Any = compiled) -> tuple[Array, Array]:

@@ -10,13 +10,13 @@ Released, with noise, T times, rows being cut to ‖a_i‖ ≤ L_a, and from it,
 
     W = Σ_i a_i a_iᵀ + noise,     v̂, λ̂² = top eigenvector and eigenvalue of W,     λ̂'² = max(λ̂², 0) + noise's own   (3)
 
-Π_L scales a user's row to ‖P_Ωi(Y_i)‖ ≤ L. The result is Y_i = Σ_t w_it v̂_t, so the directions v̂_t are the item factors
-and the rank is the number of steps. *A new user walks the same steps* from the released (v̂_t, λ̂'_t) alone.
+Π_L scales a user's row to ‖P_Ωi(Y_i)‖ ≤ L. The result is Y_i = Σ_t w_it v̂_t, so the directions v̂_t are the item
+factors and the rank is the number of steps. *A new user walks the same steps* from the released (v̂_t, λ̂'_t) alone.
 
 Three things differ from the paper. Its noise is for ‖a_i‖ ≤ L, but a difference of two rows of norm L can have 2 L:
-here residuals themselves are cut, to L_a. Its λ̂' adds a bound with the number of users in it, which is private; here it
-is the size of the largest eigenvalue of the noise, σ √(2 m) for m items, which is public. And k, which should grow with
-the number of users, is `spread` · √(ñ m) from a released ñ unless it is given.
+here residuals themselves are cut, to L_a. Its λ̂' adds a bound with the number of users in it, which is private; here
+it is the size of the largest eigenvalue of the noise, σ √(2 m) for m items, which is public. And k, which should grow
+with the number of users, is `spread` · √(ñ m) from a released ñ unless it is given.
 """
 
 from __future__ import annotations

@@ -133,7 +133,8 @@ def _beliefs(statement: PrivacyStatement) -> Html:
     }
     rows = [[_percent(prior), _percent(most)] for prior, most in after.items()]
     rare = (
-        f" by anything that the model shows with a probability of {ledger_summary.SEEN:.0%} or more. What it shows more "
+        f" by anything that the model shows with a probability of {ledger_summary.SEEN:.0%} or more. "
+        "What it shows more "
         f"rarely may say more: that is what δ = {power(statement.delta)} is for, which is counted here"
         if statement.delta
         else ""

@@ -274,7 +274,8 @@ class Kit:
         found: list[tuple[str, Run | Exception]] = []
         for user in users:
             count = int(np.diff(self.ratings.indptr)[user])
-            label = f"with person {user} ({count} ratings) {'replaced' if change is adversarial_ratings.replace_user else 'left out'}"
+            what = "replaced" if change is adversarial_ratings.replace_user else "left out"
+            label = f"with person {user} ({count} ratings) {what}"
             try:
                 found.append((label, self._fit(change(self.ratings, user), noise, replay=base.watch)))
             except FitFailed as failed:

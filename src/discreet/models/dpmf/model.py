@@ -24,8 +24,8 @@ class DPMF(PrivateRecommender):
     ----------
     factors : int, optional
         The largest number of dimensions of taste. Default: 64 for ranking, where noise hides most of them; for ratings,
-        32, of which those are learned that stand out of it. With 0, a model of ratings learns only how much each item is
-        liked.
+        32, of which those are learned that stand out of it. With 0, a model of ratings learns only how much each item
+        is liked.
     epsilon : float
         The privacy budget: how much may be learned about any one user. Smaller is more private. There is no default.
     delta : float

@@ -1,7 +1,7 @@
 """A scorer straight from a folder: no model class, no algorithm and no table library are imported on the way.
 
-A folder says in model.json how a history is read (``fold_in_rule``, see `discreet.models.fold_in`), with the arrays that
-this needs beside the factors. Folders from before that was so, and models that write `fold` themselves, are opened
+A folder says in model.json how a history is read (``fold_in_rule``, see `discreet.models.fold_in`), with the arrays
+that this needs beside the factors. Folders from before that was so, and models that write `fold` themselves, are opened
 through their model class. The chain of the ledger is verified; it is priced when somebody asks for the statement.
 """
 

@@ -1,7 +1,8 @@
 """How much one user may contribute: the numbers that every sensitivity is made of.
 
-A bound is not assumed of the data, it is imposed on them: `discreet.privacy.users.sealed_users` cuts down whatever exceeds it
-when data are sealed (`check_rows`) or a user's vector is formed (`clip_rows`). All of them are public parameters.
+A bound is not assumed of the data, it is imposed on them: `discreet.privacy.users.sealed_users` cuts down whatever
+exceeds it when data are sealed (`check_rows`) or a user's vector is formed (`clip_rows`). All of them are public
+parameters.
 """
 
 from __future__ import annotations

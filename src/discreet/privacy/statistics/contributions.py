@@ -29,7 +29,9 @@ Rows = Callable[[slice], NDArray[Any]]
 
 
 class OfContributions(Statistic):
-    """Base of what is made of contributions: entries by item, cut to the bounds (`discreet.privacy.users.sealed_users`)."""
+    """Base of what is made of contributions: entries by item, cut to the bounds
+    (`discreet.privacy.users.sealed_users`).
+    """
 
     def check(self, public: Public) -> None:
         public.need_contributions()

@@ -1,7 +1,7 @@
 """Users who follow gradients: what each does by itself, and the sums that a Session may release.
 
-`Descent` goes on where `discreet.privacy.users.sealed_users` ends. A user has a vector u_i and an offset o_i; from public
-item factors V and biases b it computes its residuals, weighted and cut to a length:
+`Descent` goes on where `discreet.privacy.users.sealed_users` ends. A user has a vector u_i and an offset o_i; from
+public item factors V and biases b it computes its residuals, weighted and cut to a length:
 
     e_ij = u_i · v_j + b_j + o_i − y_ij,      x_i = (w_ij e_ij)_j  with ‖x_i‖ ≤ G,
 

@@ -1,8 +1,8 @@
 """What taste is worth, by ratings that users leave out of their own solve: the ranks of a model compared.
 
 Every user solves with the first columns of V, for several numbers of them, and predicts each of its ratings by all of
-its others (`discreet.kernels.leave_one_out`). What it adds for each rank is how much less its mean square error is than with
-none of the learned columns:
+its others (`discreet.kernels.leave_one_out`). What it adds for each rank is how much less its mean square error is than
+with none of the learned columns:
 
     statistic                                        remove, ℓ₂   replace, ℓ₂   remove, ℓ₁   replace, ℓ₁   one entry
     left-out gains  Σ w_i d_i/√K, K ranks            1            2             √K           2 √K          1/√K
@@ -37,8 +37,8 @@ class LeaveOneOutGains(Statistic):
     """Σ_i w_i clip((E_i0 − E_ik)/variance, −1, 1)/√K for each of K ranks k, w_i = min(n_i/many, 1).
 
     E_ik is user i's mean square error with `first` + k columns of V beside its level, by ratings left out; w lets those
-    count for more who rate more. The prior is that of `SolveUserEffects`. Of very many users a `part` is enough: whether a user
-    takes part is drawn from its own id, and w is 0 for the others.
+    count for more who rate more. The prior is that of `SolveUserEffects`. Of very many users a `part` is enough:
+    whether a user takes part is drawn from its own id, and w is 0 for the others.
     """
 
     V: NDArray[Any]

@@ -2,8 +2,8 @@
 
 A batch holds every user with probability q, independently, by a coin that is thrown anew for every batch. Whoever sees
 the released sum does not know whether a user was in it at all, and that lowers the price of one release (Abadi et al.,
-2016; `discreet.privacy.accounting.pricing` prices it for add/remove one user). Three things are needed for that, and all
-are seen to here or by the session:
+2016; `discreet.privacy.accounting.pricing` prices it for add/remove one user). Three things are needed for that, and
+all are seen to here or by the session:
 
 1. *Really Poisson.* Every row throws a coin of its own: a fresh word of 64 bits, and the user is in the batch when the
    word is below ⌊q 2⁶⁴⌋. Coins have nothing to do with ids, so no two users share one. A batch's size is private.
