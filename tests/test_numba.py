@@ -145,7 +145,7 @@ def test_where_nothing_at_all_can_be_written_everything_is_compiled_anew(contain
         import tempfile
         tempfile.tempdir = "/nowhere"
         from discreet import _numba
-        compiling.Path = lambda place: type("Missing", (), {"is_dir": lambda self: False})()
+        _numba.Path = lambda place: type("Missing", (), {"is_dir": lambda self: False})()
         import numpy as np
         from discreet.kernels.cholesky import solve_one
         from discreet.kernels import dot_products  # a second module: nothing is said twice

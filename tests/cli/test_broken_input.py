@@ -195,7 +195,7 @@ CASES: list[Case] = [
     ("negative regularization", good_file("--regularization", -1), "regularization"),
     ("regularization not a number", good_file("--regularization", "nan"), "finite"),
     ("unknown feedback", good_file("--feedback", "tacit"), "'explicit'"),
-    ("unknown setting", good_file("--set", "regularization=3"), "did you mean 'regularization'"),
+    ("unknown setting", good_file("--set", "regularisation=3"), "did you mean 'regularization'"),
     ("setting without value", good_file("--set", "dtype"), "KEY=VALUE"),
     ("setting of the wrong kind", good_file("--set", "user_exponent=high"), "must be a number"),
     ("setting given twice", good_file("--factors", 3, "--set", "factors=4"), "twice"),

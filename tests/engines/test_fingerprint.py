@@ -87,7 +87,7 @@ class Changed:
 
 @pytest.mark.parametrize(
     "name",
-    ["normal.solve_rows_constant", "gradient.sum_columns", "products.add_pair_products", "integer_sums.pack_grams"],
+    ["least_squares.solve_rows_constant", "gradient.sum_columns", "grams.add_pair_products", "integer_sums.pack_grams"],
 )
 def test_a_kernel_that_gives_other_numbers_gives_another_fingerprint(monkeypatch, name):
     before = fingerprint.canary()

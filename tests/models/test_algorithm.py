@@ -234,9 +234,9 @@ def test_whatever_is_given_is_taken_or_refused_by_name(name):
 def test_a_parameter_and_a_method_that_has_it_do_not_go_together():
     with pytest.raises(ConfigError, match="factors is given beside method, which has a factors of its own"):
         discreet.DPMF(3, epsilon=1.0, method=RatingFactorization(), goal="rating").check()
-    with pytest.raises(ConfigError, match="method is a NoisySolve, but DPMF needs a value of ResidualGradient"):
+    with pytest.raises(ConfigError, match="method is a NoisySolve, but DPMF needs a value of RatingFactorization"):
         discreet.DPMF(epsilon=1.0, method=NoisySolve(), goal="rating").check()
-    with pytest.raises(ConfigError, match="method is a ResidualGradient, but DPMF needs a value of"):
+    with pytest.raises(ConfigError, match="method is a RatingFactorization, but DPMF needs a value of"):
         discreet.DPMF(epsilon=1.0, method=RatingFactorization, goal="rating").check()
     with pytest.raises(ConfigError, match="method is a str, but HuberALS needs a value of RobustSolve"):
         discreet.HuberALS(epsilon=1.0, method="as printed").check()

@@ -138,7 +138,7 @@ def test_the_sensitivities_are_reached():
 
 def test_the_sensitivities_of_moments_are_reached():
     def moved(users, statistic):
-        total = users.add_up(statistic)
+        total = users.sum(statistic)
         return distance(exact(total), 0 * exact(total), total, "l2") / total.sensitivity("add-remove", "l2")
 
     # somebody who has used up nothing of its ratings, fits badly, and is hardly cut

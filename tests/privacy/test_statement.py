@@ -68,7 +68,7 @@ def test_not_private_is_said_first(session, row_sum):
 def test_inferred_assumptions_come_with_a_caution(session):
     door = session()
     assert (door.statement.private, door.statement.status, door.statement.cautions) == (True, "private", ())
-    door.assume("range", "ratings between 1 and 5", inferred=True)
+    door.record_assumption("range", "ratings between 1 and 5", inferred=True)
     statement = door.statement
     assert "CAUTION" in str(statement)
     assert statement.finite

@@ -171,15 +171,15 @@ if moment == "loading":
     def wait(name, folder):
         print("now", flush=True)
         time.sleep(60)
-    shelf._open = wait
+    model_registry._open = wait
 if moment == "starting":
     from discreet.serve import server
     def wait(gate, listening):
         print("now", flush=True)
         time.sleep(60)
-    running.run = wait
+    server.run = wait
 if moment == "compiling":
-    compiling._told.append(lambda done, name: print("now", flush=True))
+    _numba._told.append(lambda done, name: print("now", flush=True))
 main(["serve", folder, "--port", "0"])
 """
 

@@ -113,7 +113,7 @@ FAULTS = {
         "",
         ("test_bounds.py::test_repeated_rows_and_pairs_are_refused_at_the_seal",),
     ),
-    "the weight budget is not normalised": Fault(
+    "the weight budget is not normalized": Fault(
         "users.sealed_users:Weigh.run",
         "np.divide(q, all_own, out=np.zeros_like(q), where=all_own > 0)",
         "q",
@@ -224,7 +224,7 @@ FAULTS = {
         "max(_PIECE, m)",
         ("test_integer_sums.py::test_sums_beyond_the_reach_of_float64_are_exact",),
     ),
-    "users are centred by everybody's mean": Fault(
+    "users are centered by everybody's mean": Fault(
         "users.sealed_users:sealed_block",
         "mean = (summed / np.maximum(counts + bounds.prior_count, 1e-9)).astype(np.float32)",
         "mean += np.float32(summed.sum() / max(counts.sum(), 1))",
@@ -459,7 +459,7 @@ FAULTS = {
         "discreet.evaluation.tuning:Tuning._score",
         'return float(session.release("score", seal_values(measure_all).sum(UserValues((1.0,))))[0])',
         'session.release("score", seal_values(measure_all).sum(UserValues((1.0,))))\n'
-        "    return float(measured().sum())",
+        "    return float(measure_all().sum())",
         ("../auditing/test_scores_and_tuning.py::test_tuning_is_not_refuted",),
     ),
     "tuning makes the number of runs that is its mean": Fault(

@@ -312,6 +312,6 @@ RULES_BROKEN = [
     (ForgetsSeedZero, "seed", "random_state=0 gives another model every time"),
     (Reveals, "statement", "NOT PRIVATE"),
     (OpensSealedData, "key", "_content"),
-    (FetchesTheKey, "key", "vault"),
+    (FetchesTheKey, "key", "sealed"),
     (PromisesLess, "statement", "not what the ledger costs"),
 ]

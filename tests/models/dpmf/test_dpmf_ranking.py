@@ -123,7 +123,7 @@ def test_it_finds_taste_and_says_so():
 
 def test_where_pairs_do_not_pay_it_is_private_popularity_of_the_whole_budget(caplog):
     ratings = people(60)
-    model = discreet.DPMF(epsilon=0.5).fit(ratings)
+    model = discreet.DPMF(epsilon=0.5, noise="seeded", random_state=1).fit(ratings)
     assert model.item_factors_.shape == (N_ITEMS, 0)
     assert "nothing personal" in model.summary_.lower()
     assert np.array_equal(np.argsort(-model.item_biases_), np.argsort(-model.counts_.astype(np.float32)))

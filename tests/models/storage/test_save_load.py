@@ -245,7 +245,7 @@ KILLED = """if True:
             os.fsync = step
         else:
             sys.addaudithook(step)
-        model_folder.save(new, os.path.join(place, "model"))
+        save_load.save(new, os.path.join(place, "model"))
         os._exit(0)
 
     one, other = (os.path.join(work, name).encode() for name in ("old", "new"))
@@ -284,7 +284,7 @@ KILLED = """if True:
                 assert there or is_new
                 if name == "model":
                     found.append(is_new)
-            model_folder.save(new, os.path.join(place, "model"))  # what was left is not in the way
+            save_load.save(new, os.path.join(place, "model"))  # what was left is not in the way
         if status == 0:
             break
     assert status == 0 and found[-1]
