@@ -40,6 +40,7 @@ from discreet.privacy.statistics import integer_sums
 from discreet.privacy.statistics.base import Block, Public, Statistic, UserStep
 from discreet.privacy.statistics.bounds import SHAVE, check_bound
 from discreet.privacy.statistics.contributions import Rows
+from discreet.privacy.statistics.pairs import sort_by_item
 from discreet.privacy.statistics.sums import SensitivityBounds, register, triangle_size
 from discreet.privacy.users.gradient_steps import OfResiduals, scale_vectors
 
@@ -324,17 +325,6 @@ class ResidualPairs(OfResiduals):
             return total[rows]
 
         return exact
-
-
-def sort_by_item(
-    indptr: NDArray[Any], item: NDArray[np.int32], x: NDArray[np.float64]
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Entries in the order of the items of each user, which they are in unless somebody renumbered them otherwise."""
-    user = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    if ((np.diff(item) > 0) | (np.diff(user) > 0)).all():
-        return item, x
-    order = np.lexsort((item, user))
-    return np.ascontiguousarray(item[order]), x[order]
 
 
 def _totals(each: NDArray[np.float64], grid: float | None) -> Rows:
