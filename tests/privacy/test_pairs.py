@@ -67,7 +67,7 @@ def statistics(rows, core="all", step=STEPS["graded"]):
     users = seal(make(rows, N_ITEMS), Bounds(items=10**9, rating=5.0))
     users.apply(step)
     if CORES[core] is not None:
-        users = users.after(Restrict(CORES[core]))
+        users = users.copy_after(Restrict(CORES[core]))
     levels = LEVELS if isinstance(step, GradeRatings) else 1
     return {
         "pair sums": users.sum(PairSums(levels)),

@@ -87,7 +87,7 @@ OPENING = {"_after", "after", "adder", "open", "_content", "_each", "_adder", "r
 
 
 #: Run on a twin that has nobody in it, so that there is nothing to hide.
-OF_NOBODY = {"watched", "reads_of"}
+OF_NOBODY = {"record_step", "reads_of"}
 #: What `Users` asks of the place where its people are, from verbs that are guarded.
 BEHIND_USERS = {"after", "adder"}
 
@@ -116,7 +116,7 @@ def test_every_public_function_that_opens_private_data_is_guarded():
                 seen.add(function.name)
                 decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
                 assert any("guard(" in text for text in decorators), f"{file.stem}.{function.name}"
-    assert {"apply", "after", "sum", "draw_batch"} <= seen
+    assert {"apply", "copy_after", "sum", "draw_batch"} <= seen
 
 
 class Full(UserStep, Statistic):
@@ -144,7 +144,11 @@ def test_whatever_users_do_or_add_up_to_fails_in_silence(grid):
     """Also the steps and statistics that nobody has written yet."""
     users = sealed_users()
     asked = users.sum(Full())
-    for attempt in (lambda: users.apply(Full()), lambda: users.after(Full()), lambda: asked.compute(KEY, grid=grid)):
+    for attempt in (
+        lambda: users.apply(Full()),
+        lambda: users.copy_after(Full()),
+        lambda: asked.compute(KEY, grid=grid),
+    ):
         with pytest.raises(PrivacyError, match=r"could not be computed \(\w+\)$") as caught:
             attempt()
         assert str(N) not in "".join(traceback.format_exception(caught.value)).replace(__file__, "")

@@ -40,7 +40,7 @@ def reweight(users: Users, V: NDArray[Any], alpha: float) -> Users:
     alpha : float
         Residuals beyond it count less, in units of ratings.
     """
-    return users.after(Reweigh(V, alpha))
+    return users.copy_after(Reweigh(V, alpha))
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def draw_batch(users: Users, rate: float, *, seed: tuple[int, int] | None = None
 
     Privacy: releases nothing. That a sum over the batch costs less holds for coins that are independent and unknown.
     """
-    some = users.after(PoissonSample(rate, seed))
+    some = users.copy_after(PoissonSample(rate, seed))
     batch = Batch(some.open(KEY), some.public)
     batch.rate = float(rate)
     batch.secret = seed is None

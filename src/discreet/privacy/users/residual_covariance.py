@@ -82,7 +82,7 @@ def residuals_of(
     clamp : float, optional
         Cut what is left to ±clamp.
     """
-    return Residuals(users.after(SubtractBaseline(offsets, prior_count, clamp)))
+    return Residuals(users.copy_after(SubtractBaseline(offsets, prior_count, clamp)))
 
 
 def item_totals(users: Users) -> Sum:

@@ -160,7 +160,7 @@ class Users(Sealed[Partitions]):
         self._public = after
 
     @guard("what users do")
-    def after(self, step: UserStep) -> Self:
+    def copy_after(self, step: UserStep) -> Self:
         """The same users after the step, beside these, who stay as they are."""
         return type(self)(self._after(step), step.check(self._public))
 
@@ -196,7 +196,7 @@ class Users(Sealed[Partitions]):
 
     def restrict(self, items: NDArray[np.integer[Any]]) -> Users:
         """The same users with only these items (public positions), renumbered in the order given."""
-        return self.after(Restrict(np.asarray(items)))
+        return self.copy_after(Restrict(np.asarray(items)))
 
     def recenter(self, center: float) -> None:
         """Subtract this public number from every rating instead of what was subtracted before; then choose again."""
