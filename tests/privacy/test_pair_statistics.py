@@ -270,3 +270,11 @@ def test_they_are_registered():
     assert STATISTICS["pair sums"] is PairSums
     assert STATISTICS["active users"] is ActiveUsers
     assert STATISTICS["like counts"] is LikeCounts
+
+
+def test_items_are_sorted_also_after_users_without_any():
+    """The kernel writes out of bounds otherwise."""
+    for indptr in ([0, 0, 2], [0, 0, 0, 2], [0, 0, 2, 2]):
+        items, levels = ascending(np.array(indptr), np.array([4, 1]), np.array([7, 8]))
+        assert items.tolist() == [1, 4]
+        assert levels.tolist() == [8, 7]

@@ -314,7 +314,7 @@ def ascending(
 ) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """The items of each user in ascending order, which they are in unless somebody renumbered them otherwise."""
     last = np.zeros(max(len(indices), 1), bool)
-    last[np.maximum(indptr[1:] - 1, 0)] = True
+    last[indptr[1:][np.diff(indptr) > 0] - 1] = True  # a user without items has no last one
     if (np.diff(indices) > 0)[~last[: max(len(indices) - 1, 0)]].all():
         return np.ascontiguousarray(indices, np.int32), level
     user = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
