@@ -2,8 +2,8 @@
 
     number of users, number of ratings      int64 each
     indptr                                  int64, one more than users
-    hashes of the users                     uint64: the first half of the keyed hash of the id (`identity`), ascending
-    numbers of the users                    uint64: what their random choices are drawn from, encrypted (`identity`)
+    hashes of the users                     uint64: the first half of the keyed hash of the id (`user_hash`), ascending
+    numbers of the users                    uint64: what their random choices are drawn from, encrypted (`user_hash`)
     items                                   int32, ascending and distinct within a user
     ratings                                 float32
 

@@ -7,7 +7,7 @@ For each row i of a sparse matrix with entries (j, value, weight) and fixed fact
 
 `solve_rows` gives the x_i without keeping the A_i, and `solve_rows_constant` where every y_j has one more coordinate
 that is the same for all; `discreet.kernels.gather` has sums of b_i alone, and `discreet.kernels.integer_sums` the A_i.
-The vector path gathers the factors of a row, adds up PᵀP and vᵀP (see `packed`), and solves W rows at a time.
+The vector path gathers the factors of a row, adds up PᵀP and vᵀP (see `gather`), and solves W rows at a time.
 """
 
 from __future__ import annotations
@@ -256,7 +256,7 @@ def _add_row(
 ) -> tuple[float, float]:
     """``A = S + Σ w y yᵀ`` and ``b += Σ w value y`` over row i; with a place for it, ``h += Σ w y``, Σ w, Σ w value.
 
-    The diagonal blocks of S and A are turned (see `packed`). The row `after` this one is prepared meanwhile.
+    The diagonal blocks of S and A are turned (see `gather`). The row `after` this one is prepared meanwhile.
     """
     indptr, indices, values, weights, offset = entries
     R = Y.shape[1]

@@ -19,7 +19,8 @@ that emits the instructions of one inner loop. Its first argument, `like`, is an
 ``prefetch``
     asks for a cache line ahead of its use.
 
-`discreet.kernels.gather` and `normal` hold the numpy twins of what is built from these; `discreet.kernels.simd_batched`
+`discreet.kernels.gather` and `least_squares` hold the numpy twins of what is built from these;
+`discreet.kernels.simd_batched`
 has the inner loops that work on W interleaved matrices at once, `simd_tridiagonal` those for tridiagonal matrices.
 """
 

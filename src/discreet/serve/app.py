@@ -1,7 +1,7 @@
 """``discreet serve``: recommendations over HTTP, from histories that are read and forgotten.
 
 Histories come in bodies alone, so that they are in no address, log or metric. A history becomes a vector, the vector a
-list, and nothing is kept of either. `create_app` makes the application, `running` runs it.
+list, and nothing is kept of either. `create_app` makes the application, `server` runs it.
 
 The event loop answers only what takes about a millisecond. Long questions are read and answered by a thread of their
 own, one after the other, and batches in slices that take turns, so that no request makes others wait for all of it.

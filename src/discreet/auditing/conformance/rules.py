@@ -1,8 +1,8 @@
 """The rules that every private model keeps, by name.
 
 A rule is a function of the `Kit`, which fits the model on neighboring data and remembers the fits. It returns a few
-words about what was checked, and raises `Broken` with what was found where the rule does not hold. `door_rules` has
-those about what leaves the data, `promise_rules` those about noise, price and what is kept.
+words about what was checked, and raises `Broken` with what was found where the rule does not hold. `release_rules` has
+those about what leaves the data, `guarantee_rules` those about noise, price and what is kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What workers do while people are sealed: rows are divided by user on one side of a shuffle, and sealed on the other.
 
 Spark moves rows one by one, which costs more than all that is done with them. So the first task looks up the items,
-takes the keyed hash of every user (`identity`) and packs rows that go to the same block into a few thousand at a time,
-column by column; Spark moves these packets, and the second task makes compressed sparse rows of them (`portion`).
+takes the keyed hash of every user (`user_hash`) and packs rows that go to the same block into a few thousand at a time,
+column by column; Spark moves these packets, and the second task makes compressed sparse rows of them (`block_format`).
 
 A packet is: number of rows, whether there are times (int64 each); then the columns, one after the other: first halves,
 second halves, encrypted numbers, items (int32), ratings (float32), times (int64). No id is in it.

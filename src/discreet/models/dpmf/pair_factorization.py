@@ -1,4 +1,4 @@
-"""Vectors of items from a noisy matrix of pairs whose noise is known: variational Bayes, (4)–(7) of `pair_ranking`."""
+"""Vectors of items from a noisy matrix of pairs whose noise is known: variational Bayes, (4)–(7) of `ranking`."""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ of o, β and p are estimated from released moments of these solutions (`PriorMom
 a unit, and training and reading out solve the same. u_i ~ N(0, I) is the scale of v.
 
 Released, with noise: the number of users and their mean; counts c̃_j = Σ_i w_ij, w_ij² = q_j / Σ_{j ∈ Ω_i} q_j, in even
-weights and in such that favor rare items, q_j = c̃_j^(−2a), from which the likely counts follow (`known_noise`); and
+weights and in such that favor rare items, q_j = c̃_j^(−2a), from which the likely counts follow (`_empirical_bayes`);
+and
 
     g̃_j = Σ_i w_ij e_ij,   ‖(w_ij e_ij)_j‖ ≤ G      for the biases, `bias_iterations` times                         (2)
-    G̃_jk = Σ_i e_ij e_ik/q_i                         pairs of residuals in the core (`residual_pairs`)              (3)
+    G̃_jk = Σ_i e_ij e_ik/q_i                         pairs of residuals in the core (`residual_covariance`)          (3)
     g̃_j = Σ_i w_ij e_ij (ι, ρ ũ_i),   ũ_i = û_i/‖û_i‖,   ι² + ρ² = 1,   in every step after it                      (4)
 
 From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A the part of residuals that the cut G leaves,
@@ -22,7 +23,8 @@ From (4), with K̃ = ρ Σ_i ‖û_i‖ ũ_i ũ_iᵀ/ñ released as well, and A 
     z_j = A c_j K̃ v_j − g̃_j  =  A c_j K̃ v*_j + noise + what ratings scatter by themselves.                          (5)
 
 That is one step of Gauss and Newton with the average curvature for all items. Every z counts by its noise, with what
-the pairs say as a prior (`tasting`); a step that was taken far from where the model is now counts less. Biases are
+the pairs say as a prior (`rating_factors`); a step that was taken far from where the model is now counts less.
+Biases are
 estimated by their known noise from all of (2) and the first coordinate of (4), with a regression on counts and features
 as a prior (`feature_prior`); sums from before there were factors count by how far biases have moved since. G follows
 the released σ².

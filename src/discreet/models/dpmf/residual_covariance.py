@@ -8,7 +8,7 @@ raters of different items were independent, ω = Σ_i √(n_i (n_i − 1)) / (σ
 
     G̃_jk = ω c_j c_k v_j · v_k + N(0, t² + κ c_j c_k),    v_j ~ N(Wᵀ f_j, T),   W_f ~ N(0, T/strength)
 
-f_j are public features, where there are any. Rounds are those of `pair_ranking`, without a mean that all items share.
+f_j are public features, where there are any. Rounds are those of `ranking`, without a mean that all items share.
 """
 
 from __future__ import annotations

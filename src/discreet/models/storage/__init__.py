@@ -1,6 +1,6 @@
 """Models on disk: a folder of plain files, never a pickle.
 
-`model_folder` saves and loads, `card` writes the README of a saved model, `earlier_ledgers` keeps what was spent
+`save_load` saves and loads, `model_card` writes the README of a saved model, `ledger_history` keeps what was spent
 before, and `exchange` lets a new folder take the place of an old one in one step. `save` and `load` are public.
 """
 

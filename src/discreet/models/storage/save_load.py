@@ -9,7 +9,7 @@
 A folder is written under another name beside its place and changes places with an earlier one when complete: whoever
 loads finds the earlier model or the new one, also if saving is killed at any moment. What it leaves then is a hidden
 folder ``.name.….part``, which the next save removes (`aside`; `exchange` says what happens where two folders cannot be
-swapped at once). Folders are exchanged between strangers: `load` checks everything that it reads (`untrusted`), and the
+swapped at once). Folders are exchanged between strangers: `load` checks everything that it reads (`safe_io`), and the
 model as a whole, before anybody computes with it. There is no pickle: loading a model runs none of its contents.
 """
 

@@ -1,6 +1,6 @@
-"""Noise: which laws there are (mechanisms), where it comes from (sources), how it is drawn exactly (sampler).
+"""Noise: where it comes from (sources), and how it is drawn exactly (sampler).
 
-`specification` says, slowly and in exact arithmetic, what the sampler must do; tests compare the two.
+`gaussian_spec` says, slowly and in exact arithmetic, what the sampler must do; tests compare the two.
 """
 
-__all__ = ["mechanisms", "sampler", "sources", "specification"]
+__all__ = ["gaussian_spec", "sampler", "sources"]

@@ -1,7 +1,16 @@
-"""The one door: plan what to release, release it (session), record it (ledger), say what that promises (statement).
+"""The one release point: plan what to release, release it (session), record it (ledger), state what that guarantees.
 
-`vault` holds the key to private data, and `unsafe` the one named way round, which makes ε infinite. Nothing here knows
-a model; nothing outside `privacy` and `engines` may import `vault`.
+`unsafe` is the one named way round, which makes ε infinite. `budget_store` keeps one budget for all trainings on the
+same users, in a file (`budget_store_file`). Nothing here knows a model.
 """
 
-__all__ = ["ledger", "plan", "session", "statement", "unsafe", "vault"]
+__all__ = [
+    "budget_store",
+    "budget_store_file",
+    "hash_chain",
+    "ledger",
+    "plan",
+    "session",
+    "statement",
+    "unsafe",
+]

@@ -5,4 +5,4 @@ contribute; `integer_sums` how whole numbers are added exactly. Statistics of si
 steps, in `discreet.privacy.users`.
 """
 
-__all__ = ["contributions", "integer_sums", "sums"]
+__all__ = ["base", "bounds", "contributions", "integer_sums", "pairs", "sums", "user_values"]

@@ -1,18 +1,20 @@
-"""People behind glass: what one user may contribute (bounds), and what users compute by themselves (steps).
+"""Sealed users: what users compute by themselves (user steps), and the sums over them.
 
-`users` seals ratings and has the two verbs, `map` and `sum`, of which all else is made; `block` says what a step and
-a statistic are. `descent`, `residuals`, `huber_weights`, `poisson_batches` and `item_sampling` are the steps of single
-algorithms. `protocol` is what `fit` asks of an engine.
+`sealed_users` seals ratings and has the two verbs, `apply` and `sum`, of which all else is made; what a step and a
+statistic are is in `statistics.base`. `ratings_source` is what `fit` asks of an engine; `partitions` and
+`lazy_partitions` hold blocks of users. The other modules are the steps of single algorithms.
 """
 
 __all__ = [
-    "block",
-    "bounds",
-    "descent",
+    "gradient_steps",
     "huber_weights",
     "item_sampling",
+    "lazy_partitions",
+    "leave_one_out",
+    "partitions",
     "poisson_batches",
-    "protocol",
-    "residuals",
-    "users",
+    "ratings_source",
+    "residual_covariance",
+    "ridge",
+    "sealed_users",
 ]

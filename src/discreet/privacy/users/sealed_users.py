@@ -3,7 +3,7 @@
 `seal` takes ratings and bounds and gives `Users`. Everything a user computes from its own ratings and from public
 values (its mean, which of its items it contributes through, its vector) happens inside and stays there; it costs
 nothing, because nobody else sees it. What leaves are statistics: sums over users of contributions cut to the bounds,
-priced by them, released by `Session.release`. So there are two verbs, and all else is made of them: `map` lets every
+priced by them, released by `Session.release`. So there are two verbs, and all else is made of them: `apply` lets every
 user take an `UserStep`, `sum` gives the sum of a `Statistic` over all blocks of users, which is exact and therefore
 the same however users are divided into blocks.
 
